@@ -1,0 +1,116 @@
+"""What passes from the service to an engine (:class:`LaunchSpec`) and from the API to a learner (:class:`LearnerSpec`).
+
+An engine learns no command and no credential of the user's: only where the API is and the attempt's token. Everything
+else reaches the learner with its start grant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one learner gets."""
+
+    cpus: float
+    gpus: int
+    memory: int  # bytes
+    storage: int | None = None  # bytes
+    gpu_type: str | None = None
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """All that an engine needs to start the gang of one attempt; the engine starts all learners or none.
+
+    Each learner runs ``python -m weft_trainer`` of ``image`` with ``WEFT_API_URL``, ``WEFT_ATTEMPT_TOKEN``,
+    ``WEFT_RANK`` (from 0) and ``WEFT_NUM_LEARNERS`` in its environment.
+    """
+
+    run_name: str
+    installation: str
+    project_id: str
+    job_id: str
+    attempt: int
+    learners: int
+    resources: Resources
+    image: str  # 'horovod:0.28.1' of the catalogue, or a custom reference
+    api_url: str
+    token: str = field(repr=False)
+    shm: int | None = None
+
+
+# --- the learner's spec (JSON, from POST /api/v1/learner/start) ---------------------------------------------------
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class S3Location(_Wire):
+    """A container and prefix in an S3 store, with the credentials to use there."""
+
+    endpoint: str
+    region: str | None = None
+    access_key: str
+    secret_key: str = Field(repr=False)
+    session_token: str | None = Field(default=None, repr=False)
+    container: str
+    prefix: str = ""  # no slash at its ends
+
+
+class DataInput(_Wire):
+    """One ``training_data``: goes to ``DATA_DIR`` (all of them side by side, in manifest order)."""
+
+    id: str
+    location: S3Location
+    mode: Literal["download", "stream"] = "download"
+
+
+class CodeInput(_Wire):
+    sha256: str
+    size: int
+    url: str = Field(repr=False)  # presigned GET of the zip
+
+
+class CheckpointSpec(_Wire):
+    every_seconds: float = 300.0
+    keep: int = 3
+
+
+class ElasticSpec(_Wire):
+    min: int
+    max: int
+
+
+class LearnerSpec(_Wire):
+    """What a learner is to do; the same for all learners of an attempt but for ``rank``."""
+
+    job_id: str
+    job_name: str
+    attempt: int
+    rank: int  # from 0
+    learners: int
+    cpus: float
+    gpus: int
+    command: str  # run by `bash -c` in MODEL_DIR
+    framework: str
+    launcher: Literal["none", "horovod", "torchrun", "tensorflow", "ray"]  # never auto: resolved
+    env: dict[str, str] = Field(repr=False)  # the manifest's env and secrets
+    code: CodeInput | None = None
+    data: list[DataInput] = Field(default_factory=list)
+    pretrained: S3Location | None = None
+    results: S3Location | None = None
+    """Where RESULT_DIR goes: ``<prefix>/<job id>/``, already joined. None: the installation's own store, by the API
+    (`/learner/objects`)."""
+    checkpoints: S3Location | None = None
+    """Like ``results``: CHECKPOINT_DIR's place."""
+    checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
+    elastic: ElasticSpec | None = None
+    heartbeat_seconds: float = 3.0
+    grace_seconds: float = 120.0
+    max_runtime_seconds: float | None = None

@@ -1,0 +1,281 @@
+"""Objects in S3: the installation's own bucket (:class:`Objects`) and users' stores (:class:`S3Store`).
+
+Both speak through :class:`Bucket`, which turns boto's exceptions into one :class:`StoreError` a user can act on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+from weft_core.launch import S3Location
+from weft_core.settings import S3Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+_WEEK = 7 * 24 * 3600  # the longest that a signature of version 4 may live
+
+
+class StoreError(Exception):
+    """An S3 store said no, or nothing. ``kind`` says which: only ``unreachable`` may go away by itself."""
+
+    def __init__(
+        self, message: str, kind: Literal["unreachable", "credentials", "no_container", "not_found", "other"]
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    key: str
+    size: int  # bytes
+    modified: datetime
+
+
+def make_client(
+    endpoint: str, region: str | None, access_key: str, secret_key: str, session_token: str | None = None
+) -> S3Client:
+    """A client that gives up soon: a request handler or a reconciler step waits for it."""
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=region or "us-east-1",
+        aws_access_key_id=access_key,
+        aws_secret_access_key=secret_key,
+        aws_session_token=session_token,
+        config=Config(
+            signature_version="s3v4",
+            connect_timeout=3,
+            read_timeout=10,
+            retries={"total_max_attempts": 3, "mode": "standard"},
+            # Path style: most S3 stores besides AWS have no DNS name a bucket.
+            s3={"addressing_style": "path"},
+            # Checksums only where S3 asks for them: other stores refuse the newer trailers.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            max_pool_connections=32,
+        ),
+    )
+
+
+@contextmanager
+def _errors(endpoint: str, container: str, key: str = "") -> Iterator[None]:
+    """Translate boto's exceptions to StoreError."""
+    place = f"{container}/{key}" if key else container
+    try:
+        yield
+    except NoCredentialsError as error:
+        raise StoreError(f"no credentials for {endpoint}", "credentials") from error
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if code == "NoSuchBucket":
+            raise StoreError(f"container {container!r} does not exist at {endpoint}", "no_container") from error
+        if code in {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken"}:
+            raise StoreError(f"{endpoint} does not accept these credentials ({code})", "credentials") from error
+        if status == 403:
+            raise StoreError(
+                f"these credentials may not use {place!r} at {endpoint} (access denied)", "credentials"
+            ) from error
+        if status == 404:
+            raise StoreError(f"{place!r} does not exist at {endpoint}", "not_found") from error
+        if status >= 500 or status == 429:
+            raise StoreError(f"{endpoint} answers with an error ({status} {code})", "unreachable") from error
+        raise StoreError(f"{endpoint} refused: {code or status}", "other") from error
+    except BotoCoreError as error:
+        raise StoreError(f"can't reach {endpoint}: {type(error).__name__}", "unreachable") from error
+    except ValueError as error:  # an endpoint that is no URL
+        raise StoreError(f"{endpoint!r} is not the URL of an S3 endpoint", "other") from error
+
+
+class Bucket:
+    """One container; keys are as given, without a prefix of our own."""
+
+    def __init__(self, client: S3Client, endpoint: str, container: str, public_client: S3Client | None = None) -> None:
+        self._s3 = client
+        self._signer = public_client or client
+        self._endpoint = endpoint
+        self.container = container
+
+    def _guard(self, key: str = "") -> Any:
+        return _errors(self._endpoint, self.container, key)
+
+    def check(self) -> None:
+        """Raise StoreError unless the container exists and may be listed."""
+        with self._guard():
+            # Not HEAD: its 403 and 404 come without the code that tells wrong credentials from a missing container.
+            self._s3.list_objects_v2(Bucket=self.container, MaxKeys=1)
+
+    def create(self) -> None:
+        """Create the container unless it is there."""
+        with self._guard():
+            try:
+                self._s3.create_bucket(Bucket=self.container)
+            except ClientError as error:
+                if error.response.get("Error", {}).get("Code") not in {
+                    "BucketAlreadyOwnedByYou",
+                    "BucketAlreadyExists",
+                }:
+                    raise
+
+    def put(self, key: str, body: bytes) -> None:
+        with self._guard(key):
+            self._s3.put_object(Bucket=self.container, Key=key, Body=body)
+
+    def put_file(self, key: str, path: Path) -> None:
+        """Upload a file of any size (multipart above 8 MiB)."""
+        with self._guard(key):
+            self._s3.upload_file(str(path), self.container, key)
+
+    def get(self, key: str) -> bytes:
+        with self._guard(key):
+            return self._s3.get_object(Bucket=self.container, Key=key)["Body"].read()
+
+    def get_stream(self, key: str, piece: int = 1 << 20) -> Iterator[bytes]:
+        """The object in pieces. Opened at once, so that a missing object raises here and not in mid-answer."""
+        with self._guard(key):
+            body = self._s3.get_object(Bucket=self.container, Key=key)["Body"]
+        return self._pieces(key, body, piece)
+
+    def _pieces(self, key: str, body: Any, piece: int) -> Iterator[bytes]:
+        with self._guard(key):
+            yield from body.iter_chunks(piece)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Size and time of an object, or None when there is none."""
+        try:
+            with self._guard(key):
+                answer = self._s3.head_object(Bucket=self.container, Key=key)
+        except StoreError as error:
+            if error.kind == "not_found":
+                return None
+            raise
+        return ObjectInfo(key, answer["ContentLength"], answer["LastModified"])
+
+    def objects(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """All objects whose key starts with ``prefix``, in key order."""
+        with self._guard(prefix):
+            for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.container, Prefix=prefix):
+                for one in page.get("Contents", []):
+                    yield ObjectInfo(one["Key"], one["Size"], one["LastModified"])
+
+    def page(self, prefix: str, limit: int, cursor: str | None) -> tuple[list[ObjectInfo], str | None]:
+        """One page of a listing (``limit`` ≤ 1000) and the cursor of the next, None at the end."""
+        with self._guard(prefix):
+            extra: dict[str, Any] = {"ContinuationToken": cursor} if cursor else {}
+            answer = self._s3.list_objects_v2(Bucket=self.container, Prefix=prefix, MaxKeys=limit, **extra)
+        found = [ObjectInfo(one["Key"], one["Size"], one["LastModified"]) for one in answer.get("Contents", [])]
+        return found, answer.get("NextContinuationToken")
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; what is missing already is no error."""
+        batch: list[str] = []
+        for key in [*keys, None]:
+            if key is not None:
+                batch.append(key)
+            if batch and (key is None or len(batch) == 1000):
+                with self._guard():
+                    self._s3.delete_objects(
+                        Bucket=self.container, Delete={"Objects": [{"Key": one} for one in batch], "Quiet": True}
+                    )
+                batch = []
+
+    def delete_prefix(self, prefix: str) -> None:
+        """Delete everything under ``prefix``, which must not be empty."""
+        if not prefix.strip("/"):
+            raise ValueError("delete_prefix without a prefix would empty the container")
+        self.delete(one.key for one in list(self.objects(prefix)))
+
+    def presign_get(self, key: str, seconds: int = _WEEK) -> str:
+        return self._signer.generate_presigned_url("get_object", {"Bucket": self.container, "Key": key}, seconds)
+
+    def presign_put(self, key: str, seconds: int = _WEEK) -> str:
+        return self._signer.generate_presigned_url("put_object", {"Bucket": self.container, "Key": key}, seconds)
+
+    def create_multipart(self, key: str) -> str:
+        """Begin a multipart upload; returns its id."""
+        with self._guard(key):
+            return self._s3.create_multipart_upload(Bucket=self.container, Key=key)["UploadId"]
+
+    def presign_part(self, key: str, upload_id: str, number: int, seconds: int = _WEEK) -> str:
+        return self._signer.generate_presigned_url(
+            "upload_part",
+            {"Bucket": self.container, "Key": key, "UploadId": upload_id, "PartNumber": number},
+            seconds,
+        )
+
+    def complete_multipart(self, key: str, upload_id: str, etags: list[str]) -> None:
+        """Publish the object from its parts, ``etags`` in the order of their numbers (from 1)."""
+        with self._guard(key):
+            self._s3.complete_multipart_upload(
+                Bucket=self.container,
+                Key=key,
+                UploadId=upload_id,
+                MultipartUpload={"Parts": [{"PartNumber": n, "ETag": etag} for n, etag in enumerate(etags, 1)]},
+            )
+
+    def abort_multipart(self, key: str, upload_id: str) -> None:
+        with self._guard(key):
+            self._s3.abort_multipart_upload(Bucket=self.container, Key=key, UploadId=upload_id)
+
+
+class Objects(Bucket):
+    """The installation's own bucket. URLs that it signs are for ``public_endpoint``."""
+
+    def __init__(self, settings: S3Settings) -> None:
+        def client(endpoint: str) -> S3Client:
+            return make_client(endpoint, settings.region, settings.access_key, settings.secret_key.get_secret_value())
+
+        public = settings.public_endpoint
+        super().__init__(
+            client(settings.endpoint), settings.endpoint, settings.bucket, client(public) if public else None
+        )
+
+
+class S3Store(Bucket):
+    """A container of a user's store."""
+
+    def __init__(self, location: S3Location) -> None:
+        client = make_client(
+            location.endpoint, location.region, location.access_key, location.secret_key, location.session_token
+        )
+        super().__init__(client, location.endpoint, location.container)
+
+    def containers(self) -> list[str]:
+        """Names of all containers that the credentials may list."""
+        with _errors(self._endpoint, "containers"):
+            return [one["Name"] for one in self._s3.list_buckets().get("Buckets", []) if "Name" in one]
+
+
+# --- keys in the installation's own bucket -----------------------------------------------------------------------
+
+
+def code_key(project_id: str, sha256: str) -> str:
+    return f"code/{project_id}/{sha256}.zip"
+
+
+def job_prefix(project_id: str, job_id: str) -> str:
+    return f"jobs/{project_id}/{job_id}/"
+
+
+def exit_key(project_id: str, job_id: str, attempt: int, rank: int) -> str:
+    return f"{job_prefix(project_id, job_id)}attempts/{attempt}/learner-{rank}/exit.json"
+
+
+def results_prefix(project_id: str, job_id: str) -> str:
+    """Where the results of a job go that names no store of its own."""
+    return f"{job_prefix(project_id, job_id)}results/"
+
+
+def checkpoints_prefix(project_id: str, job_id: str) -> str:
+    return f"{job_prefix(project_id, job_id)}checkpoints/"

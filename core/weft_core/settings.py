@@ -1,0 +1,164 @@
+"""Settings of the service: ``weft.toml``, then ``WEFT_…`` environment variables (nested with ``__``), the latter win.
+
+An object that is built once by each process's entry point and passed on; never read at import time.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class S3Settings(_Section):
+    """The installation's own store: code bundles, exit reports, results of jobs that name no store, cold logs."""
+
+    endpoint: str = "http://127.0.0.1:8333"
+    public_endpoint: str | None = None
+    """The same store as learners and the CLI reach it, for presigned URLs; default: ``endpoint``."""
+    region: str = "us-east-1"
+    access_key: str = ""
+    secret_key: SecretStr = SecretStr("")
+    bucket: str = "weft"
+
+
+class ApiSettings(_Section):
+    host: str = "127.0.0.1"
+    port: int = 8080
+    public_url: str = "http://127.0.0.1:8080"
+    """The URL that learners and users reach the API at."""
+
+
+class EngineSettings(_Section):
+    type: Literal["local", "ray", "kubernetes"]
+    cpus: float | None = None
+    """CPU slots of a local engine; default: what the machine has."""
+    gpus: int | None = None
+    """GPU slots of a local engine; default: what NVML finds."""
+    memory: int | None = None
+    """Bytes a local engine may give to learners; default: what the machine has."""
+
+
+class ProfileSettings(_Section):
+    """A named size for manifests' ``profile:``; numbers are per learner, memory and storage in bytes."""
+
+    cpus: float = 1
+    gpus: int = 0
+    gpu_type: str | None = None
+    memory: int = 1 << 30
+    storage: int | None = None
+
+
+class ImageSettings(_Section):
+    aliases: dict[str, str] = Field(default_factory=dict)
+    """``"tensorflow:1.5.0-py3" = "tensorflow:2.21"``: versions that manifests ask for, mapped to the catalogue's."""
+    repository: str = "weft"
+    """Prefix of image references on container engines."""
+
+
+class LimitSettings(_Section):
+    manifest_bytes: int = 1 << 20
+    bundle_bytes: int = 512 << 20
+    bundle_unpacked_bytes: int = 2 << 30
+    bundle_files: int = 20_000
+    bundle_ratio: int = 200
+    """Uncompressed : compressed size that an entry may have (above 1 MiB uncompressed)."""
+    log_bytes_per_job: int = 4 << 30
+
+
+class TimingSettings(_Section):
+    """Seconds."""
+
+    sweep: float = 3.0
+    lease: float = 30.0
+    heartbeat: float = 3.0
+    """How often a learner's agent reports; a stop reaches it within this."""
+    silence: float = 30.0
+    """Heartbeat silence after which an absent learner counts as lost."""
+    absences: int = 3
+    """Confirmed absences from an answering engine that it takes besides the silence."""
+    start_timeout: float = 900.0
+    """From launch to the last start grant; then the whole attempt is taken back and queued again."""
+    grace: float = 120.0
+    """From SIGTERM to SIGKILL, so that a checkpoint can be saved."""
+    orphan_grace: float = 60.0
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="WEFT_", env_nested_delimiter="__", extra="forbid")
+
+    home: Path = Path("~/.weft")
+    """Folder of this machine's state: environments, the local engine's runs, caches, logs of the service."""
+    database_url: SecretStr = SecretStr("postgresql+psycopg:///weft")
+    redis_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
+    secret_keys: Annotated[list[SecretStr], NoDecode] = Field(default_factory=list)
+    """Fernet keys: the first encrypts, all decrypt. In the environment: separated by commas."""
+    multi_tenant: bool = False
+    """Refuses engines that are no security boundary (``local``)."""
+    default_engine: str = "local"
+
+    s3: S3Settings = Field(default_factory=S3Settings)
+    api: ApiSettings = Field(default_factory=ApiSettings)
+    engines: dict[str, EngineSettings] = Field(default_factory=lambda: {"local": EngineSettings(type="local")})
+    profiles: dict[str, ProfileSettings] = Field(default_factory=dict)
+    images: ImageSettings = Field(default_factory=ImageSettings)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    timings: TimingSettings = Field(default_factory=TimingSettings)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_keys(cls, values: object) -> object:
+        if isinstance(values, dict) and isinstance(values.get("secret_keys"), str):
+            values["secret_keys"] = [key for key in values["secret_keys"].split(",") if key]
+        return values
+
+    @model_validator(mode="after")
+    def _checks(self) -> Settings:
+        self.home = self.home.expanduser()
+        if self.default_engine not in self.engines:
+            raise ValueError(f"default_engine {self.default_engine!r} is none of: {', '.join(sorted(self.engines))}")
+        local = [name for name, engine in self.engines.items() if engine.type == "local"]
+        if self.multi_tenant and local:
+            raise ValueError(
+                f"engine {local[0]!r} is of type local, which is no security boundary: refused with multi_tenant = true"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        toml = TomlConfigSettingsSource(settings_cls, os.environ.get("WEFT_CONFIG", "weft.toml"))
+        return init_settings, env_settings, toml
+
+    @property
+    def grace(self) -> timedelta:
+        return timedelta(seconds=self.timings.grace)
+
+
+def load_settings() -> Settings:
+    """The settings from ``$WEFT_CONFIG`` (default ``weft.toml``) and the environment.
+
+    Raises:
+        pydantic.ValidationError: a value or a key is wrong.
+    """
+    return Settings()

@@ -1,0 +1,338 @@
+"""The schema. The database itself refuses what must never be (partial unique indexes, checks, foreign keys).
+
+Every row a tenant owns carries its ``project_id``; reads go through :class:`weft_core.store.scope.Scope`.
+Times are ``timestamptz`` from the database's clock (``now()``), so that workers' clocks never matter.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    DateTime,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    LargeBinary,
+    MetaData,
+    Text,
+    UniqueConstraint,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from weft_core.lifecycle import Desired, JobState, LearnerPhase
+
+# Constraint names must be stable, as migrations refer to them.
+_NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(naming_convention=_NAMING)
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own interface
+        str: Text,
+        datetime: DateTime(timezone=True),
+        dict[str, Any]: JSONB,
+        list[str]: JSONB,
+    }
+
+
+def _one_of(column: str, values: type) -> str:
+    return f"{column} in ({', '.join(repr(str(v)) for v in values)})"  # type: ignore[attr-defined]
+
+
+def _created() -> Mapped[datetime]:
+    return mapped_column(server_default=func.now())
+
+
+def _project(primary_key: bool = False) -> Mapped[str]:
+    return mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), primary_key=primary_key)
+
+
+class Installation(Base):
+    """One row: the identity that labels everything this installation creates on engines."""
+
+    __tablename__ = "installation"
+    singleton: Mapped[bool] = mapped_column(Boolean, CheckConstraint("singleton", name="one_row"), primary_key=True)
+    id: Mapped[str]
+    created_at: Mapped[datetime] = _created()
+
+
+# --- who ---------------------------------------------------------------------------------------------------------
+
+
+class User(Base):
+    __tablename__ = "users"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    email: Mapped[str | None]
+    password_hash: Mapped[str | None]  # argon2id; none = signs in with tokens only
+    is_admin: Mapped[bool] = mapped_column(server_default=text("false"))
+    disabled_at: Mapped[datetime | None]
+    created_at: Mapped[datetime] = _created()
+
+
+class Project(Base):
+    """The tenant."""
+
+    __tablename__ = "projects"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    created_at: Mapped[datetime] = _created()
+
+
+class Member(Base):
+    __tablename__ = "members"
+    __table_args__ = (CheckConstraint("role in ('owner', 'editor', 'viewer')", name="role"),)
+    project_id: Mapped[str] = _project(primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, index=True)
+    role: Mapped[str]
+    created_at: Mapped[datetime] = _created()
+
+
+class Token(Base):
+    """An API token. Only its SHA-256 is kept: tokens carry 256 random bits, so a slow hash would add nothing."""
+
+    __tablename__ = "tokens"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = _project()
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str]
+    prefix: Mapped[str]  # the first characters, to recognise it by in lists
+    sha256: Mapped[str] = mapped_column(unique=True)
+    created_at: Mapped[datetime] = _created()
+    expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+# --- what a project keeps on the server --------------------------------------------------------------------------
+
+
+class Secret(Base):
+    """An encrypted value. ``job_id`` is set for credentials lifted out of a manifest; those have no user-given name."""
+
+    __tablename__ = "secrets"
+    __table_args__ = (UniqueConstraint("project_id", "name"),)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = _project()
+    name: Mapped[str]  # for a manifest's credentials "<job id>/<data store id>"
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    ciphertext: Mapped[bytes] = mapped_column(LargeBinary)  # MultiFernet token
+    created_at: Mapped[datetime] = _created()
+    updated_at: Mapped[datetime] = _created()
+
+
+class Datastore(Base):
+    """An S3 endpoint with credentials that manifests name by ``datastore: NAME``."""
+
+    __tablename__ = "datastores"
+    __table_args__ = (UniqueConstraint("project_id", "name"),)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = _project()
+    name: Mapped[str]
+    endpoint: Mapped[str]  # e.g. https://s3.eu-central-1.amazonaws.com
+    region: Mapped[str | None]
+    secret_id: Mapped[str] = mapped_column(ForeignKey("secrets.id"))  # JSON {user_name, password, session_token?}
+    created_at: Mapped[datetime] = _created()
+
+
+class CodeBundle(Base):
+    """A zip of training code in the installation's bucket under ``code/<project>/<sha256>.zip``."""
+
+    __tablename__ = "code_bundles"
+    project_id: Mapped[str] = _project(primary_key=True)
+    sha256: Mapped[str] = mapped_column(primary_key=True)
+    size: Mapped[int] = mapped_column(BigInteger)
+    files: Mapped[int]
+    created_at: Mapped[datetime] = _created()
+
+
+# --- jobs --------------------------------------------------------------------------------------------------------
+
+
+class Job(Base):
+    __tablename__ = "jobs"
+    __table_args__ = (
+        CheckConstraint(_one_of("state", JobState), name="state"),
+        CheckConstraint(_one_of("desired", Desired), name="desired"),
+        ForeignKeyConstraint(["project_id", "code_sha256"], ["code_bundles.project_id", "code_bundles.sha256"]),
+        Index("ix_jobs_due", "next_step_at", postgresql_where=text("next_step_at is not null")),
+        Index("ix_jobs_listing", "project_id", text("created_at desc"), text("id desc")),
+        Index(
+            "ix_jobs_queue", "engine", text("priority desc"), "created_at", postgresql_where=text("state = 'QUEUED'")
+        ),
+        Index("ix_jobs_labels", "labels", postgresql_using="gin"),
+    )
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = _project()
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id"))
+    name: Mapped[str]
+    labels: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    manifest: Mapped[dict[str, Any]]  # canonical form, without credentials (they are in secrets)
+    code_sha256: Mapped[str | None]  # none for a command that needs no code
+    engine: Mapped[str]
+    priority: Mapped[int]
+    learners: Mapped[int]
+    retries: Mapped[int]
+    rerun_of: Mapped[str | None]  # the job this one repeats; no foreign key, as that one may be deleted
+
+    state: Mapped[str] = mapped_column(server_default=JobState.QUEUED.value)
+    desired: Mapped[str] = mapped_column(server_default=Desired.RUNNING.value)
+    reason: Mapped[str] = mapped_column(server_default="")  # why it is in this state, for the user
+    error_code: Mapped[str | None]  # FfDL's code where one fits: S100, C201, …
+    condition: Mapped[str | None]  # what is unusual just now: 'Unreachable since …'
+    attempt: Mapped[int] = mapped_column(server_default="0")  # n of the newest attempt; 0 before the first
+    failures: Mapped[int] = mapped_column(server_default="0")  # attempts that counted against retries
+
+    created_at: Mapped[datetime] = _created()
+    state_since: Mapped[datetime] = _created()
+    started_at: Mapped[datetime | None]  # first PROCESSING
+    ended_at: Mapped[datetime | None]
+
+    # The lease (docs/leases.md): who may step this job until when; version guards the write-back.
+    version: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    lease_token: Mapped[str | None]
+    lease_owner: Mapped[str | None]
+    lease_until: Mapped[datetime | None]
+    next_step_at: Mapped[datetime | None] = mapped_column(server_default=func.now())  # none = nothing left to do
+
+
+class Attempt(Base):
+    """One try of a job's gang. Written before anything is created on an engine."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (
+        UniqueConstraint("job_id", "n"),
+        Index("uq_attempts_open", "job_id", unique=True, postgresql_where=text("ended_at is null")),
+    )
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = _project()
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    n: Mapped[int]
+    engine: Mapped[str]
+    run_name: Mapped[str] = mapped_column(unique=True)
+    resources: Mapped[dict[str, Any]]  # per learner, what admission counted: {cpus, gpus, memory, learners}
+    token_sha256: Mapped[str] = mapped_column(unique=True)
+    token_ciphertext: Mapped[bytes] = mapped_column(LargeBinary)  # so that launch can be repeated after a crash
+    created_at: Mapped[datetime] = _created()
+    launched_at: Mapped[datetime | None]
+    stop_requested_at: Mapped[datetime | None]  # from here on heartbeats answer stop
+    grace_seconds: Mapped[int | None]
+    outcome: Mapped[str | None]  # decided first, then learners are stopped, then ended_at is set
+    reason: Mapped[str] = mapped_column(server_default="")
+    error_code: Mapped[str | None]
+    exit_code: Mapped[int | None]
+    ended_at: Mapped[datetime | None]  # all learners confirmed gone
+
+
+class Learner(Base):
+    __tablename__ = "learners"
+    __table_args__ = (CheckConstraint(_one_of("phase", LearnerPhase), name="phase"),)
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True)  # from 0; LEARNER_ID = rank + 1
+    project_id: Mapped[str] = _project()
+    phase: Mapped[str] = mapped_column(server_default=LearnerPhase.WAITING.value)
+    phase_since: Mapped[datetime] = _created()
+    instance: Mapped[str | None]  # the agent that holds the start grant
+    address: Mapped[str | None]
+    ports: Mapped[list[int] | None] = mapped_column(JSONB)
+    started_at: Mapped[datetime | None]  # start grant
+    storing_at: Mapped[datetime | None]  # storing grant
+    heartbeat_at: Mapped[datetime | None]
+    absent_since: Mapped[datetime | None]  # first look at which an answering engine did not know it
+    absences: Mapped[int] = mapped_column(server_default="0")
+    exit_code: Mapped[int | None]
+    exit_reason: Mapped[str | None]
+    last_lines: Mapped[str | None]  # the end of its log, for the reason of a failure
+    exited_at: Mapped[datetime | None]
+
+
+class Event(Base):
+    """What happened to a job, in order; written in the transaction that made it happen."""
+
+    __tablename__ = "events"
+    __table_args__ = (Index("ix_events_job", "job_id", "id"),)
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    project_id: Mapped[str] = _project()
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    attempt: Mapped[int | None]
+    kind: Mapped[str]  # submitted | state | waiting | image | learner | condition | desired | warning
+    state: Mapped[str | None]  # of kind 'state': the state entered
+    message: Mapped[str]
+    data: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    created_at: Mapped[datetime] = _created()
+
+
+class IdempotencyKey(Base):
+    """The answer to a POST that may be repeated; inserted in the transaction that did the work."""
+
+    __tablename__ = "idempotency_keys"
+    project_id: Mapped[str] = _project(primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    route: Mapped[str]
+    body_sha256: Mapped[str]
+    resource_id: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now(), index=True)
+
+
+# --- logs --------------------------------------------------------------------------------------------------------
+
+
+class LogCursor(Base):
+    """The counter row: appending a chunk locks it, so lines are numbered in commit order and a cursor never skips."""
+
+    __tablename__ = "log_cursors"
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    project_id: Mapped[str] = _project()
+    next_line: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    bytes: Mapped[int] = mapped_column(BigInteger, server_default="0")
+
+
+class LogChunk(Base):
+    """Consecutive lines of one learner, as its agent sent them: UTF-8, each line ended by a newline."""
+
+    __tablename__ = "log_chunks"
+    __table_args__ = (
+        # What makes an agent's repeated send harmless.
+        UniqueConstraint("job_id", "attempt", "rank", "sequence"),
+    )
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    first_line: Mapped[int] = mapped_column(BigInteger, primary_key=True)  # per job, from 0
+    project_id: Mapped[str] = _project()
+    attempt: Mapped[int]
+    rank: Mapped[int]
+    sequence: Mapped[int] = mapped_column(BigInteger)  # of the agent's batches in this attempt, from 0
+    lines: Mapped[int]
+    body: Mapped[bytes] = mapped_column(LargeBinary)
+    times: Mapped[list[int]] = mapped_column(JSONB)  # ms since the epoch, one a line, the learner's clock
+    created_at: Mapped[datetime] = _created()
+
+
+# --- engines -----------------------------------------------------------------------------------------------------
+
+
+class EngineStatus(Base):
+    """What the workers last saw of an engine; its row is the lock that serialises admission. Belongs to no project."""
+
+    __tablename__ = "engines"
+    __table_args__ = (CheckConstraint("type in ('local', 'ray', 'kubernetes')", name="type"),)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    type: Mapped[str]
+    capacity: Mapped[dict[str, Any] | None]  # {cpus, memory, gpus, nodes: [...]}
+    seen_at: Mapped[datetime | None]  # last answer
+    unreachable_since: Mapped[datetime | None]
+    error: Mapped[str | None]

@@ -1,0 +1,55 @@
+"""The one tenant-scoped door: every query for a tenant's rows is made by a :class:`Scope`.
+
+A row of another project is not found, which the API answers with 404, never 403: its existence is no one's business.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session
+
+from weft_core.store.models import Base
+
+Row = TypeVar("Row", bound=Base)
+
+
+class Scope:
+    """A session that sees one project only.
+
+    Args:
+        session: an open session; the caller owns its transaction.
+        project_id: the tenant.
+    """
+
+    def __init__(self, session: Session, project_id: str) -> None:
+        self.session = session
+        self.project_id = project_id
+
+    def select(self, model: type[Row], *conditions: Any) -> Select[Row]:
+        """A SELECT of ``model`` that is limited to this project, to be refined further."""
+        return select(model).where(_project_column(model) == self.project_id, *conditions)
+
+    def all(self, statement: Select[Row]) -> list[Row]:
+        """The rows of a statement made by :meth:`select`."""
+        return list(self.session.scalars(statement))
+
+    def find(self, model: type[Row], *conditions: Any, lock: bool = False) -> Row | None:
+        """The one row that matches, or None; with ``lock``, locked until the transaction ends (FOR UPDATE)."""
+        statement = self.select(model, *conditions)
+        if lock:
+            statement = statement.with_for_update()
+        return self.session.scalars(statement).one_or_none()
+
+    def add(self, row: Row) -> Row:
+        """Insert ``row`` as this project's."""
+        row.project_id = self.project_id  # type: ignore[attr-defined]
+        self.session.add(row)
+        return row
+
+
+def _project_column(model: type[Base]) -> Any:
+    if "project_id" not in model.__table__.columns:
+        raise TypeError(f"{model.__name__} belongs to no project: it can't be read through a Scope")
+    return model.__table__.columns["project_id"]

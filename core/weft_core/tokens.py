@@ -1,0 +1,49 @@
+"""Tokens and passwords: only hashes are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+from typing import Literal
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+USER_PREFIX = "weft_u_"
+ATTEMPT_PREFIX = "weft_a_"
+
+_passwords = PasswordHasher()
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A token at its creation, the only time that its plain form exists."""
+
+    plain: str = field(repr=False)
+    prefix: str  # enough to recognise it by, too little to guess it from
+    sha256: str
+
+
+def new_token(kind: Literal["user", "attempt"]) -> NewToken:
+    """A token of 256 random bits, with a prefix that secret scanners and people recognise."""
+    start = USER_PREFIX if kind == "user" else ATTEMPT_PREFIX
+    plain = start + secrets.token_urlsafe(32)
+    return NewToken(plain=plain, prefix=plain[: len(start) + 4], sha256=hash_token(plain))
+
+
+def hash_token(plain: str) -> str:
+    """SHA-256 in hex. A slow hash would add nothing to 256 random bits, and every request pays for it."""
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def hash_password(password: str) -> str:
+    """Argon2id with argon2-cffi's defaults (RFC 9106's low-memory profile)."""
+    return _passwords.hash(password)
+
+
+def verify_password(password: str, hashed: str) -> bool:
+    try:
+        return _passwords.verify(hashed, password)
+    except (VerificationError, InvalidHashError):
+        return False
