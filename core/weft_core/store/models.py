@@ -66,7 +66,8 @@ class Installation(Base):
     """One row: the identity that labels everything this installation creates on engines."""
 
     __tablename__ = "installation"
-    singleton: Mapped[bool] = mapped_column(Boolean, CheckConstraint("singleton", name="one_row"), primary_key=True)
+    __table_args__ = (CheckConstraint("singleton", name="one_row"),)
+    singleton: Mapped[bool] = mapped_column(Boolean, primary_key=True)
     id: Mapped[str]
     created_at: Mapped[datetime] = _created()
 

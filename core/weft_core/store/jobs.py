@@ -1,0 +1,150 @@
+"""The verbs that change a job. Each runs in the caller's transaction and writes its event there too.
+
+Who may call what: the API submits jobs and sets what is *desired*; only the workers move ``state``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from weft_core.ids import new_id
+from weft_core.lifecycle import RESUMABLE, TERMINAL, Desired, JobState, check_transition
+from weft_core.store.models import Event, Job, LogCursor
+from weft_core.store.scope import Scope
+
+
+class Conflict(Exception):
+    """What was asked for does not fit the state that the job is in; the message says both."""
+
+
+def record_event(
+    session: Session,
+    job: Job,
+    kind: str,
+    message: str,
+    *,
+    attempt: int | None = None,
+    state: JobState | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> Event:
+    """Append to the job's history. ``message`` is for the user; ``attempt`` defaults to the job's newest."""
+    event = Event(
+        project_id=job.project_id,
+        job_id=job.id,
+        attempt=job.attempt or None if attempt is None else attempt,
+        kind=kind,
+        state=state.value if state else None,
+        message=message,
+        data=dict(data or {}),
+    )
+    session.add(event)
+    return event
+
+
+def submit(scope: Scope, job: Job, notes: list[str]) -> Job:
+    """Insert a new job as QUEUED, with its log cursor and its first events; due at once.
+
+    Args:
+        scope: the tenant's door.
+        job: filled in but for ``id``, unless the caller needed the id before.
+        notes: what the manifest's reader wants the user to know; become events.
+    """
+    session = scope.session
+    if not job.id:
+        job.id = new_id("job")
+    job.state, job.desired = JobState.QUEUED.value, Desired.RUNNING.value
+    job.reason, job.attempt, job.failures = "waiting for admission", 0, 0
+    scope.add(job)
+    session.flush()
+    scope.add(LogCursor(job_id=job.id))
+    record_event(session, job, "submitted", f"submitted to engine {job.engine}", state=JobState.QUEUED)
+    for note in notes:
+        record_event(session, job, "note", note)
+    return job
+
+
+def transition(session: Session, job: Job, after: JobState, reason: str, error_code: str | None = None) -> None:
+    """Move a job along the table of :mod:`weft_core.lifecycle`, with its event.
+
+    Raises:
+        IllegalTransition: the table does not have it.
+    """
+    before = JobState(job.state)
+    check_transition(before, after)
+    now = func.now()
+    job.state, job.reason, job.error_code, job.state_since = after.value, reason, error_code, now
+    if after is JobState.PROCESSING and job.started_at is None:
+        job.started_at = now
+    if after in TERMINAL:
+        job.ended_at, job.next_step_at, job.condition = now, None, None
+    record_event(session, job, "state", reason, state=after, data={"from": before.value, "error_code": error_code})
+
+
+def due(job: Job) -> None:
+    """Make a job due at once; wake the workers after the commit."""
+    job.next_step_at = func.now()
+
+
+def request_halt(session: Session, job: Job) -> None:
+    """Ask for the job to be halted; a job that is halted or being halted is left as it is.
+
+    Raises:
+        Conflict: it has ended otherwise, or is being deleted.
+    """
+    if job.desired == Desired.DELETED:
+        raise Conflict("the job is being deleted")
+    if job.state == JobState.HALTED or (job.desired == Desired.HALTED and job.state not in TERMINAL):
+        return
+    if job.state in TERMINAL:
+        raise Conflict(f"the job is {job.state} already: there is nothing to halt")
+    job.desired = Desired.HALTED.value
+    due(job)
+    record_event(session, job, "desired", "halt requested")
+
+
+def request_resume(session: Session, job: Job) -> None:
+    """Open a halted or failed job again, as QUEUED: its next attempt starts from the last checkpoint.
+
+    Raises:
+        Conflict: it is not halted or failed, or a halt is still under way.
+    """
+    if job.desired == Desired.DELETED:
+        raise Conflict("the job is being deleted")
+    state = JobState(job.state)
+    if state not in TERMINAL:
+        if job.desired == Desired.HALTED:
+            raise Conflict("the job is still being halted; resume it once it is HALTED")
+        return
+    if state not in RESUMABLE:
+        raise Conflict(f"the job is {state}: only a HALTED or FAILED job can be resumed (`rerun` starts it anew)")
+    # The user's own new beginning, not a transition of the table: the retries start over.
+    job.state, job.desired, job.reason = JobState.QUEUED.value, Desired.RUNNING.value, "resumed; waiting for admission"
+    job.state_since, job.ended_at, job.error_code, job.failures = func.now(), None, None, 0
+    due(job)
+    record_event(session, job, "state", "resumed", state=JobState.QUEUED, data={"from": state.value})
+
+
+def request_delete(session: Session, job: Job) -> None:
+    """Ask for the job to be deleted: stopped first if it runs, then removed with its logs; idempotent."""
+    if job.desired == Desired.DELETED:
+        return
+    job.desired = Desired.DELETED.value
+    due(job)
+    record_event(session, job, "desired", "delete requested")
+
+
+def wake_queue(session: Session, engine: str) -> list[str]:
+    """Make the jobs that wait for ``engine`` due, as capacity is free; returns the ids to wake.
+
+    A job that is locked just now is being stepped: it will look for itself.
+    """
+    waiting = select(Job).where(Job.engine == engine, Job.state == JobState.QUEUED.value, Job.next_step_at.is_not(None))
+    waiting = waiting.order_by(Job.priority.desc(), Job.created_at, Job.id).limit(50).with_for_update(skip_locked=True)
+    jobs = list(session.scalars(waiting))
+    for job in jobs:
+        job.next_step_at = func.now()
+    return [job.id for job in jobs]

@@ -1,0 +1,10 @@
+"""Alembic's entry point; run through ``python -m weft_core.store.migrate``, which hands over the connection."""
+
+from alembic import context
+
+from weft_core.store.models import Base
+
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, target_metadata=Base.metadata, compare_server_default=True)
+with context.begin_transaction():
+    context.run_migrations()
