@@ -1,0 +1,37 @@
+# `make demo` and `make test` do all on a fresh machine; see README.md for what they need.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Trainer environments are slow to build (Horovod is compiled), so they are shared by the demo, the tests and the
+# benchmarks; each is keyed by the hash of its lock and built when missing.
+export WEFT_ENVIRONMENTS_DIR ?= $(HOME)/.cache/weft/environments
+
+.PHONY: help setup demo test check format bench clean
+help:
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+
+$(VENV)/.installed: pyproject.toml requirements/constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing Weft and its tools into $(VENV) (a minute or two the first time) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev,demo]'
+	@touch $@
+
+setup: $(VENV)/.installed ## the virtual environment that everything else uses
+
+demo: setup ## start the embedded stack, train on two learners, download and evaluate the model (KEEP=1: leave it running)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
+
+test: setup ## all tests
+	@$(BIN)/pytest $(ARGS)
+
+check: setup ## ruff, ruff format, mypy --strict, import-linter
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+format: setup ## format, and fix what can be fixed
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+bench: setup ## ratios against torchrun, horovodrun and the raw operations
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## remove the virtual environment and caches of this folder (not the shared trainer environments)
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
