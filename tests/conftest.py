@@ -1,0 +1,86 @@
+"""Fixtures for all tests: real servers, started once a session when first asked for.
+
+A server dies with pytest, even when pytest is killed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from cryptography.fernet import Fernet
+from pydantic import SecretStr
+from tests.servers import Servers
+
+from weft_core.settings import S3Settings, Settings
+from weft_core.store.database import Database
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The developer's own WEFT_… variables, weft.toml and CLI profile are none of the tests' business."""
+    saved = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(("WEFT_", "DLAAS_", "AWS_"))}
+    nowhere = tmp_path_factory.mktemp("nowhere")
+    os.environ["WEFT_CONFIG"] = str(nowhere / "weft.toml")
+    os.environ["WEFT_PROFILE_FILE"] = str(nowhere / "config.toml")
+    yield
+    del os.environ["WEFT_CONFIG"], os.environ["WEFT_PROFILE_FILE"]
+    os.environ.update(saved)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    """The session's servers (see :class:`tests.servers.Servers`), for fixtures of another scope than the ones below."""
+    running = Servers()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_url(servers: Servers) -> Iterator[str]:
+    """A database with the newest schema that lives as long as the session."""
+    with servers.database_url() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def redis_url(servers: Servers) -> str:
+    return servers.redis.url
+
+
+@pytest.fixture(scope="module")
+def s3(servers: Servers) -> S3Settings:
+    """A fresh bucket for each test module."""
+    return servers.bucket()
+
+
+@pytest.fixture
+def database_url(servers: Servers) -> Iterator[str]:
+    """The URL of an empty database with the newest schema, for this test alone."""
+    with servers.database_url() as url:
+        yield url
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """An empty database with the newest schema, for this test alone."""
+    opened = Database(database_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def settings(database_url: str, redis_url: str, s3: S3Settings, tmp_path: Path) -> Settings:
+    """Settings wired to an empty database, an empty Redis and this module's bucket."""
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushall()
+    return Settings(
+        home=tmp_path / "home",
+        database_url=SecretStr(database_url),
+        redis_url=SecretStr(redis_url),
+        secret_keys=[SecretStr(Fernet.generate_key().decode())],
+        s3=s3,
+    )

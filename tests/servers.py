@@ -1,0 +1,101 @@
+"""Real servers for the tests: PostgreSQL, Redis and S3, as ``weft up`` runs them, but less careful about their data."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import boto3
+from pydantic import SecretStr
+
+from weft_core.settings import S3Settings
+from weft_core.store.database import Database
+from weft_core.store.models import Base
+from weft_embedded.servers import PostgresServer, RedisServer, SeaweedServer
+from weft_embedded.servers.seaweedfs import S3Identity
+
+_TEMPLATE = "weft_template"
+
+
+class Servers:
+    """The servers of one test session, each started when first asked for, in a short private folder."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="weft-test-", dir="/tmp"))  # short: it holds sockets
+        self._numbers = itertools.count(1)
+
+    @cached_property
+    def postgres(self) -> PostgresServer:
+        server = PostgresServer(
+            self.folder / "postgres", self.folder, self.folder, self.folder / "postgres.log", durable=False
+        )
+        server.start()
+        return server
+
+    @cached_property
+    def redis(self) -> RedisServer:
+        server = RedisServer(self.folder / "redis", self.folder, self.folder, self.folder / "redis.log")
+        server.start()
+        return server
+
+    @cached_property
+    def s3(self) -> SeaweedServer:
+        server = SeaweedServer(self.folder / "s3", [S3Identity.generate("weft")], self.folder, self.folder / "s3.log")
+        server.start()
+        return server
+
+    def stop(self) -> None:
+        """Stop what was started, and leave nothing on the disk."""
+        for name in ("s3", "redis", "postgres"):
+            if name in self.__dict__:
+                self.__dict__[name].stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # --- databases ---
+
+    @cached_property
+    def _template(self) -> str:
+        """A database with the schema, to be cloned in a few milliseconds."""
+        with self.postgres.connect() as connection:
+            connection.execute(f"create database {_TEMPLATE}")
+        database = Database(self.postgres.url_of(_TEMPLATE))
+        Base.metadata.create_all(database.engine)
+        database.close()
+        return _TEMPLATE
+
+    @contextmanager
+    def database_url(self) -> Iterator[str]:
+        """The URL of an empty database with the newest schema, dropped at the end."""
+        name = f"weft_{next(self._numbers)}"
+        template = self._template
+        with self.postgres.connect() as connection:
+            connection.execute(f"create database {name} template {template} strategy file_copy")
+        yield self.postgres.url_of(name)
+        with self.postgres.connect() as connection:
+            connection.execute(f"drop database {name} with (force)")
+
+    # --- buckets ---
+
+    def bucket(self) -> S3Settings:
+        """A fresh bucket, with the credentials of the store's administrator."""
+        identity = self.s3.identities[0]
+        settings = S3Settings(
+            endpoint=self.s3.url,
+            access_key=identity.access_key,
+            secret_key=SecretStr(identity.secret_key),
+            bucket=f"weft-{next(self._numbers)}",
+        )
+        client = boto3.client(
+            "s3",
+            endpoint_url=settings.endpoint,
+            region_name=settings.region,
+            aws_access_key_id=settings.access_key,
+            aws_secret_access_key=identity.secret_key,
+        )
+        client.create_bucket(Bucket=settings.bucket)
+        return settings
