@@ -1,0 +1,36 @@
+"""The manifest: from what a user wrote to what a job is."""
+
+from weft_core.manifest.models import (
+    Credentials,
+    DataStore,
+    EvaluationMetrics,
+    Framework,
+    Launcher,
+    Manifest,
+    ModelReference,
+    Notify,
+    ParsedManifest,
+    Place,
+    TrainingData,
+)
+from weft_core.manifest.parse import parse_manifest
+from weft_core.manifest.problems import ManifestError, Problem
+from weft_core.manifest.schema import manifest_schema
+
+__all__ = [
+    "Credentials",
+    "DataStore",
+    "EvaluationMetrics",
+    "Framework",
+    "Launcher",
+    "Manifest",
+    "ManifestError",
+    "ModelReference",
+    "Notify",
+    "ParsedManifest",
+    "Place",
+    "Problem",
+    "TrainingData",
+    "manifest_schema",
+    "parse_manifest",
+]

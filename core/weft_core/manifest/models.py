@@ -1,0 +1,174 @@
+"""The canonical form of a manifest: everything resolved, defaults filled in, no credential in it.
+
+``manifest.model_dump(mode="json", exclude_none=True)`` is what a job's row keeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from weft_core.launch import CheckpointSpec, ElasticSpec, Resources
+from weft_core.lifecycle import JobState
+
+Launcher = Literal["none", "horovod", "torchrun", "tensorflow", "ray"]
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Framework(_Form):
+    name: str
+    version: str
+    """As the manifest asked for it when an alias maps it, else the image's full version; ``custom``: the reference."""
+    launcher: Launcher
+    command: str
+    image: str
+    """``horovod:0.28.1-torch2.13`` of the catalogue, or the custom reference."""
+
+
+class Place(_Form):
+    """A container (bucket) and a prefix in it, without slashes at its ends."""
+
+    container: str
+    prefix: str = ""
+
+
+class TrainingData(Place):
+    mode: Literal["download", "stream"] = "download"
+
+
+class ModelReference(_Form):
+    """``model: NAME@VERSION``, a model of the registry."""
+
+    name: str
+    version: str
+
+
+class S3Connection(_Form):
+    auth_url: str
+    region: str | None = None
+    domain_name: str | None = None
+    project_id: str | None = None
+
+
+class MountConnection(_Form):
+    """FfDL's ``mount_volume``: a folder of the machines that learners run on."""
+
+    name: str | None = None
+    path: str
+
+
+class DataStore(_Form):
+    """One data store. Exactly one of ``connection``, ``datastore``, ``mount`` is there (none: only a ``model``)."""
+
+    id: str
+    type: Literal["s3", "mount_cos", "s3_datastore", "mount_volume"] = "s3"
+    """As the manifest named it; all but ``mount_volume`` are S3."""
+    connection: S3Connection | None = None
+    datastore: str | None = None
+    """Name of a data store kept on the server."""
+    mount: MountConnection | None = None
+    training_data: TrainingData | None = None
+    training_results: Place | None = None
+    pretrained_model: Place | None = None
+    model: ModelReference | None = None
+
+
+class Meta(_Form):
+    time: str | None = None
+
+
+class Extracted(_Form):
+    """A value that a regular expression extracts: its type, and the group it is, ``$name``."""
+
+    type: Literal["STRING", "JSONSTRING", "INT", "FLOAT"]
+    value: str
+
+
+class MetricGroup(_Form):
+    regex: str
+    meta: Meta | None = None
+    scalars: dict[str, Extracted] = Field(default_factory=dict)
+    etimes: dict[str, Extracted] = Field(default_factory=dict)
+
+
+class EvaluationMetrics(_Form):
+    type: Literal["logger", "regex_extractor", "tensorboard", "emetrics_file"] = "logger"
+    image_tag: str | None = None
+    path: str | None = None
+    """The manifest's ``in``."""
+    line_lookahead: int = 4
+    event_types: list[str] = Field(default_factory=list)
+    groups: dict[str, MetricGroup] = Field(default_factory=dict)
+
+
+class Notify(_Form):
+    url: str
+    on: list[JobState]
+
+
+class Manifest(_Form):
+    """What a job is, as its user described it."""
+
+    name: str
+    description: str = ""
+    version: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+    engine: str
+    priority: int = 50
+    learners: int = 1
+    elastic: ElasticSpec | None = None
+    profile: str | None = None
+    resources: Resources
+    framework: Framework
+    data_stores: list[DataStore] = Field(default_factory=list)
+    checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
+    retries: int = 0
+    max_runtime_seconds: float | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+    secrets: dict[str, str] = Field(default_factory=dict)
+    """Environment name → name of a secret kept on the server."""
+    evaluation_metrics: EvaluationMetrics = Field(default_factory=EvaluationMetrics)
+    notify: list[Notify] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    """What the user should know that is no error: ``framework version 1.5.0-py3 runs on image tensorflow:2.21.0``."""
+
+    @property
+    def inputs(self) -> list[tuple[DataStore, TrainingData]]:
+        """The training data, in manifest order."""
+        return [(store, store.training_data) for store in self.data_stores if store.training_data]
+
+    @property
+    def results(self) -> tuple[DataStore, Place] | None:
+        """Where results go; None: the installation's own store."""
+        found = [(store, store.training_results) for store in self.data_stores if store.training_results]
+        return found[0] if found else None
+
+    @property
+    def pretrained(self) -> tuple[DataStore, Place | ModelReference] | None:
+        """Where the pretrained model comes from: a place in the data store, or the registry."""
+        for store in self.data_stores:
+            place = store.pretrained_model or store.model
+            if place:
+                return store, place
+        return None
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What opens a data store; lifted out of the manifest, to be kept encrypted."""
+
+    user_name: str
+    password: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class ParsedManifest:
+    manifest: Manifest
+    credentials: dict[str, Credentials]
+    """By data store id."""

@@ -1,0 +1,49 @@
+"""What is wrong with a manifest: where, what stood there, what is accepted. All of it at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+_MOST = 50
+"""Problems reported at once; a manifest with more needs another look first."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake. ``message`` is a whole sentence by itself; ``line`` is None for what came with ``--set``."""
+
+    path: str
+    message: str
+    line: int | None = None
+    found: str | None = None
+    """What stood there, shortened; None where it could be a credential."""
+    accepted: str | None = None
+
+    def __str__(self) -> str:
+        where = [f"line {self.line}"] if self.line is not None else []
+        return ": ".join([", ".join([*where, *([self.path] if self.path else [])]), self.message]).removeprefix(": ")
+
+
+class ManifestError(Exception):
+    """A manifest that can't be taken, with everything that is wrong with it."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        every = sorted(problems, key=lambda problem: problem.line or 0)
+        self.problems = every[:_MOST]
+        if len(every) > _MOST:
+            self.problems.append(Problem("", f"and {len(every) - _MOST} more problems"))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def did_you_mean(word: str, accepted: Sequence[str]) -> str:
+    """``: did you mean 'learners'?`` when something accepted is close to ``word``, else nothing."""
+    folded = {known.lower(): known for known in accepted}
+    close = difflib.get_close_matches(word.lower()[:80], folded, n=1, cutoff=0.6)
+    return f": did you mean {folded[close[0]]!r}?" if close else ""
+
+
+def one_of(accepted: Iterable[str]) -> str:
+    """``one of: a, b, c``."""
+    return "one of: " + ", ".join(accepted)

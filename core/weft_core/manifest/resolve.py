@@ -1,0 +1,207 @@
+"""What one field alone does not tell.
+
+Fields that exclude or need each other, and names that the installation gives a meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from weft_core.catalogue import Catalogue, CatalogueError
+from weft_core.launch import CheckpointSpec, ElasticSpec, Resources
+from weft_core.lifecycle import JobState
+from weft_core.manifest.kinds import Findings
+from weft_core.manifest.metrics import resolve_metrics
+from weft_core.manifest.models import Framework, Manifest, Notify, ParsedManifest
+from weft_core.manifest.problems import did_you_mean, one_of
+from weft_core.manifest.stores import resolve_stores
+from weft_core.settings import Settings
+
+# FfDL gave 512 MB and 5 CPUs: too little memory to import today's frameworks, and more CPUs than a laptop has free.
+_DEFAULT_MEMORY = 2 << 30
+_DEFAULT_CPUS = 1.0
+_SIZES = ("cpus", "gpus", "gpu_type", "memory")
+_ELASTIC_LAUNCHERS = ("horovod", "torchrun", "ray")
+_IMAGE_REFERENCE = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]{0,254}(?:@sha256:[0-9a-f]{64})?")
+
+
+def resolve(
+    values: dict[str, Any], settings: Settings, catalogue: Catalogue, findings: Findings
+) -> ParsedManifest | None:
+    """The canonical form of what was read, or None when ``findings`` has problems."""
+    notes: list[str] = []
+    engine = _engine(values, settings, findings)
+    resources = _resources(values, settings, findings)
+    framework = _framework(values, engine, settings, catalogue, findings, notes)
+    elastic = _elastic(values, framework, findings)
+    stores, credentials = resolve_stores(values.get("data_stores", []), findings)
+    metrics = resolve_metrics(values.get("evaluation_metrics", {}), findings)
+    _environment(values, findings)
+    if findings.problems or framework is None:
+        return None
+    checkpoint = values.get("checkpoint", {})
+    manifest = Manifest(
+        **{
+            key: values[key]
+            for key in ("name", "description", "version", "labels", "priority", "learners")
+            if key in values
+        },
+        **{key: values[key] for key in ("profile", "retries", "env", "secrets") if key in values},
+        engine=engine,
+        elastic=elastic,
+        resources=resources,
+        framework=framework,
+        data_stores=stores,
+        checkpoint=CheckpointSpec(
+            **{
+                name: checkpoint[key]
+                for key, name in (("every", "every_seconds"), ("keep", "keep"))
+                if key in checkpoint
+            }
+        ),
+        max_runtime_seconds=values.get("max_runtime"),
+        evaluation_metrics=metrics,
+        notify=[
+            Notify(url=entry["url"], on=entry.get("on") or [JobState.COMPLETED, JobState.FAILED])
+            for entry in values.get("notify", [])
+        ],
+        notes=notes,
+    )
+    return ParsedManifest(manifest, credentials)
+
+
+def _engine(values: dict[str, Any], settings: Settings, findings: Findings) -> str:
+    name = str(values.get("engine", settings.default_engine))
+    if name in settings.engines:
+        return name
+    of_type = [known for known, engine in settings.engines.items() if engine.type == name]
+    if len(of_type) == 1:
+        return of_type[0]
+    if of_type:
+        message = f"several engines are of type {name}: name one of {', '.join(of_type)}"
+        findings.add("engine", message, found=repr(name), accepted=one_of(of_type))
+    else:
+        accepted = one_of(settings.engines)
+        hint = did_you_mean(name, tuple(settings.engines))
+        findings.add("engine", f"expected {accepted}, found {name!r}{hint}", found=repr(name), accepted=accepted)
+    return settings.default_engine
+
+
+def _resources(values: dict[str, Any], settings: Settings, findings: Findings) -> Resources:
+    profile = values.get("profile")
+    if profile is not None:
+        for key in _SIZES:
+            if key in values:
+                findings.add(key, f"profile {profile!r} gives this already: leave out either of the two")
+        known = settings.profiles.get(profile)
+        if known is not None:
+            return Resources(known.cpus, known.gpus, known.memory, values.get("storage", known.storage), known.gpu_type)
+        names = sorted(settings.profiles)
+        accepted = one_of(names) if names else "no profile (this installation has none): write cpus, gpus, memory"
+        hint = did_you_mean(profile, names)
+        findings.add("profile", f"expected {accepted}, found {profile!r}{hint}", found=repr(profile), accepted=accepted)
+    if values.get("gpu_type") is not None and values.get("gpus", 0) == 0 and not findings.has("gpus"):
+        # FfDL's CPU manifests carry a gpu_type that means nothing; so it does here.
+        values = {key: value for key, value in values.items() if key != "gpu_type"}
+    return Resources(
+        cpus=values.get("cpus", _DEFAULT_CPUS),
+        gpus=values.get("gpus", 0),
+        memory=values.get("memory", _DEFAULT_MEMORY),
+        storage=values.get("storage"),
+        gpu_type=values.get("gpu_type"),
+    )
+
+
+def _framework(
+    values: dict[str, Any], engine: str, settings: Settings, catalogue: Catalogue, findings: Findings, notes: list[str]
+) -> Framework | None:
+    asked = values.get("framework")
+    if not isinstance(asked, dict) or "name" not in asked:
+        return None
+    if "image_tag" in asked:
+        notes.append("framework.image_tag is FfDL's own and has no effect")
+    if asked["name"] == "custom":
+        return _custom(asked, engine, settings, findings)
+    name, version, launcher = asked["name"], asked.get("version"), asked.get("launcher", "auto")
+    try:
+        image = catalogue.resolve(name, version, settings.images.aliases)
+    except CatalogueError as error:
+        path = "framework.version" if version and name in catalogue.frameworks else "framework.name"
+        accepted = one_of(error.accepted)
+        findings.add(path, f"{error}: accepted is {accepted}", found=repr(version or name), accepted=accepted)
+        return None
+    if version and not image.version.startswith(version):
+        notes.append(f"framework version {version} runs on image {image.reference}")
+    elif findings.has("framework.version"):
+        return None
+    if launcher == "auto":
+        launcher = image.default_launcher
+        # One learner needs no cluster: MirroredStrategy uses its devices without TF_CONFIG.
+        if launcher == "tensorflow" and values.get("learners", 1) == 1 and "elastic" not in values:
+            launcher = "none"
+    elif launcher not in image.launchers:
+        accepted = one_of(("auto", *image.launchers))
+        message = f"image {image.reference} has no launcher {launcher!r}: accepted is {accepted}"
+        findings.add("framework.launcher", message, found=repr(launcher), accepted=accepted)
+        return None
+    mapped = bool(version) and not image.version.startswith(str(version))
+    return Framework(
+        name=name,
+        version=str(version) if mapped else image.version,
+        launcher=launcher,
+        command=asked.get("command", ""),
+        image=image.reference,
+    )
+
+
+def _custom(asked: dict[str, Any], engine: str, settings: Settings, findings: Findings) -> Framework | None:
+    """An image of the user's own; on a local engine that is a virtual environment."""
+    path, version = "framework.version", asked.get("version")
+    local = settings.engines[engine].type == "local"
+    accepted = (
+        f"the absolute path of a virtual environment (engine {engine!r} is of type local)"
+        if local
+        else "an image reference"
+    )
+    if version is None:
+        if not findings.has(path):
+            findings.add(path, f"missing: framework custom needs {accepted}", accepted=accepted)
+        return None
+    fits = version.startswith("/") and ".." not in version.split("/") if local else _IMAGE_REFERENCE.fullmatch(version)
+    if not fits:
+        findings.add(
+            path, f"expected {accepted}, found {version[:200]!r}", found=repr(version[:200]), accepted=accepted
+        )
+        return None
+    launcher = asked.get("launcher", "auto")
+    return Framework(
+        name="custom",
+        version=version,
+        launcher="none" if launcher == "auto" else launcher,
+        command=asked.get("command", ""),
+        image=version,
+    )
+
+
+def _elastic(values: dict[str, Any], framework: Framework | None, findings: Findings) -> ElasticSpec | None:
+    asked = values.get("elastic")
+    if asked is None or findings.has("elastic", "learners"):
+        return None
+    low, high, learners = asked["min"], asked["max"], values.get("learners", 1)
+    if not low <= learners <= high:
+        accepted = f"min ≤ learners ≤ max (learners is {learners})"
+        findings.add("elastic", f"expected {accepted}, found min {low} and max {high}", accepted=accepted)
+    if framework is not None and framework.launcher not in _ELASTIC_LAUNCHERS:
+        accepted = one_of(_ELASTIC_LAUNCHERS)
+        findings.add("elastic", f"launcher {framework.launcher!r} can't be elastic: accepted is {accepted}")
+    return ElasticSpec(min=low, max=high)
+
+
+def _environment(values: dict[str, Any], findings: Findings) -> None:
+    for name in sorted(set(values.get("env", {})) & set(values.get("secrets", {}))):
+        findings.add(f"secrets.{name}", f"{name} is in env as well: leave out either of the two")
+    if sum(len(value) for value in values.get("env", {}).values()) > 131072:
+        findings.add(
+            "env", "more than 131,072 characters in all values together", accepted="at most 131,072 characters"
+        )

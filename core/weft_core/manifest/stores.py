@@ -1,0 +1,142 @@
+"""``data_stores``: which of an entry's keys go together, and the credentials lifted out of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_core.manifest.kinds import INVALID, Findings
+from weft_core.manifest.models import (
+    Credentials,
+    DataStore,
+    ModelReference,
+    MountConnection,
+    Place,
+    S3Connection,
+    TrainingData,
+)
+
+_MOUNT_KEYS = ("name", "path")
+_S3_KEYS = ("auth_url", "user_name", "password", "session_token", "region", "domain_name", "project_id")
+_USES = ("training_data", "training_results", "pretrained_model", "model")
+
+
+def resolve_stores(entries: list[Any], findings: Findings) -> tuple[list[DataStore], dict[str, Credentials]]:
+    """The data stores in canonical form, and their credentials by id; problems are noted in ``findings``."""
+    stores: list[DataStore] = []
+    credentials: dict[str, Credentials] = {}
+    seen: dict[str, str] = {}  # what may be there once in a manifest → where it is
+    for index, entry in enumerate(entries):
+        path = f"data_stores[{index}]"
+        if entry is INVALID:
+            continue
+        identity = entry.get("id", f"store-{index + 1}")
+        _once(f"id {identity!r}", f"{path}.id", seen, findings)
+        for use in ("training_results", "pretrained_model", "model"):
+            if use in entry:
+                _once(
+                    "training_results" if use == "training_results" else "a pretrained model",
+                    f"{path}.{use}",
+                    seen,
+                    findings,
+                )
+        _check_places(entry, path, findings)
+        connection, mount, opened = _connection(entry, path, findings)
+        if findings.has(path):
+            continue
+        if opened:
+            credentials[identity] = opened
+        stores.append(_store(identity, entry, connection, mount))
+    return stores, credentials
+
+
+def _once(what: str, path: str, seen: dict[str, str], findings: Findings) -> None:
+    if what in seen:
+        findings.add(path, f"{what} is given a second time, first at {seen[what]}: only one is accepted")
+    else:
+        seen[what] = path
+
+
+def _check_places(entry: dict[str, Any], path: str, findings: Findings) -> None:
+    pretrained = entry.get("pretrained_model", {})
+    if "model" in entry and pretrained:
+        findings.add(f"{path}.model", "pretrained_model is there as well: leave out either of the two")
+    if "model" in pretrained and ("container" in pretrained or "prefix" in pretrained):
+        findings.add(
+            f"{path}.pretrained_model", "a model of the registry has no container: leave out either of the two"
+        )
+    if "pretrained_model" in entry and not pretrained.keys() & {"model", "container"}:
+        findings.add(f"{path}.pretrained_model", "missing: expected a container, or a model NAME@VERSION")
+    if entry.get("type") == "mount_volume":
+        return
+    for use in _USES[:3]:
+        container = entry.get(use, {}).get("container", "")
+        if "/" in container:
+            bucket, _, prefix = container.partition("/")
+            message = (
+                f"expected a container without '/', found {container!r}: write container: {bucket}, prefix: {prefix}"
+            )
+            findings.add(f"{path}.{use}.container", message, found=repr(container))
+
+
+def _connection(
+    entry: dict[str, Any], path: str, findings: Findings
+) -> tuple[S3Connection | None, MountConnection | None, Credentials | None]:
+    """Exactly one way to the store: a mount, a connection with credentials, or the name of one kept on the server."""
+    given = entry.get("connection")
+    mounted = entry.get("type") == "mount_volume"
+    if "datastore" in entry:
+        if given is not None:
+            findings.add(f"{path}.connection", "datastore is there as well: leave out either of the two")
+        if mounted:
+            findings.add(f"{path}.datastore", "a mount_volume has a connection {type: host_mount, name, path}")
+        return None, None, None
+    if given is None:
+        only_model = "model" in entry or "model" in entry.get("pretrained_model", {})
+        if not findings.has(f"{path}.connection") and not (only_model and not entry.keys() & set(_USES[:2])):
+            findings.add(
+                f"{path}.connection",
+                "missing: expected connection: {auth_url, user_name, password}, or datastore: NAME",
+            )
+        return None, None, None
+    needed, foreign = (("path",), _S3_KEYS) if mounted else (("auth_url", "user_name", "password"), _MOUNT_KEYS)
+    for key in needed:
+        if key not in given and not findings.has(f"{path}.connection.{key}"):
+            findings.add(
+                f"{path}.connection.{key}", f"missing: a data store of type {entry.get('type', 's3')} needs it"
+            )
+    for key in foreign:
+        if key in given:
+            findings.add(f"{path}.connection.{key}", f"not accepted for a data store of type {entry.get('type', 's3')}")
+    if findings.has(path):
+        return None, None, None
+    if mounted:
+        return None, MountConnection(name=given.get("name"), path=given["path"]), None
+    opened = Credentials(given["user_name"], given["password"], given.get("session_token"))
+    fields = {key: given[key] for key in ("region", "domain_name", "project_id") if key in given}
+    return S3Connection(auth_url=given["auth_url"].rstrip("/"), **fields), None, opened
+
+
+def _store(
+    identity: str, entry: dict[str, Any], connection: S3Connection | None, mount: MountConnection | None
+) -> DataStore:
+    pretrained = dict(entry.get("pretrained_model", {}))
+    reference = pretrained.pop("model", None) or entry.get("model")
+    name, _, version = (reference or "").partition("@")
+    data = entry.get("training_data")
+    results = entry.get("training_results")
+    return DataStore(
+        id=identity,
+        type=entry.get("type", "s3"),
+        connection=connection,
+        datastore=entry.get("datastore"),
+        mount=mount,
+        training_data=TrainingData(**_trimmed(data)) if data else None,
+        training_results=Place(**_trimmed(results)) if results else None,
+        pretrained_model=Place(**_trimmed(pretrained)) if pretrained else None,
+        model=ModelReference(name=name, version=version) if reference else None,
+    )
+
+
+def _trimmed(place: dict[str, Any]) -> dict[str, Any]:
+    """No slash at a prefix's ends, so that it can be joined."""
+    return place | {"prefix": "/".join(part for part in place.get("prefix", "").split("/") if part)}
