@@ -1,0 +1,1 @@
+"""What Weft costs, as ratios within one run; `make bench`."""

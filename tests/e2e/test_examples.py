@@ -1,0 +1,60 @@
+"""The four examples, as they are, on real handwritten digits: they train, and what they store can be loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.e2e.stack import REPOSITORY, Stack, lines
+
+EXAMPLES = REPOSITORY / "examples"
+
+
+@pytest.fixture(scope="session")
+def digits(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MNIST's four files, also in the embedded S3."""
+    folder = tmp_path_factory.mktemp("mnist")
+    subprocess.run([sys.executable, str(EXAMPLES / "data/digits.py"), str(folder)], check=True)
+    stack.weft("data", "put", str(folder), "default:mnist-data")
+    return folder
+
+
+# The first run of an image builds its environment; Horovod is compiled twice (PyTorch, TensorFlow).
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize(
+    "name", ["mnist-horovod-pytorch", "mnist-horovod-tensorflow", "mnist-torchrun", "mnist-tensorflow-mirrored"]
+)
+def test_example(stack: Stack, digits: Path, tmp_path: Path, name: str) -> None:
+    folder = EXAMPLES / name
+    job = stack.client.train(folder / "manifest.yml", folder).wait(timeout=1400, check=False)
+    shown = "\n".join(f"[{line.learner}] {line.text}" for line in job.logs())
+    assert job.state == "COMPLETED", f"{job.reason}\n{shown}"
+    wanted = yaml.safe_load((folder / "manifest.yml").read_text())
+    assert {line.learner for line in job.logs()} == set(range(1, wanted["learners"] + 1))
+    final = [line for line in lines(job, 1) if "accuracy" in line][-1]
+    accuracy = float(final.split("accuracy")[1].split()[0].strip(":=,%"))
+    assert accuracy >= 0.95, shown
+    assert job.files(), "nothing was stored"
+
+
+@pytest.mark.timeout(1500)
+def test_the_stored_model_can_be_loaded_and_evaluated(stack: Stack, digits: Path, tmp_path: Path) -> None:
+    job = next(one for one in stack.client.jobs.list(q="mnist-horovod-pytorch") if one.state == "COMPLETED")
+    stack.weft("download", job.id, "--trainedmodel", "--unpack", "-o", str(tmp_path / "model"))
+    python = subprocess.run(
+        [sys.executable, "-m", "weft_workers.environments", "python", "horovod"],
+        env=stack.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    done = subprocess.run(
+        [python, str(EXAMPLES / "mnist-horovod-pytorch/evaluate.py"), str(tmp_path / "model"), str(digits)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert float(done.stdout.split("accuracy:")[1].split()[0]) >= 0.95
