@@ -1,0 +1,230 @@
+"""Code bundles: the zip of a job's training code, checked before anything is done with it.
+
+Checked by streaming: memory is bounded by the number of entries, never by what they hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from weft_core.settings import LimitSettings
+from weft_core.zipscan import (
+    BundleError,
+    Directory,
+    Entry,
+    check_name,
+    data_start,
+    find_directory,
+    read_entries,
+    show,
+)
+
+__all__ = ["BundleError", "BundleInfo", "check_bundle", "normalise_bundle"]
+
+_CHUNK = 1 << 18
+_RATIO_COUNTS_FROM = 1 << 20
+"""Uncompressed bytes below which any ratio is fine."""
+
+
+@dataclass(frozen=True)
+class BundleInfo:
+    """An accepted bundle."""
+
+    sha256: str
+    size: int
+    """Bytes of the zip itself."""
+    files: int
+    """Files in it; folders don't count."""
+
+
+def check_bundle(source: Path | IO[bytes], limits: LimitSettings) -> BundleInfo:
+    """Check a zip as if its sender meant harm; every byte of it is inflated once, and thrown away.
+
+    Args:
+        source: a path, or a seekable file, which is left at its beginning.
+
+    Raises:
+        BundleError: the first thing that is wrong with it.
+    """
+    with _opened(source) as file:
+        size = _size(file, limits)
+        directory = find_directory(file, size)
+        entries = _read_all(file, directory, limits)
+        _check_tree(entry.name for entry in entries)
+        starts = _check_layout(file, directory, entries)
+        for entry, start in zip(entries, starts, strict=True):
+            for _ in _inflate(file, entry, start):
+                pass
+        return BundleInfo(_sha256(file), size, sum(not entry.is_folder for entry in entries))
+
+
+def normalise_bundle(source: Path | IO[bytes], target: Path, limits: LimitSettings) -> BundleInfo:
+    """Write to ``target`` a checked bundle with what ``source`` holds, by relative paths.
+
+    FfDL's client writes absolute paths when it is given a folder with a slash at its end; their common folder is taken
+    off. Any other zip is copied as it is.
+
+    Raises:
+        BundleError: something else is wrong with it; ``target`` does not exist then.
+    """
+    with _opened(source) as file:
+        directory = find_directory(file, _size(file, limits))
+        entries = _read_all(file, directory, limits)
+        absolute = [entry for entry in entries if entry.name.startswith("/")]
+        if absolute and len(absolute) < len(entries):
+            shown = show(absolute[0].name)
+            raise BundleError(f"{shown} is an absolute path and others are relative: zip one folder", "absolute_path")
+        try:
+            if absolute:
+                starts = _check_layout(file, directory, entries)
+                _rewrite(file, zip(entries, _relative_names(entries), starts, strict=True), target)
+            else:
+                file.seek(0)
+                with target.open("wb") as copy:
+                    shutil.copyfileobj(file, copy, _CHUNK)
+            return check_bundle(target, limits)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _opened(source: Path | IO[bytes]) -> Iterator[BinaryIO]:
+    if isinstance(source, Path):
+        with source.open("rb") as file:
+            yield file
+        return
+    try:
+        yield cast(BinaryIO, source)
+    finally:
+        source.seek(0)
+
+
+def _size(file: BinaryIO, limits: LimitSettings) -> int:
+    size = file.seek(0, os.SEEK_END)
+    if size > limits.bundle_bytes:
+        raise BundleError(f"the zip has {size:,} bytes, accepted are {limits.bundle_bytes:,}", "too_large")
+    return size
+
+
+def _read_all(file: BinaryIO, directory: Directory, limits: LimitSettings) -> list[Entry]:
+    """The entries, when neither their number nor what they say of their sizes is over a limit."""
+    if directory.entries > limits.bundle_files:
+        most = f"{limits.bundle_files:,}"
+        raise BundleError(f"the zip has {directory.entries:,} files and folders, accepted are {most}", "too_many_files")
+    entries = []
+    unpacked = 0
+    for entry in read_entries(file, directory):
+        entries.append(entry)
+        unpacked += entry.size
+        if unpacked > limits.bundle_unpacked_bytes:
+            most = f"{limits.bundle_unpacked_bytes:,}"
+            raise BundleError(f"the zip unpacks to {unpacked:,} bytes or more, accepted are {most}", "unpacked_size")
+        if entry.size > max(_RATIO_COUNTS_FROM, entry.compressed * limits.bundle_ratio):
+            ratio = f"{entry.size // max(entry.compressed, 1):,}:1"
+            raise BundleError(
+                f"{show(entry.name)} unpacks to {entry.size:,} bytes, {ratio} of its size in the zip: accepted is "
+                f"{limits.bundle_ratio}:1",
+                "ratio",
+            )
+    if all(entry.is_folder for entry in entries):
+        raise BundleError("the zip holds no file", "empty")
+    return entries
+
+
+def _check_tree(names: Iterable[str]) -> None:
+    """No path twice, and no file where another path needs a folder."""
+    # With NUL for '/', whatever lies below a path sorts right behind it.
+    paths = sorted((check_name(name).replace("/", "\0"), name) for name in names)
+    for (path, name), (next_path, next_name) in pairwise(paths):
+        both_folders = name.endswith("/") and next_name.endswith("/")
+        if path == next_path and (both_folders or name == next_name):
+            raise BundleError(f"{show(name)} is in the zip twice", "duplicate")
+        if path == next_path or (not name.endswith("/") and next_path.startswith(path + "\0")):
+            shown = f"{show(name)} and {show(next_name)}"
+            raise BundleError(f"{shown}: one is a file where the other needs a folder", "conflict")
+
+
+def _check_layout(file: BinaryIO, directory: Directory, entries: list[Entry]) -> list[int]:
+    """Where the data of each entry begins. No two share bytes, or few bytes could unpack to many files."""
+    starts = [data_start(file, entry, directory) for entry in entries]
+    spans = sorted(zip(entries, starts, strict=True), key=lambda span: span[0].offset)
+    if spans[0][0].offset:
+        raise BundleError("there is data before the beginning of the zip", "malformed")
+    for (entry, start), (following, _) in pairwise(spans):
+        if start + entry.compressed > following.offset:
+            raise BundleError(f"{show(entry.name)} and {show(following.name)} share bytes of the zip", "overlap")
+    return starts
+
+
+def _inflate(file: BinaryIO, entry: Entry, start: int) -> Iterator[bytes]:
+    """An entry's content; exactly what the directory said of it, as that is what the limits were checked with."""
+    damaged = BundleError(f"{show(entry.name)} is damaged: its compressed data can't be read", "damaged")
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS) if entry.method else None
+    file.seek(start)
+    left, produced, crc = entry.compressed, 0, 0
+    pending = b""
+    # zlib may hold output back after it took the last input, so only its own end ends it.
+    while left or pending or (inflater and not inflater.eof):
+        if not pending:
+            pending = file.read(min(_CHUNK, left))
+            left -= len(pending)
+        try:
+            data = inflater.decompress(pending, _CHUNK) if inflater else pending
+        except zlib.error:
+            raise damaged from None
+        if not data and not pending:
+            raise damaged
+        pending = inflater.unconsumed_tail if inflater else b""
+        if inflater and inflater.eof and (inflater.unused_data or left):
+            raise damaged
+        produced += len(data)
+        if produced > entry.size:
+            raise BundleError(f"{show(entry.name)} unpacks to more than the {entry.size:,} bytes that it says", "ratio")
+        crc = zlib.crc32(data, crc)
+        yield data
+    if produced != entry.size or crc != entry.crc:
+        raise damaged
+
+
+def _relative_names(entries: list[Entry]) -> list[str]:
+    """The entries' names without the folder that all of them are in; that folder itself becomes ''."""
+    names = ["/" + check_name(entry.name.lstrip("/")) for entry in entries]
+    folders = [name if entry.is_folder else posixpath.dirname(name) for name, entry in zip(names, entries, strict=True)]
+    root = posixpath.commonpath(folders).rstrip("/")
+    return [
+        name[len(root) + 1 :] + ("/" if entry.is_folder and name != root else "")
+        for name, entry in zip(names, entries, strict=True)
+    ]
+
+
+def _rewrite(file: BinaryIO, entries: Iterable[tuple[Entry, str, int]], target: Path) -> None:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as copy:
+        for entry, name, start in entries:
+            if not name:
+                continue
+            info = zipfile.ZipInfo(name)  # with zip's own year 0 as its time, so that the same code has the same hash
+            info.compress_type = zipfile.ZIP_STORED if entry.is_folder else zipfile.ZIP_DEFLATED
+            info.external_attr = entry.mode << 16
+            with copy.open(info, "w") as out:
+                for data in _inflate(file, entry, start):
+                    out.write(data)
+
+
+def _sha256(file: BinaryIO) -> str:
+    file.seek(0)
+    digest = hashlib.sha256()
+    while data := file.read(_CHUNK):
+        digest.update(data)
+    return digest.hexdigest()
