@@ -1,0 +1,303 @@
+"""The local engine: run folders in, run folders out. Whatever lives longer than a call is in ``supervision``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from weft_core.engine import Capacity, EngineUnreachable, LearnerObservation, LearnerState, Observation
+from weft_core.launch import LaunchSpec
+from weft_core.settings import EngineSettings
+from weft_workers.engines.local.machine import Machine, Slots
+from weft_workers.environments import Environment, EnvironmentBuilder
+from weft_workers.supervision import build, files, spawn
+from weft_workers.supervision.run import GONE, VANISHED, Exit, RunFolder, erase
+
+_logger = logging.getLogger(__name__)
+_DRAFT = ".new-"  # prefix of folders that are being made
+_START_SECONDS = 10.0
+# What a learner gets of the worker's own environment: the machine's ways to the network and its libraries.
+_INHERITED = re.compile(
+    r"LD_LIBRARY_PATH|LANG|LC_\w+|TZ|SSL_CERT_(FILE|DIR)|(REQUESTS|AWS|CURL)_CA_BUNDLE|(HTTPS?|ALL|NO)_PROXY",
+    re.IGNORECASE,
+)
+_IDENTITY = ("installation", "project_id", "job_id", "attempt")
+
+
+class LocalEngine:
+    """Learners as processes of this machine.
+
+    Args:
+        home: holds the runs' folders and the cache; engines and workers that share it see the same runs.
+        images: what learners run in.
+    """
+
+    def __init__(
+        self, name: str, settings: EngineSettings, home: Path, images: EnvironmentBuilder, installation_id: str
+    ) -> None:
+        self.name = name
+        self._settings = settings
+        self._home = home.expanduser().absolute()
+        self._images = images
+        self._installation = installation_id
+        self._runs = self._home / "runs"
+
+    # --- the contract with the reconciler ---
+
+    def launch(self, spec: LaunchSpec) -> None:
+        with self._reachable():
+            run = self._run(spec.run_name)
+            if not run.started():
+                machine = Machine.of(self._settings)
+                machine.refuse(spec)
+                environment = self._images.locate(spec.image)
+                agent = self._images.agent()
+                with self._changing():
+                    self._create(run, spec, machine, environment, agent)
+                    self._start(run)
+            self._check_adopted(run, spec)
+
+    def observe(self) -> Mapping[str, Observation]:
+        with self._reachable():
+            seen = [self._look(run, spec) for run, spec in self._all() if self._is_ours(spec)]
+            return {one.run_name: one for one in seen if one}
+
+    def stop(self, run_name: str, grace: timedelta) -> None:
+        run = self._run(run_name)
+        with self._reachable():
+            if not run.path.is_dir():
+                return
+            with self._changing():
+                if not run.path.is_dir():
+                    return
+                run.request_stop(grace.total_seconds(), remove=True)
+                if not run.alive():
+                    self._forget(run)
+
+    def capacity(self) -> Capacity:
+        with self._reachable():
+            return Machine.of(self._settings).capacity
+
+    # --- launch ---
+
+    def _create(
+        self, run: RunFolder, spec: LaunchSpec, machine: Machine, environment: Environment, agent: Path
+    ) -> None:
+        """Make the run's folder, unless it is there. It appears whole, so there are no half-made ones to adopt."""
+        for entry in self._runs.iterdir():
+            if entry.name.startswith((_DRAFT, GONE)):  # of a worker that was killed: nobody else has the lock
+                erase(entry)
+        if run.read_spec() is not None:
+            return
+        if run.path.is_dir():
+            run.remove()  # damaged, by a power cut perhaps; nothing was ever started in it
+        slots = machine.assign(spec, self._taken())
+        if slots is None:
+            raise EngineUnreachable(
+                f"not enough GPUs are free for {spec.run_name}: {spec.learners} × {spec.resources.gpus} asked, "
+                f"{len(machine.gpus)} on this machine; runs that are ending may still hold some"
+            )
+        draft = RunFolder(self._runs / f"{_DRAFT}{run.name}-{os.getpid()}-{time.monotonic_ns()}")
+        (draft.path / "shared").mkdir(parents=True, mode=0o700)
+        draft.path.chmod(0o700)
+        (self._home / "cache").mkdir(exist_ok=True)
+        draft.write_spec(
+            {
+                "engine": self.name,
+                "run_name": spec.run_name,
+                **{field: getattr(spec, field) for field in _IDENTITY},
+                "recipe": environment.recipe._asdict() if environment.recipe else None,
+                "learners": [
+                    {
+                        "command": [str(environment.python), "-m", "weft_trainer"],
+                        "environment": self._environment(run, rank, spec, environment, agent, own),
+                        "memory": spec.resources.memory,
+                        "gpus": own.gpus,
+                        "cores": own.cores,
+                    }
+                    for rank, own in enumerate(slots)
+                ],
+            }
+        )
+        draft.path.rename(run.path)
+
+    def _environment(
+        self, run: RunFolder, rank: int, spec: LaunchSpec, environment: Environment, agent: Path, own: Slots
+    ) -> dict[str, str]:
+        """A learner's environment: nothing of the server's but what :data:`_INHERITED` allows."""
+        work = run.learner(rank)
+        ours = os.path.join(sys.prefix, "bin")  # the server's own programs are none of the learner's
+        path = [part for part in os.environ.get("PATH", os.defpath).split(os.pathsep) if part and part != ours]
+        return {
+            "LANG": "C.UTF-8",
+            **{name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)},
+            "PATH": os.pathsep.join([str(environment.python.parent), *path]),
+            "VIRTUAL_ENV": str(environment.folder),
+            "PYTHONPATH": str(agent),
+            "PYTHONNOUSERSITE": "1",
+            "HOME": str(work),
+            "TERM": "dumb",
+            "OMP_NUM_THREADS": str(max(1, int(spec.resources.cpus))),
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order that nvidia-smi numbers them in
+            "CUDA_VISIBLE_DEVICES": ",".join(own.gpus),
+            "WEFT_API_URL": spec.api_url,
+            "WEFT_ATTEMPT_TOKEN": spec.token,
+            "WEFT_RANK": str(rank),
+            "WEFT_NUM_LEARNERS": str(spec.learners),
+            "WEFT_WORKDIR": str(work),
+            "WEFT_SHARED_DIR": str(run.path / "shared"),
+            "WEFT_CACHE_DIR": str(self._home / "cache"),
+            "WEFT_ADVERTISE_ADDRESS": "127.0.0.1",  # all learners are here, whatever the network does
+        }
+
+    def _start(self, run: RunFolder) -> None:
+        """Start the gang's supervisor, unless there ever was one."""
+        deadline = time.monotonic() + _START_SECONDS
+        while not run.started():
+            # Held: by a supervisor that comes into being right now, or for a moment by somebody who observes.
+            lock = files.take(run.lock)
+            if lock is not None:
+                if run.interrupted() or run.stop_request():
+                    os.close(lock)
+                    return
+                self._spawn(run, lock)
+            if time.monotonic() > deadline:
+                raise EngineUnreachable(f"the supervisor of {run.name} did not start within {_START_SECONDS:g} s")
+            time.sleep(0.002)
+
+    @staticmethod
+    def _spawn(run: RunFolder, lock: int) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+        try:
+            # It inherits the lock, so there is no moment at which a second one could start.
+            spawn.detached(
+                "weft_workers.supervision.gang",
+                [str(run.path), str(lock)],
+                log=run.path / "supervisor.log",
+                environment=kept,
+                keep=[lock],
+            )
+        finally:
+            os.close(lock)
+
+    def _check_adopted(self, run: RunFolder, spec: LaunchSpec) -> None:
+        """What stands under this name must be this very attempt."""
+        there = run.read_spec()
+        if there is None:
+            return  # stopped meanwhile
+        for field in _IDENTITY:
+            if there[field] != getattr(spec, field):
+                raise EngineUnreachable(
+                    f"a run named {spec.run_name} is there, of another {field} ({there[field]}, "
+                    f"not {getattr(spec, field)}): {run.path}"
+                )
+
+    def _taken(self) -> list[Slots]:
+        """What the runs of this home hold, whichever engine started them."""
+        return [
+            Slots(tuple(learner["gpus"]), tuple(learner["cores"]))
+            for run, spec in self._all()
+            if run.alive() or not (run.started() or run.interrupted())
+            for learner in spec["learners"]
+        ]
+
+    # --- observe ---
+
+    def _all(self) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
+        try:
+            entries = sorted(os.listdir(self._runs))
+        except FileNotFoundError:  # nothing was ever launched
+            return
+        for name in entries:
+            run = RunFolder(self._runs / name)
+            if not name.startswith(".") and (spec := run.read_spec()) is not None:
+                yield run, spec
+
+    def _is_ours(self, spec: Mapping[str, Any]) -> bool:
+        return bool(spec["installation"] == self._installation and spec["engine"] == self.name)
+
+    def _look(self, run: RunFolder, spec: Mapping[str, Any]) -> Observation | None:
+        alive = run.alive()  # before the files are read: what a dead supervisor wrote is complete
+        ranks = range(len(spec["learners"]))
+        if not alive:
+            self._settle(run, ranks)
+            if not run.path.is_dir():
+                return None
+        learners = {rank: one for rank in ranks if (one := self._look_at(run, rank, alive))}
+        waits = alive and not any(one.state is not LearnerState.STARTING for one in learners.values())
+        progress = build.progress(build.Recipe(**spec["recipe"])) if waits and spec["recipe"] else ""
+        return Observation(run.name, learners, progress, run.failure())
+
+    @staticmethod
+    def _look_at(run: RunFolder, rank: int, alive: bool) -> LearnerObservation | None:
+        if how := run.exit(rank):
+            return LearnerObservation(
+                rank, LearnerState.EXITED, how.exit_code, how.reason, oom=how.oom, interrupted=how.interrupted
+            )
+        if not alive:
+            return None
+        return LearnerObservation(rank, LearnerState.RUNNING if run.agent(rank) else LearnerState.STARTING)
+
+    def _settle(self, run: RunFolder, ranks: range) -> None:
+        """Do what a run's supervisors left undone when they died: end the rest, say how it ended, remove it."""
+        if all(run.exit(rank) for rank in ranks) and run.stop_request() is None:
+            return
+        with self._changing():
+            stop = run.stop_request()
+            if run.alive() or not run.path.is_dir():
+                return
+            if stop and stop.remove:
+                self._forget(run)
+            elif run.interrupted() and not run.failure():
+                self._end(run, ranks, Exit(-15, "interrupted", interrupted=True))
+            elif run.started() and not run.failure():
+                self._end(run, ranks, Exit(-9, VANISHED))
+
+    @staticmethod
+    def _end(run: RunFolder, ranks: range, how: Exit) -> None:
+        for rank in ranks:
+            if run.exit(rank) is None:
+                run.end_leftovers(rank)
+                run.write_exit(rank, how)
+
+    # --- the end ---
+
+    def _forget(self, run: RunFolder) -> None:
+        """Remove a run that no supervisor looks after any more."""
+        spec = run.read_spec() or {"learners": []}
+        for rank in range(len(spec["learners"])):
+            how = run.exit(rank)
+            if how is None and run.started():
+                run.end_leftovers(rank)
+            elif how and how.exit_code and not how.interrupted:
+                _logger.info("run %s: learner %d: %s", run.name, rank, how.reason)
+        run.remove()
+
+    # --- around everything ---
+
+    def _run(self, name: str) -> RunFolder:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+            raise ValueError(f"no name for a run: {name!r}")
+        return RunFolder(self._runs / name)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """One at a time of all who launch, stop or remove runs in this home."""
+        self._runs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with files.locked(self._runs / ".lock"):
+            yield
+
+    @contextmanager
+    def _reachable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise EngineUnreachable(f"engine {self.name}: {error}") from error

@@ -1,0 +1,225 @@
+"""The environments that learners run in on this machine: virtual environments, built from an image's own lock.
+
+    python -m weft_workers.environments IMAGE …      build ahead of the first job, with progress
+
+The build itself is :mod:`weft_workers.supervision.build`, a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft_core.catalogue import Catalogue, Image
+from weft_core.engine import LaunchRefused
+from weft_core.settings import load_settings
+from weft_workers.supervision import build as builds
+from weft_workers.supervision.build import Recipe
+
+_NEEDED = ("boto3", "psutil")  # what the agent imports besides the standard library
+_OLDEST = (3, 11)
+
+# Run by a custom environment's python: its version, and which of the modules it lacks.
+_PROBE = """
+import sys
+from importlib.util import find_spec
+print(*sys.version_info[:2], *(name for name in sys.argv[1:] if find_spec(name) is None))
+"""
+
+
+class EnvironmentFailed(Exception):
+    """An environment can't be built; the message says why."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment, built or to be built."""
+
+    image: str
+    folder: Path
+    recipe: Recipe | None  # None: the user's own, which is there
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+
+class EnvironmentBuilder:
+    """Knows the environment of each image.
+
+    Args:
+        root: holds environments, wheels and copies of the agent. Several installations may share one.
+        catalogue: default: the shipped one.
+        agent: the folder of the package ``weft_trainer``; default: the one of this installation.
+        python: makes the environments.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        catalogue: Catalogue | None = None,
+        agent: Path | None = None,
+        python: str = sys.executable,
+    ) -> None:
+        self._root = root
+        self._catalogue = catalogue
+        self._agent = agent
+        self._python = python
+        self._probed: dict[tuple[Path, int], str] = {}
+
+    @staticmethod
+    def root_of(home: Path) -> Path:
+        """Where the environments of an installation are: ``$WEFT_ENVIRONMENTS_DIR``, else in its home."""
+        return Path(os.environ.get("WEFT_ENVIRONMENTS_DIR") or home / "environments").expanduser().absolute()
+
+    def locate(self, image: str) -> Environment:
+        """The environment of an image of the catalogue, ``name:version``, or of a custom one: a path.
+
+        Raises:
+            LaunchRefused: there is no such image, or no learner can run in it.
+        """
+        if image.startswith("/"):
+            return self._custom(image)
+        catalogue = self._catalogue or Catalogue.load()
+        found = catalogue.get(image)
+        if found is None:
+            raise LaunchRefused(
+                f"image {image!r}: the local engine knows {', '.join(i.reference for i in catalogue.images)}, "
+                "and takes the absolute path of a virtual environment of your own",
+                "S103",
+            )
+        recipe = self._recipe(found)
+        return Environment(image, Path(recipe.folder), recipe)
+
+    def build(self, image: str, progress: Callable[[str], None] = lambda text: None) -> Environment:
+        """The environment, once it is built; whether this call started that or another process.
+
+        Raises:
+            LaunchRefused: there is no such image.
+            EnvironmentFailed: it can't be built.
+        """
+        environment = self.locate(image)
+        recipe = environment.recipe
+        if recipe is None:
+            return environment
+        said = ""
+        builds.ensure(recipe)
+        while builds.is_building(recipe):
+            if (text := builds.progress(recipe)) and text != said:
+                progress(text)
+                said = text
+            time.sleep(0.1)
+        if not recipe.is_complete():
+            raise EnvironmentFailed(builds.failure(recipe) or "the build was killed")
+        return environment
+
+    def agent(self) -> Path:
+        """A folder for PYTHONPATH that holds a copy of ``weft_trainer`` as it is now.
+
+        A copy, named by its content, so that an upgrade of Weft changes nothing under a running learner.
+        """
+        source = self._agent or _installed_agent()
+        sources = sorted(path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        digest = hashlib.sha256()
+        for path in sources:
+            digest.update(f"{path.relative_to(source)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+        target = self._root / f"runtime-{digest.hexdigest()[:16]}"
+        if target.is_dir():
+            return target
+        self._root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".runtime-", dir=self._root) as draft:
+            copy = Path(draft) / "copy"
+            shutil.copytree(source, copy / "weft_trainer", ignore=shutil.ignore_patterns("__pycache__"))
+            try:
+                copy.rename(target)
+            except OSError:
+                if not target.is_dir():  # else another process was first
+                    raise
+        return target
+
+    def _recipe(self, image: Image) -> Recipe:
+        """How it is built, in a folder named by all that it depends on."""
+        parts = [image.lock.read_bytes(), image.build.read_bytes() if image.build else b"", *map(str.encode, image.pip)]
+        parts.append(f"{platform.python_implementation()} {platform.python_version()} {platform.machine()}".encode())
+        digest = hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:12]
+        return Recipe(
+            image=image.reference,
+            folder=str(self._root / f"{image.name}-{image.version}-{digest}"),
+            requirements=str(image.lock),
+            pip=list(image.pip),
+            script=str(image.build) if image.build else None,
+            wheels=str(self._root / "wheels"),
+            python=self._python,
+        )
+
+    def _custom(self, image: str) -> Environment:
+        environment = Environment(image, Path(image), None)
+        try:
+            key = (environment.python, environment.python.stat().st_mtime_ns)
+        except OSError:
+            raise LaunchRefused(
+                f"image {image}: no virtual environment is there (there is no {environment.python})", "S103"
+            ) from None
+        if key not in self._probed:
+            self._probed[key] = _probe(environment.python)
+        if problem := self._probed[key]:
+            del self._probed[key]  # the next job finds it mended
+            raise LaunchRefused(f"image {image}: {problem}", "S103")
+        return environment
+
+
+def _installed_agent() -> Path:
+    spec = importlib.util.find_spec("weft_trainer")
+    if spec is None or not spec.submodule_search_locations:
+        raise FileNotFoundError("the package weft_trainer is missing from this installation of Weft")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _probe(python: Path) -> str:
+    """Why no learner can run by this interpreter; empty: one can."""
+    try:
+        answer = subprocess.run(
+            [python, "-I", "-c", _PROBE, *_NEEDED], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"its Python does not run: {error}"
+    major, minor, *lacking = answer.stdout.split()
+    if (int(major), int(minor)) < _OLDEST:
+        return f"it has Python {major}.{minor}, learners need {_OLDEST[0]}.{_OLDEST[1]} or newer"
+    if lacking:
+        names = " and ".join(lacking)
+        return f"its Python lacks {names}, which learners need: `{python} -m pip install {' '.join(lacking)}`"
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m weft_workers.environments", description="Build the environments of images."
+    )
+    parser.add_argument("images", nargs="+", metavar="IMAGE", help="such as pytorch:2.13.0")
+    images = parser.parse_args().images
+    builder = EnvironmentBuilder(EnvironmentBuilder.root_of(load_settings().home))
+    for image in images:
+        try:
+            environment = builder.build(image, lambda text: print(text, flush=True))
+        except (LaunchRefused, EnvironmentFailed) as error:
+            print(f"{image}: {error}", file=sys.stderr)
+            return 1
+        print(f"{image}: {environment.folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""The supervisor of one run: waits for its environment, starts all learners' supervisors, cleans up after them.
+
+    gang RUN_FOLDER LOCK_DESCRIPTOR
+
+Two layers, so that there is always somebody left: if a learner's supervisor is killed, its processes fall to this one,
+which ends them; if this one is killed, the learners' supervisors end theirs. If both are killed at once, the kernel
+ends the agents, and whoever observes the run next ends the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from weft_workers.supervision import build, cgroups, files, processes, spawn
+from weft_workers.supervision.learner import SIGNALS, LearnerSupervisor
+from weft_workers.supervision.run import VANISHED, Exit, RunFolder
+
+_SHUTDOWN_GRACE = 20.0
+_REBUILDS = 2
+
+
+class Gang:
+    """All learners of a run, or none."""
+
+    def __init__(self, run: RunFolder, spec: dict[str, Any]) -> None:
+        self._run = run
+        self._learners = spec["learners"]
+        self._recipe = build.Recipe(**spec["recipe"]) if spec["recipe"] else None
+        self._supervisors: dict[int, int] = {}  # pid -> rank
+
+    def run(self) -> None:
+        if self._recipe and not self._environment(self._recipe):
+            return
+        # Only now: the build of an environment, which others share, must not fall to this process.
+        processes.adopt_orphans()
+        self._start()
+        self._wait()
+
+    def _environment(self, recipe: build.Recipe) -> bool:
+        """Wait until it is built; False: it can't be, or isn't wanted any more."""
+        for attempt in range(1 + _REBUILDS):
+            build.ensure(recipe)
+            while build.is_building(recipe):
+                if self._stopping(signal.sigtimedwait(SIGNALS, 0.1)):
+                    return False
+            if recipe.is_complete():
+                return not self._stopping(None)
+            if failure := build.failure(recipe):
+                self._run.fail(f"environment {recipe.image} could not be built: {failure}")
+                return False
+            print(f"build {attempt + 1} of {recipe.folder} vanished", file=sys.stderr, flush=True)
+        self._run.fail(f"environment {recipe.image} could not be built: the build was killed, {1 + _REBUILDS} times")
+        return False
+
+    def _stopping(self, received: signal.struct_siginfo | None) -> bool:
+        if received and received.si_signo in (signal.SIGTERM, signal.SIGINT):
+            # The machine shuts down: that is nobody's fault, and the job shall go on afterwards.
+            with files.locked(self._run.requests):
+                self._run.request_interrupt(_SHUTDOWN_GRACE)
+        return self._run.stop_request() is not None
+
+    def _start(self) -> None:
+        for rank in range(len(self._learners)):
+            self._run.learner(rank).mkdir(mode=0o700, exist_ok=True)
+        gang = os.getpid()
+        try:
+            for rank, learner in enumerate(self._learners):
+                pid = os.fork()
+                if pid == 0:
+                    _supervise(LearnerSupervisor(self._run, rank, gang, learner))
+                self._supervisors[pid] = rank
+        except OSError as error:  # no more processes allowed: all or none
+            processes.end_descendants()
+            self._supervisors.clear()
+            self._run.fail(f"can't start {len(self._learners)} learners: {error.strerror}")
+
+    def _wait(self) -> None:
+        told = None
+        while self._supervisors:
+            received = signal.sigtimedwait(SIGNALS, 5.0)
+            stop = self._run.stop_request() if self._stopping(received) else None
+            if stop != told:
+                told = stop
+                for pid in self._supervisors:
+                    os.kill(pid, signal.SIGUSR1)
+            self._bury(processes.reap())
+
+    def _bury(self, ended: dict[int, int]) -> None:
+        """Note how learners' supervisors ended; what a killed one left behind is now below this process."""
+        while ended:
+            ranks = [self._supervisors.pop(pid) for pid in ended if pid in self._supervisors]
+            orphaned = [rank for rank in ranks if self._run.exit(rank) is None]
+            ended = processes.end_descendants(spare=self._supervisors)
+            for rank in orphaned:
+                if group := cgroups.MemoryGroup.find(self._run.group_name(rank)):
+                    group.remove()
+                self._run.write_exit(rank, Exit(-signal.SIGKILL, VANISHED, False, self._run.interrupted()))
+            ended = {pid: status for pid, status in ended.items() if pid in self._supervisors}
+
+
+def _supervise(learner: LearnerSupervisor) -> None:
+    """The whole life of a learner's supervisor, right after its fork."""
+    code = 1
+    try:
+        learner.supervise()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def main() -> None:
+    path, lock = sys.argv[1:]
+    spawn.leave_parent(keep=[int(lock)])
+    spawn.default_signals()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    run = RunFolder(Path(path))
+    run.write_gang()
+    try:
+        spec = run.read_spec()
+        if spec is None:
+            raise FileNotFoundError(f"{run.path / 'spec.json'} is missing or damaged")
+        Gang(run, spec).run()
+    except Exception as error:
+        traceback.print_exc()
+        processes.end_descendants()
+        run.fail(f"the supervisor of the run failed: {error}")
+    stop = run.stop_request()
+    if stop and stop.remove:
+        run.remove()

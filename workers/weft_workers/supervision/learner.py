@@ -1,0 +1,158 @@
+"""The supervisor of one learner: starts its agent, ends everything the agent leaves behind, and says how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from weft_workers.supervision import cgroups, processes, spawn
+from weft_workers.supervision.run import Exit, RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
+"""Blocked in all supervisors, and waited for: none gets lost between a look and a wait."""
+_LOOK = 5.0  # seconds after which it looks around even if no signal came
+
+
+class LearnerSupervisor:
+    """Runs in a process of its own, a child of the gang's supervisor ``gang``."""
+
+    def __init__(self, run: RunFolder, rank: int, gang: int, spec: Mapping[str, Any]) -> None:
+        self._run = run
+        self._rank = rank
+        self._gang = gang
+        self._spec = spec
+        self._agent = 0
+        self._group: cgroups.MemoryGroup | None = None
+        self._machine_kills = cgroups.machine_oom_kills()
+
+    def supervise(self) -> None:
+        """From the agent's start to its exit file."""
+        processes.die_with_parent(self._gang, signal.SIGTERM)
+        processes.adopt_orphans()
+        self._run.write_supervisor(self._rank)
+        self._start()
+        self._run.write_supervisor(self._rank, self._agent)
+        status, note = self._wait()
+        processes.end_descendants(others=self._group.pids if self._group else tuple)
+        self._write_exit(self._exit(os.waitstatus_to_exitcode(status), note))
+        if self._group:
+            self._group.remove()
+
+    # --- start ---
+
+    def _start(self) -> None:
+        self._group = cgroups.MemoryGroup.make(self._run.group_name(self._rank), self._spec["memory"])
+        go_read, go_write = os.pipe()
+        supervisor = os.getpid()
+        self._agent = os.fork()
+        if self._agent == 0:
+            os.close(go_write)
+            self._become_agent(supervisor, go_read)
+        os.close(go_read)
+        # It waits outside until it is in its group, as all it starts shall be born there.
+        if self._group and not self._group.enter(self._agent):
+            self._group.remove()
+            self._group = None
+        os.write(go_write, b"!")
+        os.close(go_write)
+
+    def _become_agent(self, supervisor: int, go: int) -> NoReturn:
+        try:
+            processes.die_with_parent(supervisor)
+            os.setsid()
+            os.read(go, 1)
+            output = os.open(self._run.agent_log(self._rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os.close(output)
+            os.chdir(self._run.learner(self._rank))
+            with suppress(OSError):  # the machine's own servers shall outlive a learner that eats its memory
+                Path("/proc/self/oom_score_adj").write_text("500")
+            if cores := self._spec["cores"]:
+                with suppress(OSError):  # a core that has gone offline is no reason not to run
+                    os.sched_setaffinity(0, cores)
+            spawn.default_signals()
+            command = self._spec["command"]
+            os.execve(command[0], command, self._spec["environment"])  # noqa: S606
+        except BaseException as error:
+            os.write(2, f"can't start {' '.join(self._spec['command'])}: {error}\n".encode())
+        finally:
+            os._exit(127)
+
+    # --- until its end ---
+
+    def _wait(self) -> tuple[int, str]:
+        """The agent's wait status, and a note when it was not the agent's own doing."""
+        told = False
+        while True:
+            ended = processes.reap()
+            if self._agent in ended:
+                return ended[self._agent], ""
+            if os.getppid() != self._gang:
+                return self._kill(), "the supervisor of its run was killed"
+            pause = _LOOK
+            if stop := self._run.stop_request():
+                if not told:
+                    os.kill(self._agent, signal.SIGTERM)  # ours to reap, so the pid is still the agent's
+                    told = True
+                left = stop.deadline - time.monotonic()
+                if left <= 0:
+                    return self._kill(), "killed when its grace ran out"
+                pause = min(left, _LOOK)
+            signal.sigtimedwait(SIGNALS, pause)
+
+    def _kill(self) -> int:
+        ended = processes.end_descendants(others=self._group.pids if self._group else tuple)
+        return ended[self._agent]
+
+    # --- how it ended ---
+
+    def _exit(self, code: int, note: str) -> Exit:
+        interrupted = code != 0 and self._run.interrupted()
+        if self._group and self._group.oom_kills():
+            what = "killed" if code else "a process of it was killed"
+            return Exit(
+                code, f"{what} by the kernel: out of memory (limit {_size(self._spec['memory'])})", True, interrupted
+            )
+        killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        if note or code == 0:
+            return Exit(code, note, False, interrupted)
+        if killed and not self._group and cgroups.machine_oom_kills() > self._machine_kills:
+            return Exit(code, "killed by signal 9 (SIGKILL), probably out of memory", True, interrupted)
+        if code < 0:
+            return Exit(code, f"killed by signal {-code} ({signal.Signals(-code).name})", False, interrupted)
+        return Exit(code, f"exit code {code}{self._last_line()}", False, interrupted)
+
+    def _last_line(self) -> str:
+        """What the agent itself said last: an import that failed, say."""
+        with suppress(OSError):
+            with self._run.agent_log(self._rank).open("rb") as log:
+                log.seek(max(os.fstat(log.fileno()).st_size - 4096, 0))
+                lines = log.read().decode(errors="replace").split("\n")
+            said = [line.strip() for line in lines if line.strip()]
+            if said:
+                token = self._spec["environment"].get("WEFT_ATTEMPT_TOKEN") or "\0"
+                return f": {said[-1].replace(token, '<token>')[-300:]}"
+        return ""
+
+    def _write_exit(self, how: Exit) -> None:
+        for _ in range(30):
+            try:
+                self._run.write_exit(self._rank, how)
+            except OSError as error:  # a full disk may have room again when the others are gone
+                print(f"can't write the exit of learner {self._rank}: {error}", file=sys.stderr, flush=True)
+                time.sleep(1)
+            else:
+                return
+
+
+def _size(number: int) -> str:
+    return f"{number / (1 << 30):.1f} GiB" if number >= 1 << 30 else f"{number / (1 << 20):.0f} MiB"

@@ -1,0 +1,178 @@
+"""Processes as the kernel shows them in /proc: who is who, who descends from whom, and how to end them all."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Identity(NamedTuple):
+    """A process, unmistakably: a pid alone is used again, after a reboot at the latest."""
+
+    pid: int
+    start: int  # field 22 of /proc/<pid>/stat: clock ticks since boot
+    boot: str
+
+
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def identity(pid: int) -> Identity | None:
+    """Who has ``pid`` now; None: nobody."""
+    found = _stat(pid)
+    return Identity(pid, found[1], boot_id()) if found else None
+
+
+def parse_identity(value: object) -> Identity | None:
+    """An identity as JSON keeps it; None for anything else."""
+    match value:
+        case [int(pid), int(start), str(boot)]:
+            return Identity(pid, start, boot)
+    return None
+
+
+def send(who: Identity, number: signal.Signals) -> bool:
+    """Send a signal to ``who`` and to nobody that has got its pid since; whether it was there."""
+    try:
+        handle = os.pidfd_open(who.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        # The handle pins the process, so what the second look finds is what gets the signal.
+        if identity(who.pid) != who:
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel send this process ``number`` when ``parent``, which forked it, dies."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # it died before the line above
+        os.kill(os.getpid(), number)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends: none can daemonise itself out of reach."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def reap() -> dict[int, int]:
+    """The wait status of each child that has ended since the last call, by pid."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = status
+
+
+def descendants(root: int, spare: Collection[int] = ()) -> list[Identity]:
+    """All processes below ``root``; those in ``spare``, and what is below them, are left out."""
+    children: dict[int, list[Identity]] = {}
+    for pid in _pids():
+        if found := _stat(pid):
+            children.setdefault(found[0], []).append(Identity(pid, found[1], boot_id()))
+    below: list[Identity] = []
+    parents = [root]
+    while parents:
+        new = [child for child in children.get(parents.pop(), ()) if child.pid not in spare]
+        below += new
+        parents += [child.pid for child in new]
+    return below
+
+
+def end_descendants(spare: Collection[int] = (), others: Callable[[], Iterable[int]] = tuple) -> dict[int, int]:
+    """SIGKILL everything below this process, and the pids that ``others`` finds, until none is left.
+
+    For a process that adopts orphans. Returns the wait statuses of its own children that ended meanwhile.
+    """
+    ended: dict[int, int] = {}
+    pause = 0.001
+    while True:
+        ended |= reap()
+        left = descendants(os.getpid(), spare)
+        left += [who for pid in others() if (who := identity(pid)) and who not in left]
+        if not left:
+            return ended
+        for who in left:
+            send(who, signal.SIGKILL)
+        time.sleep(pause)  # what sits in an uninterruptible call takes its time, and still holds its memory and GPU
+        pause = min(pause * 2, 0.2)
+
+
+def with_environment(entry: str) -> list[Identity]:
+    """The processes that were started with ``entry`` (``NAME=value``) in their environment."""
+    wanted = entry.encode()
+    found = []
+    for pid in _pids():
+        who = identity(pid)
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:  # gone, or another user's
+            continue
+        if who and wanted in environment.split(b"\0"):
+            found.append(who)
+    return found
+
+
+def end_with_environment(entry: str, others: Callable[[], Iterable[int]] = tuple) -> None:
+    """SIGKILL what :func:`with_environment` and ``others`` find, until nothing is left: for no ancestor of theirs."""
+    for _ in range(200):
+        left = with_environment(entry)
+        left += [who for pid in others() if (who := identity(pid)) and who not in left]
+        left = [who for who in left if not _is_zombie(who.pid)]
+        if not left:
+            return
+        for who in left:
+            send(who, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def _stat(pid: int) -> tuple[int, int] | None:
+    """Parent and start time."""
+    fields = _fields(pid)
+    return (int(fields[1]), int(fields[19])) if fields else None
+
+
+def _is_zombie(pid: int) -> bool:
+    fields = _fields(pid)
+    return fields is None or fields[0] == b"Z"
+
+
+def _fields(pid: int) -> list[bytes] | None:
+    """/proc/<pid>/stat from its third field (state) on; the second, the name, may hold spaces and brackets."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return line[line.rindex(b")") + 2 :].split()

@@ -1,0 +1,181 @@
+"""The folder of one run: all that the engine, the gang's supervisor and the learners' supervisors tell each other.
+
+``spec.json``                        what to run; holds the attempt's token, so owner only
+``lock``                             held by the supervisors for as long as one of them lives
+``gang.json``                        who the gang's supervisor is; its presence means: started, never start it again
+``learner-<rank>/``                  the learner's working folder
+``learner-<rank>.supervisor.json``   who the learner's supervisor is
+``learner-<rank>.agent.log``         what the agent itself printed
+``learner-<rank>.exit.json``         how it ended
+``stop.json``, ``interrupted``       what is asked of the supervisors
+``failed.json``                      why the gang could not start
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from weft_workers.supervision import files, processes
+from weft_workers.supervision.cgroups import MemoryGroup
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VANISHED = "its process vanished"
+GONE = ".gone-"  # prefix of folders that are being deleted
+
+
+class Stop(NamedTuple):
+    """A request to end: SIGTERM was due when it was written, SIGKILL is at ``deadline``."""
+
+    deadline: float  # time.monotonic(), which is the same for all processes of a machine until it reboots
+    remove: bool  # whether the folder goes too, or stays to be observed
+
+
+class Exit(NamedTuple):
+    """How a learner ended."""
+
+    exit_code: int  # negative: killed by that signal
+    reason: str
+    oom: bool = False
+    interrupted: bool = False
+
+
+class RunFolder:
+    """One run's folder; no state of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+        self.lock = path / "lock"
+        self.requests = path.parent / ".lock"  # held by whoever launches, stops or removes a run
+
+    # --- what it is ---
+
+    def read_spec(self) -> dict[str, Any] | None:
+        return files.read_json(self.path / "spec.json")
+
+    def write_spec(self, spec: dict[str, Any]) -> None:
+        files.write_json(self.path / "spec.json", spec)
+
+    def learner(self, rank: int) -> Path:
+        """The working folder of a learner."""
+        return self.path / f"learner-{rank}"
+
+    def agent_log(self, rank: int) -> Path:
+        return self.path / f"learner-{rank}.agent.log"
+
+    def group_name(self, rank: int) -> str:
+        """The name of a learner's control group: the same for everyone who computes it, and of this folder only."""
+        return f"{self.name}.{rank}.{hashlib.sha256(os.fsencode(self.path)).hexdigest()[:8]}"
+
+    # --- who looks after it ---
+
+    def alive(self) -> bool:
+        """Whether one of its supervisors lives."""
+        return files.held(self.lock)
+
+    def started(self) -> bool:
+        """Whether a gang was ever started."""
+        return (self.path / "gang.json").exists()
+
+    def write_gang(self) -> None:
+        files.write_json(self.path / "gang.json", {"process": processes.identity(os.getpid())})
+
+    def write_supervisor(self, rank: int, agent: int | None = None) -> None:
+        """Note this process as a learner's supervisor, and the agent once it runs."""
+        content = {"process": processes.identity(os.getpid()), "agent": processes.identity(agent) if agent else None}
+        files.write_json(self.path / f"learner-{rank}.supervisor.json", content)
+
+    def gang(self) -> processes.Identity | None:
+        return self._process("gang.json", "process")
+
+    def supervisor(self, rank: int) -> processes.Identity | None:
+        return self._process(f"learner-{rank}.supervisor.json", "process")
+
+    def agent(self, rank: int) -> processes.Identity | None:
+        return self._process(f"learner-{rank}.supervisor.json", "agent")
+
+    def _process(self, name: str, key: str) -> processes.Identity | None:
+        return processes.parse_identity((files.read_json(self.path / name) or {}).get(key))
+
+    # --- how it ended ---
+
+    def exit(self, rank: int) -> Exit | None:
+        found = files.read_json(self.path / f"learner-{rank}.exit.json")
+        return Exit(**found) if found else None
+
+    def write_exit(self, rank: int, how: Exit) -> None:
+        files.write_json(self.path / f"learner-{rank}.exit.json", how._asdict())
+
+    def failure(self) -> str:
+        """Why the gang could not start; empty: nothing of the kind."""
+        return str((files.read_json(self.path / "failed.json") or {}).get("message", ""))
+
+    def fail(self, message: str) -> None:
+        files.write_json(self.path / "failed.json", {"message": message})
+
+    # --- what is asked of it ---
+
+    def stop_request(self) -> Stop | None:
+        found = files.read_json(self.path / "stop.json")
+        return Stop(**found) if found else None
+
+    def interrupted(self) -> bool:
+        return (self.path / "interrupted").exists()
+
+    def request_stop(self, grace: float, *, remove: bool) -> None:
+        """Ask the supervisors to end the run. Of several requests the shortest grace counts.
+
+        The caller holds ``requests``.
+        """
+        before = self.stop_request()
+        wanted = Stop(time.monotonic() + max(grace, 0.0), remove)
+        if before:
+            # A later deadline than any grace could have given is of before a reboot.
+            wanted = Stop(min(before.deadline, wanted.deadline), remove or before.remove)
+        if wanted != before:
+            files.write_json(self.path / "stop.json", wanted._asdict())
+        # Written before it is announced, and the gang looks after it has given its name: one of the two is in time.
+        if gang := self.gang():
+            processes.send(gang, signal.SIGUSR1)
+
+    def request_interrupt(self, grace: float) -> None:
+        """Ask the supervisors to end the run, which is no fault of its own, without forgetting it.
+
+        The caller holds ``requests``.
+        """
+        (self.path / "interrupted").touch(mode=0o600)
+        self.request_stop(grace, remove=False)
+
+    # --- when nobody looks after it any more ---
+
+    def end_leftovers(self, rank: int) -> None:
+        """End whatever of a learner has survived all of its supervisors."""
+        group = MemoryGroup.find(self.group_name(rank))
+        marker = f"WEFT_WORKDIR={self.learner(rank)}"
+        processes.end_with_environment(marker, group.pids if group else tuple)
+        if group:
+            group.remove()
+
+    def remove(self) -> None:
+        """Make the folder disappear at once, and its content in the background."""
+        hidden = self.path.with_name(f"{GONE}{self.name}-{os.getpid()}-{time.monotonic_ns()}")
+        try:
+            self.path.rename(hidden)
+        except FileNotFoundError:  # somebody else was first
+            return
+        erase(hidden)
+
+
+def erase(folder: Path) -> None:
+    """Delete a folder in the background; what a user's program has made read-only needs a second try."""
+    script = '{ rm -rf -- "$1" || { chmod -R u+rwX -- "$1"; rm -rf -- "$1"; }; } >/dev/null 2>&1 &'
+    subprocess.run(
+        ["/bin/sh", "-c", script, "sh", os.fspath(folder)], stdin=subprocess.DEVNULL, cwd="/", start_new_session=True
+    )

@@ -1,0 +1,55 @@
+"""Start a program of this package that goes on when its starter dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_SOURCE = str(Path(__file__).resolve().parents[2])
+# -I and -S: no site-packages, nothing of the environment's. Weft's own folder is all that it needs.
+_BOOT = "import sys, importlib; sys.path.insert(0, sys.argv.pop(1)); importlib.import_module(sys.argv.pop(1)).main()"
+
+
+def detached(
+    module: str, arguments: Sequence[str], *, log: Path, environment: Mapping[str, str], keep: Sequence[int] = ()
+) -> None:
+    """Run ``module.main()`` in a session of its own, with no ties to this process; its words go to ``log``.
+
+    The module calls :func:`leave_parent` first. ``keep`` are descriptors that it inherits: locks.
+    """
+    with log.open("ab") as output:
+        starter = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _BOOT, _SOURCE, module, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            env=dict(environment),
+            pass_fds=tuple(keep),
+            start_new_session=True,
+        )
+    starter.wait()  # until its fork, see leave_parent
+
+
+def leave_parent(keep: Sequence[int] = ()) -> None:
+    """The second fork: init becomes the parent of what goes on, and the starter has no child to wait for."""
+    for descriptor in keep:
+        os.set_inheritable(descriptor, False)  # ours to hold, not for what we start
+    if os.fork():
+        os._exit(0)
+    os.umask(0o077)
+
+
+def default_signals() -> None:
+    """The signal set-up of a fresh process: nothing blocked, nothing ignored, whatever this one has."""
+    for number in signal.valid_signals():
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
