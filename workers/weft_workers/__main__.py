@@ -1,0 +1,100 @@
+"""``python -m weft_workers``: a Celery worker with a sweeper beside it, until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import threading
+
+import structlog
+
+from weft_workers.app import make_app
+from weft_workers.logs import configure_logging
+from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
+from weft_workers.sweeper import PARENT
+
+log = structlog.get_logger(__name__)
+
+_RESTART_AFTER = 1.0  # seconds
+_PATIENCE = 10.0  # seconds that the sweeper may take to end
+
+
+class SweeperProcess:
+    """The sweeper beside this process: started again when it dies."""
+
+    def __init__(self) -> None:
+        self._ending = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        # The kernel ties the sweeper's life to the thread that started it, so this one lives as long as the worker.
+        self._keeper = threading.Thread(target=self._keep, name="sweeper", daemon=True)
+
+    def start(self) -> None:
+        self._keeper.start()
+
+    def stop(self) -> None:
+        """End it: in order, or else by force."""
+        self._ending.set()
+        self._keeper.join(_PATIENCE + 5)
+
+    def _keep(self) -> None:
+        while not self._ending.is_set():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "weft_workers.sweeper"],
+                env={**os.environ, PARENT: str(os.getpid())},
+                stdin=subprocess.DEVNULL,
+            )
+            while process.poll() is None and not self._ending.wait(0.2):
+                pass
+            if self._ending.is_set():
+                process.terminate()
+                try:
+                    process.wait(_PATIENCE)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            else:
+                log.warning("the sweeper ended; starting it again", exit_code=process.returncode)
+                self._ending.wait(_RESTART_AFTER)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a worker; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m weft_workers", description="Weft's worker and its sweeper.")
+    parser.add_argument(
+        "--concurrency", type=int, default=2, help="steps that Celery runs at the same time (default 2)"
+    )
+    chosen = parser.parse_args(arguments)
+    configure_logging()
+    try:
+        settings = read_settings()
+        installation = wait_for_installation(settings)
+        open_context(settings, installation, connections=1).close()  # bad settings show here, not in every child
+    except BadSettings as error:
+        for line in str(error).splitlines():
+            print(f"weft worker: {line}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    sweeper = SweeperProcess()
+    sweeper.start()
+    app = make_app(settings, installation)
+    worker = app.Worker(
+        pool="prefork",
+        concurrency=chosen.concurrency,
+        queues=[app.conf.task_default_queue],
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        loglevel="WARNING",
+    )
+    try:
+        worker.start()
+        return int(worker.exitcode or 0)
+    finally:
+        sweeper.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

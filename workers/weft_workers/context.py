@@ -1,0 +1,79 @@
+"""What a step needs, in one object that is passed."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from weft_core.engine import Engine, EngineUnreachable
+from weft_core.objects import Objects
+from weft_core.secrets import SecretBox
+from weft_core.settings import Settings
+from weft_core.store.database import Database
+from weft_core.store.models import Installation
+from weft_core.wake import Wake
+from weft_workers.observing import Lookout
+
+
+@dataclass(frozen=True)
+class Context:
+    """One per process: connections don't survive a fork."""
+
+    settings: Settings
+    database: Database
+    engines: Mapping[str, Lookout]
+    objects: Objects
+    secrets: SecretBox
+    wake: Wake
+    installation: str
+    owner: str
+    """Who holds the leases of this process, for whoever reads the database."""
+
+    def engine(self, name: str) -> Lookout:
+        """Raises EngineUnreachable for a name that is not in the settings (any more): its runs may live on."""
+        try:
+            return self.engines[name]
+        except KeyError:
+            known = ", ".join(sorted(self.engines)) or "none"
+            raise EngineUnreachable(f"engine {name!r} is not in the settings (there are: {known})") from None
+
+    def close(self) -> None:
+        self.wake.close()
+        self.database.close()
+
+
+def read_installation(database: Database) -> str:
+    """This installation's identity.
+
+    Raises:
+        LookupError: the database has none, as it was never migrated.
+    """
+    with database.transaction() as session:
+        found = session.scalars(select(Installation.id)).one_or_none()
+    if found is None:
+        raise LookupError("the database is empty: run `python -m weft_core.store.migrate upgrade`")
+    return found
+
+
+def make_context(
+    settings: Settings, installation: str, engines: Mapping[str, Engine], *, connections: int = 2
+) -> Context:
+    """Assemble a context; opens no connection yet.
+
+    Args:
+        connections: to Postgres; as many as steps may run at the same time.
+    """
+    return Context(
+        settings=settings,
+        database=Database(settings.database_url.get_secret_value(), pool_size=connections),
+        engines={name: Lookout(engine, settings.engines[name].type) for name, engine in engines.items()},
+        objects=Objects(settings.s3),
+        secrets=SecretBox(settings.secret_keys),
+        wake=Wake(settings.redis_url.get_secret_value()),
+        installation=installation,
+        owner=f"{socket.gethostname()}:{os.getpid()}",
+    )

@@ -1,0 +1,99 @@
+"""What belongs to no job: what engines have and whether they answer, runs that no attempt wants, old keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from weft_core.engine import Capacity, EngineUnreachable, Observation
+from weft_core.store.models import Attempt, EngineStatus, IdempotencyKey
+from weft_workers.context import Context
+from weft_workers.observing import Lookout
+
+log = structlog.get_logger(__name__)
+
+_KEY_AGE = timedelta(hours=24)
+_ORPHAN_STOP = timedelta(seconds=10)
+
+
+@dataclass
+class Housekeeping:
+    """Rounds over the engines; remembers since when it has seen each orphan."""
+
+    context: Context
+    orphans: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def round(self, engine: Lookout) -> None:
+        """One look at one engine: its row, and its orphans."""
+        try:
+            capacity = engine.capacity(0)
+            seen = engine.observe(0).answer
+        except EngineUnreachable as error:
+            note_engine(self.context, engine, None, str(error))
+            return
+        note_engine(self.context, engine, capacity, None)
+        self._stop_orphans(engine, seen)
+
+    def _stop_orphans(self, engine: Lookout, seen: Mapping[str, Observation]) -> None:
+        """Stop what has had no open attempt for a while. An attempt's row is always there before its run is."""
+        now, grace = time.monotonic(), self.context.settings.timings.orphan_grace
+        with self.context.database.transaction() as session:
+            wanted = set(
+                session.scalars(
+                    select(Attempt.run_name).where(Attempt.run_name.in_(list(seen)), Attempt.ended_at.is_(None))
+                )
+            )
+        unwanted = seen.keys() - wanted
+        for key in [key for key in self.orphans if key[0] == engine.name and key[1] not in unwanted]:
+            del self.orphans[key]
+        for name in sorted(unwanted):
+            if now - self.orphans.setdefault((engine.name, name), now) < grace:
+                continue
+            log.warning("stopping a run that belongs to no open attempt", engine=engine.name, run=name)
+            try:
+                engine.stop(name, _ORPHAN_STOP)
+            except EngineUnreachable as error:
+                log.warning("could not stop it", run=name, error=str(error))
+
+    def drop_old_keys(self) -> int:
+        """Forget idempotency keys that nobody repeats any more; returns how many."""
+        with self.context.database.transaction() as session:
+            gone = session.execute(
+                delete(IdempotencyKey)
+                .where(IdempotencyKey.created_at < func.now() - _KEY_AGE)
+                .returning(IdempotencyKey.key)
+            )
+            return len(gone.all())
+
+
+def note_engine(context: Context, engine: Lookout, capacity: Capacity | None, error: str | None) -> None:
+    """Write what an engine has (or that it does not answer) into its row."""
+    values: dict[str, Any] = {"name": engine.name, "type": engine.kind, "error": error}
+    if capacity is not None:
+        values |= {"capacity": describe(capacity), "seen_at": func.now(), "unreachable_since": None}
+    else:
+        values |= {"unreachable_since": func.now()}
+    statement = insert(EngineStatus).values(values)
+    changes: dict[str, Any] = {name: statement.excluded[name] for name in values if name != "name"}
+    if capacity is None:  # since the first failure
+        changes["unreachable_since"] = func.coalesce(EngineStatus.unreachable_since, func.now())
+    with context.database.transaction() as session:
+        session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=changes))
+
+
+def describe(capacity: Capacity) -> dict[str, Any]:
+    """A capacity as the ``engines`` table keeps it."""
+    nodes = capacity.nodes
+    return {
+        "cpus": sum(node.cpus for node in nodes),
+        "gpus": sum(node.gpus for node in nodes),
+        "memory": sum(node.memory for node in nodes),
+        "nodes": [asdict(node) for node in nodes],
+    }

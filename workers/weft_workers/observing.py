@@ -1,0 +1,86 @@
+"""An engine as the reconciler sees it: observations are shared by the jobs of a process for a moment."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+from weft_core.engine import Capacity, Engine, EngineUnreachable, Observation
+from weft_core.launch import LaunchSpec
+
+T = TypeVar("T")
+
+# One engine that does not answer must not cost each of its jobs a time-out.
+_SULK = 2.0  # seconds
+
+
+@dataclass(frozen=True)
+class Seen(Generic[T]):
+    """An answer, and when (``time.monotonic``) the question was asked: it says nothing about what came later."""
+
+    answer: T
+    at: float
+
+    @property
+    def age(self) -> float:
+        """Seconds since the question."""
+        return time.monotonic() - self.at
+
+
+class Remembered(Generic[T]):
+    """A question to an engine that is asked once for all threads that want to know at the same time."""
+
+    def __init__(self, ask: Callable[[], T]) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._seen: Seen[T] | None = None
+        self._failed: Seen[str] | None = None
+
+    def get(self, max_age: float) -> Seen[T]:
+        """The answer to a question asked at most ``max_age`` seconds ago (0: after this call began).
+
+        Raises:
+            EngineUnreachable: it does not answer, or did not a moment ago.
+        """
+        wanted = time.monotonic() - max_age
+        with self._lock:
+            if self._seen is not None and self._seen.at >= wanted:
+                return self._seen
+            if self._failed is not None and self._failed.age < _SULK:
+                raise EngineUnreachable(self._failed.answer)
+            at = time.monotonic()
+            try:
+                self._seen = Seen(self._ask(), at)
+            except EngineUnreachable as error:
+                self._failed = Seen(str(error), time.monotonic())
+                raise
+            self._failed = None
+            return self._seen
+
+
+class Lookout:
+    """An engine with remembered answers."""
+
+    def __init__(self, engine: Engine, kind: str) -> None:
+        self.name, self.kind = engine.name, kind
+        self._engine = engine
+        self._runs: Remembered[Mapping[str, Observation]] = Remembered(engine.observe)
+        self._capacity = Remembered(engine.capacity)
+
+    def observe(self, max_age: float) -> Seen[Mapping[str, Observation]]:
+        """Every run. Raises EngineUnreachable."""
+        return self._runs.get(max_age)
+
+    def capacity(self, max_age: float) -> Capacity:
+        """Raises EngineUnreachable."""
+        return self._capacity.get(max_age).answer
+
+    def launch(self, spec: LaunchSpec) -> None:
+        self._engine.launch(spec)
+
+    def stop(self, run_name: str, grace: timedelta) -> None:
+        self._engine.stop(run_name, grace)

@@ -1,0 +1,79 @@
+"""What the worker's processes share: their start, and that none outlives its parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+
+import structlog
+from pydantic import ValidationError
+from sqlalchemy.exc import DBAPIError
+
+from weft_core.settings import Settings, load_settings
+from weft_core.store.database import Database
+from weft_workers.context import Context, make_context, read_installation
+from weft_workers.engines import build
+
+log = structlog.get_logger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+
+
+class BadSettings(Exception):
+    """Raised with one readable line a problem."""
+
+
+def read_settings() -> Settings:
+    """The settings of this process. Raises BadSettings."""
+    try:
+        return load_settings()
+    except ValidationError as error:
+        # Never the input: it may be a credential.
+        lines = [f"{'.'.join(map(str, one['loc'])) or 'settings'}: {one['msg']}" for one in error.errors()]
+        raise BadSettings("\n".join(lines)) from None
+    except (ValueError, OSError) as error:  # a weft.toml that is no TOML, or unreadable
+        raise BadSettings(f"settings: {error}") from None
+
+
+def wait_for_installation(settings: Settings, seconds: float = float("inf")) -> str:
+    """This installation's id; waits for a database that is still to come up, or to be migrated.
+
+    Raises:
+        TimeoutError: it did not within ``seconds``.
+    """
+    end, said = time.monotonic() + seconds, ""
+    while True:
+        database = Database(settings.database_url.get_secret_value(), pool_size=1)
+        try:
+            return read_installation(database)
+        except LookupError as error:
+            problem = str(error)
+        except DBAPIError as error:
+            problem = str(error.orig).strip().partition("\n")[0]
+        finally:
+            database.close()
+        if time.monotonic() > end:
+            raise TimeoutError(problem)
+        if problem != said:
+            log.warning("waiting for the database", problem=problem)
+            said = problem
+        time.sleep(1)
+
+
+def open_context(settings: Settings, installation: str, connections: int) -> Context:
+    """This process's context. Raises BadSettings."""
+    try:
+        return make_context(settings, installation, build(settings, installation), connections=connections)
+    except ValueError as error:
+        raise BadSettings(str(error)) from None
+
+
+def die_with_parent(parent: int, how: signal.Signals = signal.SIGTERM) -> None:
+    """Have the kernel send ``how`` to this process when its parent dies, however that happens (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(how), 0, 0, 0)
+    if os.getppid() != parent:  # it died before we asked
+        os.kill(os.getpid(), how)

@@ -1,0 +1,100 @@
+"""What a step may do: :func:`weft_workers.reconcile.decide.decide` names one, ``perform`` does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from weft_core.lifecycle import JobState, Outcome
+from weft_workers.reconcile.view import ExitReport
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Nothing is left to do until somebody asks."""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Nothing to do now; look again in so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Admit:
+    """Ask admission for room on the engine."""
+
+
+@dataclass(frozen=True)
+class HaltQueued:
+    """Nothing runs: the job is HALTED at once."""
+
+
+@dataclass(frozen=True)
+class Purge:
+    """Nothing runs (any more): remove the job."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Have the engine start the open attempt's learners."""
+
+
+@dataclass(frozen=True)
+class Advance:
+    """The gang has come further."""
+
+    state: JobState
+
+
+@dataclass(frozen=True)
+class SearchExits:
+    """Learners are gone without a word to the API: look for their exit reports in S3."""
+
+    ranks: frozenset[int]
+
+
+@dataclass(frozen=True)
+class RecordExits:
+    """Write exit reports found in S3 as if the learners had reached the API."""
+
+    reports: Mapping[int, ExitReport]
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Decide the attempt's outcome; its learners are told to stop.
+
+    ``exit_code`` is set when a learner's command failed by itself, and only then can a retry of a FAILED attempt help.
+    """
+
+    outcome: Outcome
+    reason: str
+    grace: float
+    error_code: str | None = None
+    exit_code: int | None = None
+    rank: int | None = None
+    """The learner to blame; the last lines of its log go into the reason."""
+
+
+@dataclass(frozen=True)
+class Close:
+    """The outcome is decided: stop what is left, and end the attempt when the engine confirms that nothing is."""
+
+    grace: float  # seconds left
+    seconds: float  # when to look again
+
+
+Action = Rest | Pause | Admit | HaltQueued | Purge | Launch | Advance | SearchExits | RecordExits | Settle | Close
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What becomes of a job when its attempt has ended."""
+
+    state: JobState
+    reason: str
+    error_code: str | None = None
+    failures: int = 0
+    next_in: float | None = None

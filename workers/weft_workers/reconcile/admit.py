@@ -1,0 +1,199 @@
+"""Admission of a job: one decision per engine, serialised by a lock on the engine's row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import and_, func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from weft_core.engine import Capacity, EngineUnreachable
+from weft_core.ids import new_id, run_name
+from weft_core.launch import Resources
+from weft_core.lifecycle import Desired, JobState
+from weft_core.store.jobs import record_event, transition
+from weft_core.store.models import Attempt, EngineStatus, Job, Learner
+from weft_core.tokens import new_token
+from weft_workers.admission import Plan, Request, Running, plan
+from weft_workers.context import Context
+from weft_workers.lease import Lease, take
+from weft_workers.observing import Lookout
+from weft_workers.reconcile.decide import backoff
+from weft_workers.reconcile.view import View, attempt_view
+from weft_workers.texts import count
+
+CAPACITY_AGE = 10.0
+"""Seconds that an engine's word on what it has is trusted."""
+HEAD_POLL = 3.0
+"""The first of a queue looks for room by itself this often, and on behalf of all others: a node may have been added."""
+TAIL_POLL = 30.0
+_QUEUE = 1000
+"""As many waiting jobs are looked at; the rest is behind them."""
+
+
+def admit(context: Context, lease: Lease, view: View) -> bool:
+    """Admit the leased job if its turn has come, else write down why not. Returns whether it is due at once."""
+    name = view.job.engine
+    try:
+        engine = context.engine(name)
+        capacity = engine.capacity(CAPACITY_AGE)
+    except EngineUnreachable as error:
+        with context.database.transaction() as session:
+            taken = take(session, lease)
+            _wait(session, taken.job, f"waiting for engine {name}, which does not answer: {error}")
+            return taken.release(HEAD_POLL)
+    with context.database.transaction() as session:
+        _lock(session, engine)
+        decided = _plan(session, name, capacity, view.now)
+        taken = take(session, lease)
+        job = taken.job
+        # The row is fresh and locked now: a halt that came in since the claim goes first.
+        if job.desired == Desired.RUNNING and (place := decided.places.get(job.id)):
+            _open_attempt(context, session, job, place)
+            again = taken.release(0)
+        elif (why := decided.impossible.get(job.id)) and not job.attempt:
+            transition(session, job, JobState.FAILED, why, "S100")
+            again = taken.release(None)
+        else:
+            # Impossible, and yet it ran here before: a node is away just now, which is no reason to give up.
+            _wait(session, job, decided.waiting.get(job.id) or why or f"queued behind {count(_QUEUE, 'job')} or more")
+            first = next(iter(decided.waiting), job.id) == job.id
+            again = taken.release(HEAD_POLL if first else TAIL_POLL)
+        woken = _tell_others(session, decided, job.id)
+    if job.state != JobState.QUEUED:
+        context.wake.changed(job.id)
+    for job_id in woken:
+        context.wake.job(job_id)
+    return again
+
+
+def survey(context: Context, engine_name: str) -> None:
+    """Room may have come free on an engine: have the jobs that fit now step at once, and renew all reasons."""
+    try:
+        engine = context.engine(engine_name)
+        capacity = engine.capacity(CAPACITY_AGE)
+    except EngineUnreachable:
+        return  # the first of the queue goes on asking
+    with context.database.transaction() as session:
+        _lock(session, engine)
+        decided = _plan(session, engine_name, capacity, session.execute(select(func.now())).scalar_one())
+        woken = _tell_others(session, decided, "")
+    for job_id in woken:
+        context.wake.job(job_id)
+
+
+# --- the queue ---------------------------------------------------------------------------------------------------
+
+
+def _lock(session: Session, engine: Lookout) -> None:
+    """Take the engine's row, before any job's: who holds a job's row never waits for this one."""
+    locked = select(EngineStatus.name).where(EngineStatus.name == engine.name).with_for_update()
+    if session.scalars(locked).one_or_none() is None:
+        session.execute(insert(EngineStatus).values(name=engine.name, type=engine.kind).on_conflict_do_nothing())
+        session.scalars(locked).one()
+
+
+def _plan(session: Session, engine: str, capacity: Capacity, now: datetime) -> Plan:
+    open_attempts = select(Attempt.resources).where(Attempt.engine == engine, Attempt.ended_at.is_(None))
+    running = [_running(resources) for resources in session.scalars(open_attempts)]
+    waiting = (
+        select(Job.id, Job.learners, Job.manifest["resources"], Job.failures, Attempt)
+        .outerjoin(Attempt, and_(Attempt.job_id == Job.id, Attempt.n == Job.attempt))
+        .where(Job.engine == engine, Job.state == JobState.QUEUED.value, Job.desired == Desired.RUNNING.value)
+        .order_by(Job.priority.desc(), Job.created_at, Job.id)
+        .limit(_QUEUE)
+    )
+    queue = [
+        Request(job_id, learners, read_resources(resources))
+        for job_id, learners, resources, failures, last in session.execute(waiting)
+        if last is None or _rested(last, failures, now)
+    ]
+    return plan(engine, capacity, running, queue)
+
+
+def _rested(last: Attempt, failures: int, now: datetime) -> bool:
+    """Whether a job's pause after its last attempt is over."""
+    return last.ended_at is None or (now - last.ended_at).total_seconds() >= backoff(attempt_view(last), failures)
+
+
+def read_resources(manifest: Mapping[str, Any]) -> Resources:
+    """A manifest's resources of one learner."""
+    return Resources(
+        cpus=float(manifest["cpus"]),
+        gpus=int(manifest["gpus"]),
+        memory=int(manifest["memory"]),
+        storage=manifest.get("storage"),
+        gpu_type=manifest.get("gpu_type"),
+    )
+
+
+def _running(resources: Mapping[str, Any]) -> Running:
+    return Running(int(resources["learners"]), read_resources(resources), tuple(resources.get("nodes", ())))
+
+
+def _tell_others(session: Session, decided: Plan, but: str) -> list[str]:
+    """Make the other jobs that fit due at once; renew the reasons of those that wait. Returns whom to wake."""
+    woken = sorted(job_id for job_id in decided.places if job_id != but)
+    rows = session.scalars(select(Job).where(Job.id.in_(woken)).order_by(Job.id).with_for_update()) if woken else ()
+    for job in rows:
+        job.next_step_at = func.now()
+    # Best effort: a row that is locked is being stepped, and gets its reason there.
+    others = [job_id for job_id in decided.waiting if job_id != but]
+    changed = (
+        select(Job).where(Job.id.in_(others), Job.state == JobState.QUEUED.value).with_for_update(skip_locked=True)
+    )
+    for job in session.scalars(changed) if others else ():
+        _wait(session, job, decided.waiting[job.id])
+    return woken
+
+
+def _wait(session: Session, job: Job, reason: str) -> None:
+    """Note why a job waits. An event only when the kind of reason changes, not with every number in it."""
+    if job.reason == reason:
+        return
+    if _kind(job.reason) != _kind(reason):
+        record_event(session, job, "waiting", reason)
+    job.reason = reason
+
+
+def _kind(reason: str) -> str:
+    return re.sub(r"\d+(\.\d+)?|jobs?\b", "#", reason)
+
+
+# --- the attempt -------------------------------------------------------------------------------------------------
+
+
+def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str, ...]) -> None:
+    """Write the attempt and its learners, before anything exists on the engine."""
+    n, token = job.attempt + 1, new_token("attempt")
+    each = read_resources(job.manifest["resources"])
+    attempt = Attempt(
+        id=new_id("att"),
+        project_id=job.project_id,
+        job_id=job.id,
+        n=n,
+        engine=job.engine,
+        run_name=run_name(job.id, n),
+        resources={
+            "cpus": each.cpus,
+            "gpus": each.gpus,
+            "memory": each.memory,
+            "gpu_type": each.gpu_type,
+            "learners": job.learners,
+            "nodes": list(place),
+        },
+        token_sha256=token.sha256,
+        token_ciphertext=context.secrets.encrypt(token.plain),
+    )
+    session.add(attempt)
+    session.flush()
+    session.add_all(
+        Learner(attempt_id=attempt.id, rank=rank, project_id=job.project_id) for rank in range(job.learners)
+    )
+    job.attempt = n
+    where = f"{count(job.learners, 'learner')} on engine {job.engine}"
+    transition(session, job, JobState.PENDING, f"starting {where}" + (f", attempt {n}" if n > 1 else ""))

@@ -1,0 +1,243 @@
+"""What to do next with a job: pure functions of a :class:`View`, the heart of the reconciler."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from weft_core.engine import LearnerObservation, LearnerState, Observation
+from weft_core.lifecycle import ACTIVE, TERMINAL, TRANSITIONS, Desired, JobState, LearnerPhase, Outcome
+from weft_workers.reconcile.actions import (
+    Action,
+    Admit,
+    Advance,
+    Close,
+    Conclusion,
+    HaltQueued,
+    Launch,
+    Pause,
+    Purge,
+    RecordExits,
+    Rest,
+    SearchExits,
+    Settle,
+)
+from weft_workers.reconcile.failures import find_failure, headline
+from weft_workers.reconcile.view import AttemptView, View
+from weft_workers.texts import duration
+
+POLL = 2.0
+"""Seconds between two looks at a running attempt. Learners' reports make a job due at once; looks are for the rest."""
+UNREACHABLE_POLL = 5.0
+SOON = 0.1
+"""All learners have said how they ended: their processes are gone in a moment."""
+CLOSING_POLL = 1.0
+
+GANG_GRACE = 30.0
+"""Of learners whose gang has failed: enough to save a checkpoint, but they may hang in a collective for ever."""
+SHORT_GRACE = 10.0
+"""Where nothing is left to save."""
+
+
+class Inconsistent(Exception):
+    """Raised for rows that can't be: somebody edited the database."""
+
+
+# --- which action -------------------------------------------------------------------------------------------------
+
+
+def decide(view: View) -> Action:
+    """The next action for a job."""
+    job = view.job
+    if job.state in TERMINAL:
+        return Purge() if job.desired is Desired.DELETED else Rest()
+    if job.state is JobState.QUEUED:
+        return _decide_queued(view)
+    attempt = view.open
+    if attempt is None:
+        raise Inconsistent(f"job {job.id} is {job.state} and has no open attempt")
+    if attempt.outcome is not None:
+        return _close(view, attempt)
+    return (
+        _decide_end(view, attempt)
+        or _decide_by_engine(view, attempt)
+        or _advance(view)
+        or Pause(UNREACHABLE_POLL if view.unreachable else POLL)
+    )
+
+
+def _decide_queued(view: View) -> Action:
+    if view.job.desired is Desired.DELETED:
+        return Purge()
+    if view.job.desired is Desired.HALTED:
+        return HaltQueued()
+    left = backoff_left(view)
+    return Pause(left) if left > 0 else Admit()
+
+
+def _decide_end(view: View, attempt: AttemptView) -> Action | None:
+    """What needs no word of the engine: success, the user's wish, the clock; or a launch that is due."""
+    if view.learners and all(one.succeeded for one in view.learners):
+        return Settle(Outcome.SUCCEEDED, "all learners exited with code 0", SHORT_GRACE, exit_code=0)
+    grace = view.timings.grace if attempt.grace is None else attempt.grace
+    if view.job.desired is Desired.DELETED:
+        return Settle(Outcome.DELETED, "deleted by request", min(grace, SHORT_GRACE))
+    if view.job.desired is Desired.HALTED:
+        return Settle(Outcome.HALTED, "halted by request", grace)
+    if attempt.launched_at is None:
+        return Launch()
+    if (limit := view.job.max_runtime) and (started := _all_started(view)) and view.since(started) > limit:
+        return Settle(Outcome.FAILED, f"max_runtime of {duration(limit)} exceeded", grace)
+    return None
+
+
+def _decide_by_engine(view: View, attempt: AttemptView) -> Action | None:
+    """What only an answer of the engine tells; unknown is not dead."""
+    sight = view.sight
+    assert attempt.launched_at is not None  # _decide_end has launched
+    if view.unreachable or sight is None or sight.at <= attempt.launched_at:
+        return None
+    seen = sight.observation
+    if seen and seen.failed:
+        return Settle(Outcome.FAILED, seen.failed, SHORT_GRACE, error_code=seen.failed_code or "S101")
+    if seen and (taken := next((one for one in seen.learners.values() if one.interrupted), None)):
+        what = taken.reason or "its engine took it back"
+        return Settle(Outcome.INTERRUPTED, f"learner {taken.rank + 1} was interrupted: {what}", SHORT_GRACE)
+    silent = frozenset(one.rank for one in view.learners if not one.reported and missing(view, one.rank))
+    if unsearched := silent - view.exits.keys():
+        return SearchExits(unsearched)
+    if found := {rank: report for rank, report in view.exits.items() if report is not None and rank in silent}:
+        return RecordExits(found)
+    if failure := find_failure(view, silent):
+        grace = view.timings.grace if attempt.grace is None else attempt.grace
+        return failure.settle(min(grace, GANG_GRACE))
+    return _start_timeout(view, attempt, seen)
+
+
+def missing(view: View, rank: int) -> bool:
+    """Whether an answering engine has no living process of this learner: it exited, or is absent."""
+    one = _observed(view, rank)
+    return one.state is LearnerState.EXITED if one else absent(view, rank)
+
+
+def absent(view: View, rank: int) -> bool:
+    """Whether an answering engine does not know this learner at all."""
+    if view.sight is None or _observed(view, rank):
+        return False
+    run = view.sight.observation
+    # A run without any learner is one whose image is still being built, unless its learners were there before.
+    return run is None or bool(run.learners) or view.learners[rank].granted
+
+
+def _observed(view: View, rank: int) -> LearnerObservation | None:
+    run = view.sight.observation if view.sight else None
+    return run.learners.get(rank) if run else None
+
+
+def _all_started(view: View) -> datetime | None:
+    """When the last learner got its start grant; None: some have none."""
+    starts = [one.started_at for one in view.learners if one.started_at is not None]
+    return max(starts) if starts and len(starts) == len(view.learners) else None
+
+
+def _start_timeout(view: View, attempt: AttemptView, seen: Observation | None) -> Action | None:
+    started = sum(one.granted for one in view.learners)
+    assert attempt.launched_at is not None
+    # While an image is being built and says so, nothing has timed out.
+    since = max(attempt.launched_at, view.progress_at or attempt.launched_at)
+    if started == len(view.learners) or view.since(since) <= view.timings.start_timeout:
+        return None
+    hints = [one.reason for one in seen.learners.values() if one.reason] if seen else []
+    why = f": {hints[0]}" if hints else ""
+    return Settle(
+        Outcome.INTERRUPTED,
+        f"only {started} of {len(view.learners)} learners started within {duration(view.timings.start_timeout)}{why}",
+        SHORT_GRACE,
+    )
+
+
+def _advance(view: View) -> Action | None:
+    phases = [one.phase.order for one in view.learners]
+    target = view.job.state
+    if max(phases) >= LearnerPhase.STARTED.order:
+        target = JobState.DOWNLOADING
+    if min(phases) >= LearnerPhase.PROCESSING.order:
+        target = JobState.PROCESSING
+    if min(phases) >= LearnerPhase.STORING.order:
+        target = JobState.STORING
+    if target in ACTIVE and target in TRANSITIONS[view.job.state]:
+        return Advance(target)
+    return None
+
+
+# --- the end of an attempt ---------------------------------------------------------------------------------------
+
+
+def _close(view: View, attempt: AttemptView) -> Close:
+    since = view.since(attempt.stop_requested_at) if attempt.stop_requested_at else 0.0
+    grace = SHORT_GRACE if attempt.grace is None else attempt.grace
+    if view.job.desired is Desired.DELETED:
+        grace = min(grace, SHORT_GRACE)
+    exited = all(one.reported for one in view.learners)
+    return Close(max(0.0, grace - since), SOON if exited and since < SHORT_GRACE else CLOSING_POLL)
+
+
+def confirmed_gone(seen: Observation | None) -> bool:
+    """Whether an engine that was asked after the stop has nothing left of a run."""
+    # A run that is known but has no learners yet may still get some: only a failed one surely won't.
+    return seen is None or bool(seen.failed) or (bool(seen.learners) and seen.gone)
+
+
+def conclude(view: View) -> Conclusion:
+    """What becomes of the job now that its attempt is over."""
+    job, attempt = view.job, view.attempt
+    assert attempt is not None
+    reason, code = attempt.reason, attempt.error_code
+    if job.desired is Desired.DELETED:
+        return Conclusion(JobState.HALTED, "stopped to be deleted", failures=job.failures, next_in=0)
+    match attempt.outcome:
+        case Outcome.SUCCEEDED:
+            return Conclusion(JobState.COMPLETED, "completed", failures=job.failures)
+        case Outcome.FAILED | Outcome.LOST:
+            return _conclude_failed(view, attempt, reason, code)
+        case Outcome.HALTED:
+            state, reason = JobState.HALTED, "halted by request"
+        case Outcome.INTERRUPTED | Outcome.DELETED:
+            state, reason = JobState.QUEUED, f"starts again: {reason}"
+        case None:
+            raise Inconsistent(f"attempt {attempt.n} of job {job.id} is to end without an outcome")
+    if job.desired is Desired.HALTED:
+        return Conclusion(JobState.HALTED, "halted by request", failures=job.failures)
+    again = backoff(attempt, job.failures) if state is JobState.QUEUED else None
+    return Conclusion(state, reason, failures=job.failures, next_in=again)
+
+
+def _conclude_failed(view: View, attempt: AttemptView, reason: str, code: str | None) -> Conclusion:
+    job, failures = view.job, view.job.failures + 1
+    retryable = attempt.outcome is Outcome.LOST or attempt.exit_code is not None
+    if not retryable or failures > job.retries:
+        return Conclusion(JobState.FAILED, reason, code, failures)
+    if job.desired is Desired.HALTED:
+        return Conclusion(JobState.HALTED, "halted by request", failures=failures)
+    again = f"retry {failures} of {job.retries} after: {headline(reason)}"
+    return Conclusion(JobState.QUEUED, again, failures=failures, next_in=backoff(attempt, failures))
+
+
+def backoff(attempt: AttemptView, failures: int) -> float:
+    """Seconds that a job waits after this attempt before the next: a job that fails at once must not spin.
+
+    A user's resume starts the failures over, and so waits for nothing.
+    """
+    match attempt.outcome:
+        case Outcome.FAILED | Outcome.LOST if failures:
+            return float(min(60, 2 ** (min(failures, 7) - 1)))
+        case Outcome.INTERRUPTED:
+            return float(min(60, 2 ** (min(attempt.n, 7) - 1)))
+        case _:
+            return 0.0
+
+
+def backoff_left(view: View) -> float:
+    """Seconds until a queued job may be admitted again."""
+    if view.attempt is None or view.attempt.ended_at is None:
+        return 0.0
+    return max(0.0, backoff(view.attempt, view.job.failures) - view.since(view.attempt.ended_at))

@@ -1,0 +1,120 @@
+"""Why an attempt failed: which learner is to blame, and the words for it."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+
+from weft_core.engine import LearnerObservation, LearnerState
+from weft_core.lifecycle import Outcome
+from weft_workers.reconcile.actions import Settle
+from weft_workers.reconcile.view import LearnerView, View
+from weft_workers.texts import duration, size
+
+CRASHED = "C201"
+VANISHED = "S104"
+_CODE = re.compile(r"^([SC]\d{3}):? +")
+"""An agent that could not do its own part (data, results) begins its reason with FfDL's code: 'S302 can't reach …'."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A learner's end, as far as it is known."""
+
+    rank: int
+    outcome: Outcome
+    what: str
+    error_code: str
+    exit_code: int | None
+    weight: tuple[int, float]
+    """The smallest is to blame. Gangs fail in cascades: a learner that was killed comes before those that report an
+    error (they lost their peer), and of those the earliest."""
+
+    def settle(self, grace: float) -> Settle:
+        subject = f"learner {self.rank + 1}"
+        joint = " " if self.what.startswith(("was ", "vanished", "left ")) else ": "
+        return Settle(
+            self.outcome, f"{subject}{joint}{self.what}", grace, self.error_code, self.exit_code, rank=self.rank
+        )
+
+
+def find_failure(view: View, silent: frozenset[int]) -> Failure | None:
+    """The failure that an attempt ends with, or None while nothing has failed for sure.
+
+    Args:
+        view: with a valid sight.
+        silent: ranks without a report whose process the engine no longer has; S3 was searched for their reports.
+    """
+    observed = view.sight.observation.learners if view.sight and view.sight.observation else {}
+    failures = []
+    for learner in view.learners:
+        seen = observed.get(learner.rank)
+        if learner.reported and learner.exit_code != 0:
+            failures.append(_reported(view, learner, seen))
+        elif learner.rank in silent and seen and seen.state is LearnerState.EXITED:
+            failures.append(_died(view, learner, seen))
+        elif learner.rank in silent and (lost := _lost(view, learner)):
+            failures.append(lost)
+    return min(failures, key=lambda one: one.weight, default=None)
+
+
+def _reported(view: View, learner: LearnerView, seen: LearnerObservation | None) -> Failure:
+    code = 1 if learner.exit_code is None else learner.exit_code
+    if seen and seen.oom:
+        return _out_of_memory(view, learner, code)
+    reason = learner.exit_reason or describe_exit(code)
+    error_code = CRASHED
+    if found := _CODE.match(reason):
+        error_code, reason = found[1], reason[found.end() :]
+    if reason.startswith("killed"):
+        reason = f"was {reason}"
+    at = learner.exited_at.timestamp() if learner.exited_at else 0.0
+    return Failure(learner.rank, Outcome.FAILED, reason, error_code, code, (2, at))
+
+
+def _died(view: View, learner: LearnerView, seen: LearnerObservation) -> Failure:
+    """The agent itself ended without a report."""
+    code = 1 if seen.exit_code is None else seen.exit_code
+    if seen.oom:
+        return _out_of_memory(view, learner, code)
+    how = seen.reason or describe_exit(code)
+    what = f"was {how}" if how.startswith("killed") else f"its agent ended without a report: {how}"
+    return Failure(learner.rank, Outcome.LOST, what, CRASHED, code, (1, learner.rank))
+
+
+def _out_of_memory(view: View, learner: LearnerView, code: int) -> Failure:
+    limit = f" (limit {size(view.attempt.memory)})" if view.attempt else ""
+    return Failure(learner.rank, Outcome.FAILED, f"was killed: out of memory{limit}", CRASHED, code, (0, learner.rank))
+
+
+def _lost(view: View, learner: LearnerView) -> Failure | None:
+    """A learner that the engine does not know is lost only after several such answers and a silent heartbeat."""
+    assert view.attempt is not None
+    sign = learner.heartbeat_at or learner.started_at or view.attempt.launched_at
+    silence = view.since(sign) if sign else 0.0
+    if learner.absences < view.timings.absences or silence < view.timings.silence:
+        return None
+    what = f"vanished: its engine does not know it any more, and it has been silent for {duration(silence)}"
+    return Failure(learner.rank, Outcome.LOST, what, VANISHED, None, (3, learner.rank))
+
+
+def describe_exit(code: int) -> str:
+    """``exit code 3``, ``killed by signal 9 (SIGKILL)``."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def with_log(reason: str, lines: list[str]) -> str:
+    """A reason with the end of the learner's log under it."""
+    kept = [line[:300] for line in lines if line.strip()][-10:]
+    return reason if not kept else "\n".join([f"{reason}; its last lines:", *(f"  {line}" for line in kept)])
+
+
+def headline(reason: str) -> str:
+    """A reason without its log lines."""
+    return reason.partition("\n")[0].removesuffix("; its last lines:")

@@ -1,0 +1,49 @@
+"""What a step notes by the way, whatever it decides: the condition, the engine's progress, absences. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC
+
+from weft_core.engine import LearnerState
+from weft_core.lifecycle import ACTIVE, JobState
+from weft_workers.reconcile.decide import absent
+from weft_workers.reconcile.view import View
+
+
+@dataclass(frozen=True)
+class Notes:
+    condition: str | None
+    """What is unusual just now; None: nothing."""
+    progress: str = ""
+    """News about the image, for the job's events; empty: none."""
+    reason: str = ""
+    """Why the job is still PENDING; empty: leave it as it is."""
+    absences: Mapping[int, int] = field(default_factory=dict)
+    """By rank, where the number changes."""
+
+
+def take_notes(view: View) -> Notes:
+    """Derive them from a view."""
+    if view.unreachable and view.job.state in ACTIVE:
+        # The first moment counts, and one event tells of it.
+        known = view.job.condition
+        if known and known.startswith("Unreachable since"):
+            return Notes(known)
+        return Notes(f"Unreachable since {view.now.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: {view.unreachable}")
+    attempt, sight = view.open, view.sight
+    if attempt is None or sight is None or attempt.launched_at is None or sight.at <= attempt.launched_at:
+        return Notes(None)
+    run = sight.observation
+    progress = run.progress if run and run.progress != view.progress else ""
+    reason = ""
+    if view.job.state is JobState.PENDING and run:
+        starting = [one for one in run.learners.values() if one.state is LearnerState.STARTING and one.reason]
+        reason = run.progress or (f"learner {starting[0].rank + 1}: {starting[0].reason}" if starting else "")
+    absences = {}
+    for one in view.learners:
+        now = one.absences + 1 if not one.reported and absent(view, one.rank) else 0
+        if now != one.absences:
+            absences[one.rank] = now
+    return Notes(None, progress, reason, absences)

@@ -1,0 +1,323 @@
+"""The effects of a step.
+
+What touches an engine or S3 happens outside any transaction; then the leased row is taken, and everything that came of
+it is written at once. Each effect returns in how many seconds to step again right here, or None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import structlog
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from weft_core.engine import EngineUnreachable, LaunchRefused
+from weft_core.launch import LaunchSpec
+from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
+from weft_core.objects import StoreError, job_prefix
+from weft_core.store.jobs import record_event, transition
+from weft_core.store.models import Attempt, Job, Learner, LogChunk
+from weft_workers.context import Context
+from weft_workers.lease import Lease, renew, take
+from weft_workers.reconcile.actions import (
+    Action,
+    Admit,
+    Advance,
+    Close,
+    HaltQueued,
+    Launch,
+    Pause,
+    Purge,
+    RecordExits,
+    Rest,
+    SearchExits,
+    Settle,
+)
+from weft_workers.reconcile.admit import admit, read_resources, survey
+from weft_workers.reconcile.decide import POLL, SHORT_GRACE, UNREACHABLE_POLL, conclude, confirmed_gone
+from weft_workers.reconcile.failures import with_log
+from weft_workers.reconcile.notes import take_notes
+from weft_workers.reconcile.view import AttemptView, View
+from weft_workers.texts import count
+
+log = structlog.get_logger(__name__)
+
+_STORE_POLL = 10.0
+_RENEW_EVERY = 500  # objects
+
+
+def perform(context: Context, lease: Lease, view: View, action: Action) -> float | None:
+    """Do what was decided."""
+    match action:
+        case Rest():
+            return _write(context, lease, view, None)
+        case Pause(seconds):
+            return _write(context, lease, view, seconds)
+        case Admit():
+            return 0 if admit(context, lease, view) else None
+        case HaltQueued():
+            return _halt_queued(context, lease, view)
+        case Purge():
+            return _purge(context, lease, view)
+        case Launch():
+            return _launch(context, lease, view)
+        case Advance(state):
+            return _advance(context, lease, view, state)
+        case RecordExits():
+            return _record_exits(context, lease, view, action)
+        case Settle():
+            return _settle(context, lease, view, action)
+        case Close():
+            return _close(context, lease, view, action)
+        case SearchExits():
+            raise AssertionError("the caller searches, then decides again")
+
+
+def trouble(context: Context, lease: Lease, condition: str) -> float | None:
+    """Nothing can be known or done just now: show why, and try again later."""
+    with context.database.transaction() as session:
+        taken = take(session, lease)
+        _set_condition(session, taken.job, condition)
+        return 0 if taken.release(_STORE_POLL) else None
+
+
+def _write(context: Context, lease: Lease, view: View, next_in: float | None) -> float | None:
+    with context.database.transaction() as session:
+        taken = take(session, lease)
+        _apply_notes(session, taken.job, view)
+        return 0 if taken.release(next_in) else None
+
+
+# --- nothing runs -------------------------------------------------------------------------------------------------
+
+
+def _halt_queued(context: Context, lease: Lease, view: View) -> float | None:
+    with context.database.transaction() as session:
+        taken = take(session, lease)
+        transition(session, taken.job, JobState.HALTED, "halted by request")
+        again = taken.release(None)
+    _ended(context, view)
+    return 0 if again else None
+
+
+def _purge(context: Context, lease: Lease, view: View) -> float | None:
+    """Remove the job's objects in the installation's own bucket, then its rows. A user's own bucket is not touched."""
+    try:
+        keys = []
+        for found in context.objects.objects(job_prefix(view.job.project_id, view.job.id)):
+            keys.append(found.key)
+            if len(keys) == _RENEW_EVERY:
+                renew(context.database, lease)
+                context.objects.delete(keys)
+                keys = []
+        context.objects.delete(keys)
+    except StoreError as error:
+        if error.kind != "no_container":
+            return trouble(context, lease, f"can't delete the job's files: {error}")
+    with context.database.transaction() as session:
+        take(session, lease)
+        session.execute(delete(Job).where(Job.id == view.job.id))
+    log.info("deleted")
+    _ended(context, view)
+    return None
+
+
+# --- an open attempt ----------------------------------------------------------------------------------------------
+
+
+def _launch(context: Context, lease: Lease, view: View) -> float | None:
+    attempt = view.open
+    assert attempt is not None
+    try:
+        context.engine(view.job.engine).launch(_spec(context, view, attempt))
+    except EngineUnreachable as error:
+        return _write(context, lease, replace(view, unreachable=str(error)), UNREACHABLE_POLL)
+    except LaunchRefused as error:
+        refused = Settle(Outcome.FAILED, str(error), SHORT_GRACE, error.code or "S101")
+        return _settle(context, lease, view, refused)
+    with context.database.transaction() as session:
+        taken = take(session, lease)
+        session.get_one(Attempt, attempt.id).launched_at = func.now()
+        _set_condition(session, taken.job, None)
+        again = taken.release(POLL)
+    log.info("launched", engine=view.job.engine, learners=view.job.learners)
+    return 0 if again else None
+
+
+def _spec(context: Context, view: View, attempt: AttemptView) -> LaunchSpec:
+    return LaunchSpec(
+        run_name=attempt.run_name,
+        installation=context.installation,
+        project_id=view.job.project_id,
+        job_id=view.job.id,
+        attempt=attempt.n,
+        learners=view.job.learners,
+        resources=read_resources(view.job.manifest["resources"]),
+        image=view.job.manifest["framework"]["image"],
+        api_url=context.settings.api.public_url,
+        token=context.secrets.decrypt(attempt.token),
+    )
+
+
+def _advance(context: Context, lease: Lease, view: View, state: JobState) -> float | None:
+    words = {
+        JobState.DOWNLOADING: "bringing code and data",
+        JobState.PROCESSING: f"running in {count(view.job.learners, 'learner')}",
+        JobState.STORING: "storing results",
+    }
+    with context.database.transaction() as session:
+        taken = take(session, lease)
+        _apply_notes(session, taken.job, view)
+        transition(session, taken.job, state, words[state])
+        again = taken.release(POLL)
+    context.wake.changed(view.job.id)
+    return 0 if again else None
+
+
+def _record_exits(context: Context, lease: Lease, view: View, action: RecordExits) -> float | None:
+    assert view.attempt is not None
+    with context.database.transaction() as session:
+        taken = take(session, lease)
+        for rank, report in action.reports.items():
+            session.execute(
+                update(Learner)
+                .where(
+                    Learner.attempt_id == view.attempt.id,
+                    Learner.rank == rank,
+                    Learner.phase != LearnerPhase.EXITED.value,
+                )
+                .values(
+                    phase=LearnerPhase.EXITED.value,
+                    phase_since=func.now(),
+                    exit_code=report.exit_code,
+                    exit_reason=report.reason,
+                    exited_at=func.now(),
+                )
+            )
+        taken.release(0)
+    log.info("exit reports found in the store", ranks=sorted(action.reports))
+    return 0
+
+
+# --- the end of an attempt ----------------------------------------------------------------------------------------
+
+
+def _settle(context: Context, lease: Lease, view: View, settle: Settle) -> float | None:
+    """Write the outcome down. From here on heartbeats answer 'stop', and the next step stops what is left."""
+    attempt = view.open
+    assert attempt is not None
+    with context.database.transaction() as session:
+        taken = take(session, lease)
+        if taken.asked is not None:
+            # A report or a wish came in since: what this verdict was built on is outdated.
+            taken.release(0)
+            return 0
+        _apply_notes(session, taken.job, view)
+        row = session.get_one(Attempt, attempt.id)
+        reason, lines = settle.reason, []
+        if settle.rank is not None:
+            lines = _last_lines(session, view, attempt, settle.rank)
+            reason = with_log(reason, lines)
+        row.outcome, row.reason = settle.outcome.value, reason
+        row.error_code, row.exit_code = settle.error_code, settle.exit_code
+        row.grace_seconds = round(settle.grace)
+        if row.stop_requested_at is None:
+            row.stop_requested_at = func.now()
+        _tell_outcome(session, taken.job, settle, lines)
+        taken.release(0)
+    log.info("outcome", outcome=settle.outcome.value, reason=settle.reason)
+    return 0
+
+
+def _tell_outcome(session: Session, job: Job, settle: Settle, lines: list[str]) -> None:
+    match settle.outcome:
+        case Outcome.SUCCEEDED:
+            return
+        case Outcome.HALTED | Outcome.DELETED:
+            record_event(session, job, "stopping", f"stopping: up to {settle.grace:g} s for a last checkpoint")
+        case _:
+            data = {
+                "outcome": settle.outcome.value,
+                "learner": None if settle.rank is None else settle.rank + 1,
+                "exit_code": settle.exit_code,
+                "last_lines": lines,
+            }
+            record_event(session, job, "learner" if settle.rank is not None else "warning", settle.reason, data=data)
+
+
+def _last_lines(session: Session, view: View, attempt: AttemptView, rank: int) -> list[str]:
+    """The end of a learner's log: as it reported it, else what has arrived of it."""
+    if reported := view.learners[rank].last_lines:
+        return reported.splitlines()
+    newest = (
+        select(LogChunk.body)
+        .where(LogChunk.job_id == view.job.id, LogChunk.attempt == attempt.n, LogChunk.rank == rank)
+        .order_by(LogChunk.first_line.desc())
+        .limit(3)
+    )
+    return b"".join(reversed(list(session.scalars(newest)))).decode(errors="replace").splitlines()[-10:]
+
+
+def _close(context: Context, lease: Lease, view: View, close: Close) -> float | None:
+    attempt = view.open
+    assert attempt is not None
+    try:
+        engine = context.engine(view.job.engine)
+        engine.stop(attempt.run_name, timedelta(seconds=close.grace))
+        gone = confirmed_gone(engine.observe(0).answer.get(attempt.run_name))
+    except EngineUnreachable as error:
+        return _write(context, lease, replace(view, unreachable=str(error)), UNREACHABLE_POLL)
+    if gone:
+        return _finish(context, lease, view, attempt)
+    again = _write(context, lease, view, close.seconds)
+    return close.seconds if again is None and close.seconds < 0.5 else again
+
+
+def _finish(context: Context, lease: Lease, view: View, attempt: AttemptView) -> float | None:
+    """Nothing is left on the engine: end the attempt, and let the job go on or end."""
+    with context.database.transaction() as session:
+        taken = take(session, lease)
+        job = taken.job
+        # The row is fresh and locked: what the user wishes by now counts.
+        end = conclude(replace(view, job=replace(view.job, desired=Desired(job.desired))))
+        session.get_one(Attempt, attempt.id).ended_at = func.now()
+        _set_condition(session, job, None)
+        job.failures = end.failures
+        transition(session, job, end.state, end.reason, end.error_code)
+        again = taken.release(end.next_in)
+    log.info("attempt ended", state=end.state.value, reason=end.reason)
+    _ended(context, view)
+    return 0 if again else None
+
+
+def _ended(context: Context, view: View) -> None:
+    """Tell followers, and the queue that there may be room."""
+    context.wake.changed(view.job.id)
+    survey(context, view.job.engine)
+
+
+# --- what is noted by the way -------------------------------------------------------------------------------------
+
+
+def _apply_notes(session: Session, job: Job, view: View) -> None:
+    notes = take_notes(view)
+    _set_condition(session, job, notes.condition)
+    if notes.reason and job.reason != notes.reason:
+        job.reason = notes.reason
+    if notes.progress:
+        record_event(session, job, "image", notes.progress)
+    if view.attempt is None:
+        return
+    for rank, absences in notes.absences.items():
+        row = session.get_one(Learner, (view.attempt.id, rank))
+        row.absences = absences
+        row.absent_since = (row.absent_since or func.now()) if absences else None
+
+
+def _set_condition(session: Session, job: Job, condition: str | None) -> None:
+    if job.condition == condition:
+        return
+    record_event(session, job, "condition", condition or f"no longer: {job.condition}")
+    job.condition = condition

@@ -1,0 +1,125 @@
+"""One step of a job: claim, look, decide, perform."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+from structlog.contextvars import bound_contextvars
+
+from weft_core.engine import EngineUnreachable
+from weft_core.objects import StoreError, exit_key
+from weft_workers.context import Context
+from weft_workers.lease import Lease, LeaseLost, claim, take
+from weft_workers.reconcile import perform
+from weft_workers.reconcile.actions import SearchExits
+from weft_workers.reconcile.decide import decide
+from weft_workers.reconcile.view import ExitReport, Sight, View, load_view
+
+log = structlog.get_logger(__name__)
+
+_PATIENCE = 5.0
+"""Seconds that one call goes on stepping a job that has something to do at once."""
+_TROUBLE = 10.0
+"""Seconds until a step that failed unexpectedly is tried again."""
+SIGHT_AGE = 1.0
+"""Seconds that jobs of a process share an engine's answer."""
+
+
+def step(context: Context, job_id: str) -> None:
+    """Step a job as long as there is something to do at once. A job that is not due, or that another worker has, is
+    left alone. Never raises for trouble with a job: that is logged, and tried again later."""
+    end = time.monotonic() + _PATIENCE
+    again: float | None = 0.0
+    while again is not None and time.monotonic() + again < end:
+        time.sleep(again)
+        try:
+            again = _step_once(context, job_id)
+        except DBAPIError as error:
+            # The sweep comes back to it when Postgres does.
+            log.warning("the database is in trouble", job=job_id, error=str(error.orig).strip().partition("\n")[0])
+            return
+
+
+def _step_once(context: Context, job_id: str) -> float | None:
+    """One claim; returns in how many seconds to step again right here, or None to leave it to a hint or the sweep."""
+    timings = context.settings.timings
+    with context.database.transaction() as session:
+        lease = claim(session, job_id, context.owner, timings.lease)
+        if lease is None:
+            return None
+        view = load_view(session, job_id, lease.now, timings)
+    with bound_contextvars(job=job_id, attempt=view.attempt.n if view.attempt else 0):
+        try:
+            return _work(context, lease, view)
+        except LeaseLost:
+            log.warning("lease lost: another worker has the job, or it is gone")
+            return None
+        except Exception:
+            log.exception("step failed")
+            _put_off(context, lease)
+            return None
+
+
+def _work(context: Context, lease: Lease, view: View) -> float | None:
+    view = _look(context, view)
+    action = decide(view)
+    if isinstance(action, SearchExits):
+        try:
+            view = replace(view, exits={**view.exits, **_search_exits(context, view, action.ranks)})
+        except StoreError as error:
+            # Unknown is not dead: without a look into S3 nobody is declared lost.
+            return perform.trouble(context, lease, f"can't look for exit reports: {error}")
+        action = decide(view)
+    log.debug("step", state=view.job.state.value, action=action)
+    return perform.perform(context, lease, view, action)
+
+
+def _look(context: Context, view: View) -> View:
+    """Add what the engine says, if an attempt runs there and its outcome is still open."""
+    attempt = view.open
+    if attempt is None or attempt.outcome is not None or attempt.launched_at is None:
+        return view
+    if all(one.succeeded for one in view.learners):
+        return view
+    # A failure is judged by what the engine says now: it may have taken the learner back itself.
+    max_age = 0.0 if any(one.reported for one in view.learners) else SIGHT_AGE
+    try:
+        seen = context.engine(view.job.engine).observe(max_age)
+    except EngineUnreachable as error:
+        return replace(view, unreachable=str(error) or "no answer")
+    asked = view.now - timedelta(seconds=seen.age)
+    return replace(view, sight=Sight(seen.answer.get(attempt.run_name), asked))
+
+
+def _search_exits(context: Context, view: View, ranks: Iterable[int]) -> dict[int, ExitReport | None]:
+    """Read the exit reports of learners that are gone without a word."""
+    assert view.attempt is not None
+    found: dict[int, ExitReport | None] = {}
+    for rank in ranks:
+        key = exit_key(view.job.project_id, view.job.id, view.attempt.n, rank)
+        try:
+            report = json.loads(context.objects.get(key))
+            found[rank] = ExitReport(int(report["exit_code"]), str(report.get("reason") or ""))
+        except StoreError as error:
+            if error.kind not in {"not_found", "no_container"}:
+                raise
+            found[rank] = None
+        except (ValueError, TypeError, KeyError, AttributeError):
+            log.warning("an exit report is unreadable", key=key)
+            found[rank] = None
+    return found
+
+
+def _put_off(context: Context, lease: Lease) -> None:
+    """Give the lease back after an unexpected error; if that fails too, it runs out by itself."""
+    try:
+        with context.database.transaction() as session:
+            take(session, lease).release(_TROUBLE)
+    except Exception as error:
+        log.warning("the lease could not be given back and runs out by itself", error=str(error))

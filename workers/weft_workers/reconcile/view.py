@@ -1,0 +1,201 @@
+"""What a step knows about a job: rows as they stood at the claim, and what the engine said. Plain values, so that
+decisions are functions of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from weft_core.engine import Observation
+from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
+from weft_core.settings import TimingSettings
+from weft_core.store.models import Attempt, Event, Job, Learner
+
+
+@dataclass(frozen=True)
+class JobView:
+    id: str
+    project_id: str
+    engine: str
+    state: JobState
+    desired: Desired
+    learners: int
+    retries: int
+    failures: int = 0
+    reason: str = ""
+    condition: str | None = None
+    max_runtime: float | None = None  # seconds
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AttemptView:
+    """The newest attempt, open or ended."""
+
+    id: str
+    n: int
+    run_name: str
+    memory: int  # bytes a learner
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    token: bytes = field(default=b"", repr=False)  # encrypted
+    launched_at: datetime | None = None
+    stop_requested_at: datetime | None = None
+    grace: float | None = None
+    outcome: Outcome | None = None
+    reason: str = ""
+    error_code: str | None = None
+    exit_code: int | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class LearnerView:
+    rank: int
+    phase: LearnerPhase = LearnerPhase.WAITING
+    started_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+    absences: int = 0
+    exit_code: int | None = None
+    exit_reason: str | None = None
+    last_lines: str | None = None
+    exited_at: datetime | None = None
+
+    @property
+    def granted(self) -> bool:
+        return self.phase is not LearnerPhase.WAITING
+
+    @property
+    def reported(self) -> bool:
+        """Said itself how it ended."""
+        return self.phase is LearnerPhase.EXITED
+
+    @property
+    def succeeded(self) -> bool:
+        return self.reported and self.exit_code == 0
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What an answering engine said of the attempt's run; None: it does not know it."""
+
+    observation: Observation | None
+    at: datetime  # when it was asked, on the database's clock
+
+
+@dataclass(frozen=True)
+class ExitReport:
+    """What a learner left in S3 before it reported."""
+
+    exit_code: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class View:
+    now: datetime  # the database's clock
+    timings: TimingSettings
+    job: JobView
+    attempt: AttemptView | None = None
+    learners: tuple[LearnerView, ...] = ()
+    sight: Sight | None = None
+    unreachable: str | None = None  # why the engine gave no answer
+    exits: Mapping[int, ExitReport | None] = field(default_factory=dict)
+    """Reports that were looked for in S3, by rank; None: there is none."""
+    progress: str = ""  # newest 'image' event of this attempt
+    progress_at: datetime | None = None
+
+    @property
+    def open(self) -> AttemptView | None:
+        """The open attempt."""
+        return self.attempt if self.attempt is not None and self.attempt.ended_at is None else None
+
+    def since(self, moment: datetime) -> float:
+        """Seconds from ``moment`` to now."""
+        return (self.now - moment) / timedelta(seconds=1)
+
+
+def load_view(session: Session, job_id: str, now: datetime, timings: TimingSettings) -> View:
+    """Read a job, its newest attempt and that attempt's learners."""
+    job = session.get_one(Job, job_id)
+    attempt, progress, progress_at = None, "", None
+    learners: tuple[LearnerView, ...] = ()
+    if job.attempt:
+        row = session.scalars(select(Attempt).where(Attempt.job_id == job_id, Attempt.n == job.attempt)).one_or_none()
+        attempt = attempt_view(row) if row else None
+    if attempt and attempt.ended_at is None:
+        rows = session.scalars(select(Learner).where(Learner.attempt_id == attempt.id).order_by(Learner.rank))
+        learners = tuple(_learner_view(one) for one in rows)
+        if job.state == JobState.PENDING:
+            progress, progress_at = _progress(session, job_id, attempt.n)
+    return View(now, timings, _job_view(job), attempt, learners, progress=progress, progress_at=progress_at)
+
+
+def _job_view(job: Job) -> JobView:
+    return JobView(
+        id=job.id,
+        project_id=job.project_id,
+        engine=job.engine,
+        state=JobState(job.state),
+        desired=Desired(job.desired),
+        learners=job.learners,
+        retries=job.retries,
+        failures=job.failures,
+        reason=job.reason,
+        condition=job.condition,
+        max_runtime=job.manifest.get("max_runtime_seconds"),
+        manifest=job.manifest,
+    )
+
+
+def attempt_view(row: Attempt) -> AttemptView:
+    return AttemptView(
+        id=row.id,
+        n=row.n,
+        run_name=row.run_name,
+        memory=row.resources["memory"],
+        resources=row.resources,
+        token=row.token_ciphertext,
+        launched_at=row.launched_at,
+        stop_requested_at=row.stop_requested_at,
+        grace=row.grace_seconds,
+        outcome=Outcome(row.outcome) if row.outcome else None,
+        reason=row.reason,
+        error_code=row.error_code,
+        exit_code=row.exit_code,
+        ended_at=row.ended_at,
+    )
+
+
+def _learner_view(row: Learner) -> LearnerView:
+    return LearnerView(
+        rank=row.rank,
+        phase=LearnerPhase(row.phase),
+        started_at=row.started_at,
+        heartbeat_at=row.heartbeat_at,
+        absences=row.absences,
+        exit_code=row.exit_code,
+        exit_reason=row.exit_reason,
+        last_lines=row.last_lines,
+        exited_at=row.exited_at,
+    )
+
+
+def _progress(session: Session, job_id: str, n: int) -> tuple[str, datetime | None]:
+    newest = (
+        select(Event.message, Event.created_at)
+        .where(Event.job_id == job_id, Event.kind == "image", Event.attempt == n)
+        .order_by(Event.id.desc())
+        .limit(1)
+    )
+    row = session.execute(newest).one_or_none()
+    return (row[0], row[1]) if row else ("", None)
+
+
+def database_now(session: Session) -> datetime:
+    """The database's clock at the transaction's start."""
+    return session.execute(select(func.now())).scalar_one()

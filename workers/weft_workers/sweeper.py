@@ -1,0 +1,154 @@
+"""The sweeper, a process beside every worker: finds due jobs in Postgres and steps them, with Redis or without.
+
+It is also the clock: a job that wants its next step in two seconds has only this. ``python -m weft_workers.sweeper``
+is started by ``python -m weft_workers``, and ends when that does.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+from sqlalchemy import func, or_, select
+from sqlalchemy.exc import DBAPIError
+
+from weft_core.store.models import Job
+from weft_workers.context import Context
+from weft_workers.housekeeping import Housekeeping
+from weft_workers.logs import configure_logging
+from weft_workers.process import BadSettings, die_with_parent, open_context, read_settings, wait_for_installation
+from weft_workers.reconcile import step
+
+log = structlog.get_logger(__name__)
+
+PARENT = "WEFT_SWEEPER_PARENT"
+"""Environment variable with the worker's process id."""
+
+_THREADS = 4
+_BATCH = 200
+_ROUND = 10.0  # seconds between two looks at an engine
+_KEYS_EVERY = 600.0
+_SHORTEST = 0.1  # seconds between two sweeps
+
+
+class Sweeper:
+    """Sweeps until told to stop.
+
+    Args:
+        context: with at least as many connections as ``threads`` and one more.
+        threads: steps at the same time.
+    """
+
+    def __init__(self, context: Context, threads: int = _THREADS) -> None:
+        self._context = context
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="step")
+        self._stopping = threading.Event()
+        self._under_way: set[str] = set()
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        """Sweep and keep house until :meth:`stop`."""
+        house = Housekeeping(self._context)
+        keepers = [
+            threading.Thread(target=self._repeat, args=(_ROUND, lambda one=one: house.round(one)), daemon=True)
+            for one in self._context.engines.values()
+        ]
+        keepers.append(threading.Thread(target=self._repeat, args=(_KEYS_EVERY, house.drop_old_keys), daemon=True))
+        for keeper in keepers:
+            keeper.start()
+        while not self._stopping.is_set():
+            self._stopping.wait(self._guarded(self.sweep) or self._interval())
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def stop(self) -> None:
+        """Let :meth:`run` return after the steps that are under way."""
+        self._stopping.set()
+
+    def sweep(self) -> float:
+        """Step all due jobs; returns the seconds until the next sweep: earlier than usual if a job is due earlier."""
+        due, soonest = self._find()
+        for job_id in due:
+            with self._lock:
+                if job_id in self._under_way:
+                    continue
+                self._under_way.add(job_id)
+            self._pool.submit(self._step, job_id)
+        if len(due) == _BATCH:
+            return _SHORTEST
+        return max(_SHORTEST, min(self._interval(), soonest))
+
+    def _find(self) -> tuple[list[str], float]:
+        """The due jobs that are free, and the seconds until the next one is due."""
+        free = or_(Job.lease_until.is_(None), Job.lease_until < func.now())
+        due = select(Job.id).where(Job.next_step_at <= func.now(), free).order_by(Job.next_step_at).limit(_BATCH)
+        left = func.extract("epoch", func.min(Job.next_step_at) - func.now())
+        with self._context.database.transaction() as session:
+            found = list(session.scalars(due.with_for_update(skip_locked=True)))
+            soonest = session.execute(select(left).where(Job.next_step_at > func.now())).scalar_one()
+        return found, float("inf") if soonest is None else float(soonest)
+
+    def _step(self, job_id: str) -> None:
+        try:
+            self._guarded(lambda: step(self._context, job_id))
+        finally:
+            with self._lock:
+                self._under_way.discard(job_id)
+
+    def _interval(self) -> float:
+        return self._context.settings.timings.sweep * random.uniform(0.7, 1.3)  # noqa: S311 - spreads workers, hides nothing
+
+    def _repeat(self, seconds: float, task: Callable[[], object]) -> None:
+        while not self._stopping.is_set():
+            self._guarded(task)
+            self._stopping.wait(seconds * random.uniform(0.7, 1.3))  # noqa: S311
+
+    def _guarded(self, task: Callable[[], float | object | None]) -> float:
+        """Run ``task``; trouble is logged, and never ends the sweeper."""
+        try:
+            answer = task()
+            return answer if isinstance(answer, float) else 0.0
+        except DBAPIError as error:
+            log.warning("the database is in trouble", error=str(error.orig).strip().partition("\n")[0])
+        except Exception:
+            log.exception("unexpected trouble")
+        return 0.0
+
+
+def main() -> int:
+    """Run a sweeper for the worker that started this process."""
+    parent = int(os.environ.get(PARENT) or os.getppid())
+    die_with_parent(parent)
+    configure_logging()
+    try:
+        settings = read_settings()
+        installation = wait_for_installation(settings)
+        context = open_context(settings, installation, connections=_THREADS + 2)
+    except BadSettings as error:
+        print(f"weft sweeper: {error}", file=sys.stderr)
+        return 2
+    sweeper = Sweeper(context)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sweeper.stop())
+    threading.Thread(target=_watch, args=(parent, sweeper), daemon=True).start()
+    log.info("sweeping", every=settings.timings.sweep)
+    sweeper.run()
+    context.close()
+    return 0
+
+
+def _watch(parent: int, sweeper: Sweeper) -> None:
+    """Stop when the parent is gone, also where the kernel does not tell."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    sweeper.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
