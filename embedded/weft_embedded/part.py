@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,19 +134,23 @@ class Part(ABC):
     def cleanup(self) -> None:  # noqa: B027 - a hook
         """Remove what its process leaves on the disk, once it is gone."""
 
-    def end_leftover(self) -> None:
-        """End the process that an earlier supervisor started, if it still runs, and its children."""
+    def end_leftover(self) -> bool:
+        """End the process that an earlier supervisor started, and its children; whether there were any."""
         left = ProcessId.load(self._pid_file)
         if left is None:
-            return
-        if self.process is None or self.process.poll() is not None:
-            left.end(self.stop_signal, self.stop_grace)
-            self._end_session(left.pid)
-            self._pid_file.unlink(missing_ok=True)
+            return False
+        lived = left.alive()
+        left.end(self.stop_signal, self.stop_grace)
+        lived = self._end_session(left.pid) or lived
+        self._pid_file.unlink(missing_ok=True)
+        self.cleanup()
+        return lived
 
-    def _end_session(self, session: int) -> None:
-        for member in list(session_members(session, self._mark)):
+    def _end_session(self, session: int) -> bool:
+        members = list(session_members(session, self._mark))
+        for member in members:
             member.end(signal.SIGKILL, 0)
+        return bool(members)
 
     # --- its log ---
 
@@ -153,6 +158,13 @@ class Part(ABC):
         with contextlib.suppress(FileNotFoundError):
             if self.log.stat().st_size > _LOG_LIMIT:
                 self.log.replace(self.log.with_suffix(".log.1"))
+
+    def trim_log(self) -> None:
+        """Move a log that has grown long aside while the process writes on (it appends, so it goes on at the start)."""
+        with contextlib.suppress(OSError):
+            if self.log.stat().st_size > 2 * _LOG_LIMIT:
+                shutil.copyfile(self.log, self.log.with_suffix(".log.1"))
+                os.truncate(self.log, 0)
 
     def last_lines(self, count: int = 5) -> str:
         """The end of its log, on one line."""

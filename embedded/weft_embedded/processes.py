@@ -45,6 +45,12 @@ class ProcessId:
             return None
         return cls(pid, int(fields[19]), _boot_id())
 
+    @classmethod
+    def of_self(cls) -> ProcessId:
+        found = cls.of(os.getpid())
+        assert found is not None
+        return found
+
     def alive(self) -> bool:
         return ProcessId.of(self.pid) == self
 

@@ -6,20 +6,17 @@ import contextlib
 import importlib.metadata
 import json
 import os
-import random
 import secrets
-import socket
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import httpx
 
+from weft_embedded import ports
+from weft_embedded.files import write_private
 from weft_embedded.part import Part, PartError
 
-_HOST = "127.0.0.1"
 _PORTS = ("s3", "s3.grpc", "master", "master.grpc", "volume", "volume.grpc", "filer", "filer.grpc")
-_FIRST, _LAST = 20_000, 32_000  # below what the kernel gives to outgoing connections
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ class SeaweedServer(Part):
     @property
     def url(self) -> str:
         """The S3 endpoint."""
-        return f"http://{_HOST}:{self.port}"
+        return f"http://{ports.HOST}:{self.port}"
 
     def folder(self) -> Path:
         return self.data
@@ -81,21 +78,21 @@ class SeaweedServer(Part):
     def prepare(self) -> None:
         self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._ports = _free_ports(self._ports)
-        _write(self.data / "ports.json", json.dumps(self._ports))
-        _write(self.data / "identities.json", json.dumps(_identities(self.identities), indent=1))
+        write_private(self.data / "ports.json", json.dumps(self._ports))
+        write_private(self.data / "identities.json", json.dumps(_identities(self.identities), indent=1))
         # One volume a bucket to begin with instead of seven, as buckets here are many and small.
-        _write(self.data / "master.toml", "[master.volume_growth]\ncopy_1 = 1\n")
+        write_private(self.data / "master.toml", "[master.volume_growth]\ncopy_1 = 1\n")
         if not (self.data / "security.toml").exists():
             sections = ("jwt.signing", "jwt.signing.read", "jwt.filer_signing", "jwt.filer_signing.read")
             keys = "".join(f'[{section}]\nkey = "{secrets.token_hex(32)}"\n' for section in sections)
-            _write(self.data / "security.toml", keys)
+            write_private(self.data / "security.toml", keys)
         self.cleanup()
 
     def command(self) -> list[str]:
         options = {
             "dir": str(self.data),
-            "ip": _HOST,
-            "ip.bind": _HOST,
+            "ip": ports.HOST,
+            "ip.bind": ports.HOST,
             "master.telemetry": "false",
             "master.volumeSizeLimitMB": "1024",
             "volume.max": "10000",
@@ -135,8 +132,8 @@ class SeaweedServer(Part):
 
     def _load_ports(self) -> dict[str, int]:
         try:
-            ports = json.loads((self.data / "ports.json").read_text())
-            return {name: int(ports[name]) for name in _PORTS}
+            kept = json.loads((self.data / "ports.json").read_text())
+            return {name: int(kept[name]) for name in _PORTS}
         except (OSError, ValueError, KeyError, TypeError):
             return _free_ports({})
 
@@ -166,36 +163,11 @@ def _identities(identities: list[S3Identity]) -> dict[str, object]:
 
 def _free_ports(wanted: dict[str, int]) -> dict[str, int]:
     """``wanted`` with every missing or taken port replaced by a free one."""
-    ports = {name: port for name, port in wanted.items() if port_is_free(port)}
+    chosen = {name: port for name, port in wanted.items() if ports.is_free(port)}
     for name in _PORTS:
-        if name not in ports:
-            ports[name] = free_port(avoid=set(ports.values()))
-    return ports
-
-
-def port_is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As servers do: a port whose last connections are only being waited out is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError:
-            return False
-    return True
-
-
-def free_port(avoid: set[int] | None = None) -> int:
-    """A port on 127.0.0.1 that nothing listens at, outside the range of outgoing connections."""
-    candidates = iter(partial(random.randint, _FIRST, _LAST), None)
-    return next(port for port in candidates if port not in (avoid or ()) and port_is_free(port))
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a private file, whole or not at all."""
-    temporary = path.with_suffix(".new")
-    temporary.touch(mode=0o600)
-    temporary.write_text(text)
-    temporary.replace(path)
+        if name not in chosen:
+            chosen[name] = ports.pick(avoid=set(chosen.values()))
+    return chosen
 
 
 def _program() -> Path:

@@ -1,0 +1,37 @@
+"""``weft down``: ending a stack from outside, whether its supervisor lives or not."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+
+from weft_embedded.home import Home
+from weft_embedded.stack import Stack
+
+_ORPHANS_GRACE = 10.0  # without a service learners can't store anything, so there is little to wait for
+
+
+def end_running(home: Home, grace: float | None) -> None:
+    """Ask the supervisor to end everything, and wait until it has; says what it ends."""
+    state = home.load_state()
+    if grace is not None:
+        home.leave_grace(grace)
+    told = set()
+    if state.supervisor is not None:
+        state.supervisor.signal(signal.SIGTERM)
+    while home.locked():
+        for part in home.load_state().parts:
+            if part.state == "stopped" and part.name not in told:
+                told.add(part.name)
+                print(f"{part.name} is stopped")
+        time.sleep(0.1)
+    print("all is stopped")
+
+
+def end_leftovers(stack: Stack, grace: float | None) -> list[str]:
+    """End what a supervisor that was killed left behind; returns what there was."""
+    if stack.has_runs():
+        seconds = min(_ORPHANS_GRACE, _ORPHANS_GRACE if grace is None else grace)
+        subprocess.run(stack.interrupt_command(seconds), env=stack.environment(), check=False)
+    return [part.name for part in stack.leftovers() if part.end_leftover()]

@@ -1,0 +1,108 @@
+"""What an installation needs to be of use at once: bucket, administrator, project, token, datastore. All idempotent."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from weft_core.ids import new_id
+from weft_core.secrets import SecretBox
+from weft_core.settings import Settings
+from weft_core.store.database import Database
+from weft_core.store.models import Datastore, Member, Project, Secret, Token, User
+from weft_core.tokens import hash_token, new_token
+from weft_embedded.servers.seaweedfs import S3Identity
+
+ADMIN = "admin"
+PROJECT = "default"
+DATASTORE = "default"
+
+
+@dataclass(frozen=True)
+class EmbeddedStore:
+    """The S3 store that we run, and who users' jobs are there."""
+
+    endpoint: str
+    identity: S3Identity
+
+
+def ensure_accounts(
+    database: Database, settings: Settings, known_token: str | None, store: EmbeddedStore | None
+) -> str:
+    """Administrator, project, membership and the datastore `default`; returns a token that works.
+
+    Args:
+        known_token: what the home's profile holds; kept while it is good.
+        store: the embedded S3 store, if we run it.
+    """
+    with database.transaction() as session:
+        user, project = _user_and_project(session)
+        if store is not None:
+            _datastore(session, SecretBox(settings.secret_keys), project, store)
+        return _token(session, user, project, known_token)
+
+
+def _user_and_project(session: Session) -> tuple[User, Project]:
+    user = session.scalars(select(User).where(User.is_admin).order_by(User.created_at).limit(1)).one_or_none()
+    if user is None:
+        user = User(id=new_id("user"), name=ADMIN, is_admin=True)
+        session.add(user)
+    project = session.scalars(select(Project).where(Project.name == PROJECT)).one_or_none()
+    if project is None:
+        project = Project(id=new_id("proj"), name=PROJECT)
+        session.add(project)
+    session.flush()
+    if session.get(Member, (project.id, user.id)) is None:
+        session.add(Member(project_id=project.id, user_id=user.id, role="owner"))
+    return user, project
+
+
+def _token(session: Session, user: User, project: Project, known: str | None) -> str:
+    if known is not None:
+        row = session.scalars(select(Token).where(Token.sha256 == hash_token(known))).one_or_none()
+        if row is not None and row.revoked_at is None and row.expires_at is None:
+            return known
+    token = new_token("user")
+    session.add(
+        Token(
+            id=new_id("tok"),
+            project_id=project.id,
+            user_id=user.id,
+            name=f"weft up on {socket.gethostname()}",
+            prefix=token.prefix,
+            sha256=token.sha256,
+        )
+    )
+    return token.plain
+
+
+def _datastore(session: Session, box: SecretBox, project: Project, store: EmbeddedStore) -> None:
+    """Make it, or follow a store whose port or credentials changed; one that points elsewhere is the user's."""
+    value = json.dumps({"user_name": store.identity.access_key, "password": store.identity.secret_key})
+    row = session.scalars(
+        select(Datastore).where(Datastore.project_id == project.id, Datastore.name == DATASTORE)
+    ).one_or_none()
+    if row is None:
+        secret = Secret(
+            id=new_id("sec"), project_id=project.id, name=f"datastore/{DATASTORE}", ciphertext=box.encrypt(value)
+        )
+        session.add(secret)
+        session.flush()
+        session.add(
+            Datastore(
+                id=new_id("ds"),
+                project_id=project.id,
+                name=DATASTORE,
+                endpoint=store.endpoint,
+                region="us-east-1",
+                secret_id=secret.id,
+            )
+        )
+    elif row.endpoint != store.endpoint and row.endpoint.startswith("http://127.0.0.1:"):
+        kept = session.get_one(Secret, row.secret_id)
+        if store.identity.access_key in box.decrypt(kept.ciphertext):
+            row.endpoint = store.endpoint

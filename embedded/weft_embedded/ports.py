@@ -1,0 +1,40 @@
+"""Which port the API gets, and who has it when it is taken."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from functools import partial
+
+import psutil
+
+HOST = "127.0.0.1"
+_FIRST, _LAST = 20_000, 32_000  # below what the kernel gives to outgoing connections
+
+
+def is_free(port: int, host: str = HOST) -> bool:
+    """Whether a server could listen there now."""
+    with socket.socket() as probe:
+        # As servers do: a port whose last connections are only being waited out is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def pick(avoid: set[int] | None = None) -> int:
+    """A port that nothing listens at, outside the range of outgoing connections."""
+    candidates = iter(partial(random.randint, _FIRST, _LAST), None)
+    return next(port for port in candidates if port not in (avoid or ()) and is_free(port))
+
+
+def holder(port: int) -> str:
+    """Who listens at ``port``, as far as it can be read: ``pid 12 (nginx)``."""
+    with contextlib.suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections(kind="tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid:
+                return f"pid {connection.pid} ({psutil.Process(connection.pid).name()})"
+    return "another program"

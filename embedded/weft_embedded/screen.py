@@ -1,0 +1,82 @@
+"""What people see of ``weft up``: one screen of status on a terminal, plain lines otherwise."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from weft_embedded.home import Home, State
+from weft_embedded.stack import Stack, running_jobs
+
+_COLOURS = {"running": "green", "starting": "yellow", "waiting": "dim", "restarting": "red", "stopping": "yellow"}
+_JOBS_EVERY = 2.0
+_REDRAW_EVERY = 0.25
+
+
+class Screen:
+    """A context manager; the panel stands at the bottom, lines scroll above it.
+
+    Args:
+        console: where to print; the panel is drawn only on a terminal.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        # No refresh thread: the supervisor redraws by itself.
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self._jobs: int | None = None
+        self._jobs_at = self._shown_at = 0.0
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def line(self, text: str, *, bad: bool = False) -> None:
+        """Something happened."""
+        now = datetime.now().strftime("%H:%M:%S")
+        style = "red" if bad else "none"
+        self._console.print(f"[dim]{now}[/dim] [{style}]{escape(text)}[/{style}]", highlight=False, soft_wrap=True)
+
+    def show(self, state: State, stack: Stack) -> None:
+        """Redraw the panel."""
+        if self._live is None or time.monotonic() - self._shown_at < _REDRAW_EVERY:
+            return
+        self._shown_at = time.monotonic()
+        if state.ready and time.monotonic() - self._jobs_at > _JOBS_EVERY:
+            self._jobs_at = time.monotonic()
+            self._jobs = running_jobs(stack.settings().database_url.get_secret_value())
+        self._live.update(panel(state, stack.home, self._jobs), refresh=True)
+
+
+def panel(state: State, home: Home, jobs: int | None, *, detached: bool = False) -> Panel:
+    """One screen of status."""
+    parts = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("part", "state", "pid", "restarts", "log"):
+        parts.add_column(heading, no_wrap=heading != "log", overflow="fold")
+    for part in state.parts:
+        colour = _COLOURS.get(part.state, "none")
+        word = f"[{colour}]{part.state}[/{colour}]" + (f" [red]{escape(part.note[:60])}[/red]" if part.note else "")
+        parts.add_row(part.name, word, str(part.pid or "-"), str(part.restarts or "-"), part.log)
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    facts.add_row("API docs", f"[bold]{state.url}/docs[/bold]" if state.ready else "[yellow]starting …[/yellow]")
+    facts.add_row("running jobs", "-" if jobs is None else str(jobs))
+    facts.add_row("home", str(home.path))
+    facts.add_row("CLI", f"weft list   (profile also in {home.client_profile})")
+    facts.add_row("stop", f"weft down --home {home.path}" if detached else "Ctrl-C, or weft down")
+    return Panel(Group(facts, Text(""), parts), title="[bold]weft up[/bold]", title_align="left", expand=False)

@@ -1,0 +1,289 @@
+"""Keeps the parts of a stack running: starts them in order, starts again what dies, ends them in order.
+
+One thread, as a child dies with the thread that started it.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, replace
+from types import FrameType
+
+from sqlalchemy.exc import OperationalError
+
+from weft_core.objects import StoreError
+from weft_core.secrets import SecretsUnreadable
+from weft_embedded.home import Home, PartState, State
+from weft_embedded.part import Part, PartError
+from weft_embedded.processes import ProcessId
+from weft_embedded.screen import Screen
+from weft_embedded.stack import Stack
+
+_TICK = 0.1  # seconds between two looks at everything
+_LOOK = 5.0  # seconds between two looks at the health of what runs
+_BACKOFF_FIRST, _BACKOFF_LAST = 0.5, 30.0
+_STEADY = 30.0  # a part that ran so long starts with the first backoff again
+_TRIES = 4  # starts of a part that never answered before `weft up` gives up
+_EXTERNAL_PATIENCE = 30.0  # for servers that somebody else runs
+_DISK_LOW = 256 << 20
+
+
+class StartFailed(Exception):
+    """The stack never got ready, and why; for the user as it is."""
+
+
+@dataclass
+class _Watched:
+    part: Part
+    known: PartState
+    not_before: float = 0.0
+    started: float = 0.0
+    looked: float = 0.0
+    failures: int = 0  # in a row
+    answered: bool = False  # ever
+
+
+class Supervisor:
+    """Runs one stack until a signal ends it.
+
+    Args:
+        stack: what to run.
+        screen: where people see it.
+    """
+
+    def __init__(self, stack: Stack, screen: Screen) -> None:
+        self._stack = stack
+        self._home: Home = stack.home
+        self._screen = screen
+        self._parts: dict[str, _Watched] = {}
+        self._migrated = False
+        self._has_bucket = False
+        self._began = time.monotonic()
+        self._stops = 0  # how often it was asked to stop
+        self._grace: float | None = None
+        self._state = State(supervisor=ProcessId.of_self(), url=stack.public_url)
+        self._saved: State | None = None
+        self._disk_low = False
+
+    # --- life ---
+
+    def run(self) -> None:
+        """Start everything, keep it running until SIGINT or SIGTERM, end it in order.
+
+        Raises:
+            StartFailed: it never got ready; all is ended by then.
+        """
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        self._publish()
+        for server in reversed(self._stack.servers()):  # S3 first: it takes longest
+            self._watch(server)
+        try:
+            while not self._stops:
+                self._tick()
+                time.sleep(_TICK)
+        except (StartFailed, StoreError, SecretsUnreadable, OperationalError) as failure:
+            self._state.error = str(failure)
+            raise StartFailed(str(failure)) from failure
+        finally:
+            self._end()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stops += 1
+
+    def _tick(self) -> None:
+        for watched in list(self._parts.values()):
+            self._look(watched)
+        if not self._state.ready:
+            self._go_on()
+        self._watch_disk()
+        self._publish()
+
+    def _go_on(self) -> None:
+        """The next thing of the start that has become possible."""
+        servers = {server.name for server in self._stack.servers()}
+        up = {name for name, watched in self._parts.items() if watched.known.state == "running"}
+        if not self._migrated and ("postgres" in up or "postgres" not in servers):
+            self._migrated = self._patiently(self._stack.migrate)
+            if self._migrated:
+                self._screen.line("database is at this version's schema")
+        if not self._has_bucket and ("s3" in up or "s3" not in servers):
+            self._has_bucket = self._patiently(self._stack.create_bucket)
+        if not self._migrated:
+            return
+        services = self._stack.services()
+        for service in services:
+            # The API takes a while to start and can do so beside S3; the worker wants all of it at once.
+            if service.name not in self._parts and (service.name == "api" or (servers <= up and self._has_bucket)):
+                self._watch(service)
+        wanted = servers | {service.name for service in services}
+        if self._has_bucket and wanted <= up:
+            self._state.ready = True
+            self._screen.line(f"ready after {time.monotonic() - self._began:.1f} s: {self._state.url}")
+            if self._stack.hint:
+                self._screen.line(self._stack.hint)
+
+    def _patiently(self, do: object) -> bool:
+        """Do it; a server that doesn't answer yet is asked again for a while. False: not yet."""
+        assert callable(do)
+        try:
+            do()
+        except (OperationalError, StoreError) as error:
+            answered = isinstance(error, StoreError) and error.kind != "unreachable"
+            if answered or time.monotonic() - self._began > _EXTERNAL_PATIENCE:
+                said = str(error.orig) if isinstance(error, OperationalError) else str(error)
+                raise StartFailed(said.strip()) from error
+            time.sleep(0.3)
+            return False
+        return True
+
+    # --- one part ---
+
+    def _watch(self, part: Part) -> None:
+        known = PartState(part.name, log=str(part.log))
+        self._state.parts.append(known)
+        self._parts[part.name] = _Watched(part, known)
+        self._look(self._parts[part.name])
+
+    def _look(self, watched: _Watched) -> None:
+        now = time.monotonic()
+        part, known = watched.part, watched.known
+        if part.process is None:
+            if now >= watched.not_before:
+                self._spawn(watched)
+        elif part.pid is None:
+            self._fell(watched, how=_how(part.process.returncode))
+        elif known.state == "starting":
+            trouble = part.health()
+            if trouble is None:
+                known.state, known.note, watched.answered = "running", "", True
+                self._screen.line(f"{part.name} is ready (pid {part.pid}, {now - watched.started:.1f} s)")
+            elif now - watched.started > part.start_patience:
+                self._fell(watched, how=f"did not answer within {part.start_patience:.0f} s: {trouble}")
+        elif now - watched.looked > _LOOK:
+            watched.looked = now
+            known.note = part.health() or ""
+            part.trim_log()
+            if now - watched.started > _STEADY:
+                watched.failures = 0
+
+    def _spawn(self, watched: _Watched) -> None:
+        watched.started = watched.looked = time.monotonic()
+        try:
+            watched.part.spawn()
+        except (PartError, OSError) as error:
+            self._fell(watched, how=str(error))
+            return
+        watched.known.state, watched.known.pid = "starting", watched.part.pid
+
+    def _fell(self, watched: _Watched, how: str) -> None:
+        """A part died or never got up: try again soon, or give up if the stack never got ready."""
+        part, known = watched.part, watched.known
+        said = part.last_lines()
+        part.stop()
+        watched.failures += 1
+        if not watched.answered and not self._state.ready and watched.failures >= _TRIES:
+            raise StartFailed(f"{part.name} does not start: {how}{self._disk()}. Its log ({part.log}) ends: {said}")
+        wait = min(_BACKOFF_FIRST * 2 ** (watched.failures - 1), _BACKOFF_LAST)
+        watched.not_before = time.monotonic() + wait
+        known.state, known.pid, known.note = "restarting", None, how
+        known.restarts += 1
+        self._screen.line(
+            f"{part.name} {how}{self._disk()}; starting it again in {wait:g} s (log: {part.log})", bad=True
+        )
+
+    # --- the disk, the state ---
+
+    def _disk(self) -> str:
+        try:
+            free = self._home.free_bytes()
+        except OSError:
+            return ""
+        return f" (the disk of {self._home.path} is full: {free >> 20} MiB free)" if free < _DISK_LOW else ""
+
+    def _watch_disk(self) -> None:
+        full = self._disk()
+        if full and not self._disk_low:
+            self._screen.line(f"make room{full}", bad=True)
+        self._disk_low = bool(full)
+
+    def _publish(self) -> None:
+        """Show the state, and save it when it has changed."""
+        self._screen.show(self._state, self._stack)
+        if self._state == self._saved:
+            return
+        try:
+            self._home.save_state(self._state)
+        except OSError as error:
+            if self._saved is None:
+                raise StartFailed(f"can't write into {self._home.run}: {error.strerror}") from error
+            return  # a full disk; said elsewhere
+        self._saved = replace(self._state, parts=[replace(part) for part in self._state.parts])
+
+    # --- the end ---
+
+    def _end(self) -> None:
+        """Worker first, so that nothing is started any more; learners while API and S3 live; servers last."""
+        self._screen.line("stopping (once more: at once)" if not self._state.error else "giving up")
+        self._stops = 0
+        was_ready, self._state.ready = self._state.ready, False
+        self._stop_part("worker")
+        if was_ready and self._stack.choice.worker:
+            self._interrupt_runs()
+        for name in ("api", "s3", "redis", "postgres"):
+            self._stop_part(name)
+        self._publish()
+
+    def _stop_part(self, name: str) -> None:
+        watched = self._parts.get(name)
+        if watched is None:
+            return
+        watched.known.state = "stopping"
+        self._publish()
+        watched.part.stop()
+        watched.known.state, watched.known.pid, watched.known.note = "stopped", None, ""
+        self._screen.line(f"{name} is stopped")
+        self._publish()
+
+    def _interrupt_runs(self) -> None:
+        """Have the local engine's learners save and end; asked to stop once more, they are killed."""
+        grace = self._home.take_grace()
+        if grace is None:
+            grace = self._stack.given.timings.grace
+        command = self._stack.interrupt_command(grace)
+        with (self._home.logs / "interrupt.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, env=self._stack.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+            while process.poll() is None:
+                if self._stops:
+                    self._stops = 0
+                    process.kill()
+                    process.wait()
+                    process = subprocess.Popen(
+                        self._stack.interrupt_command(0), env=self._stack.environment(), stdout=log, stderr=log
+                    )
+                self._tick_servers()
+                time.sleep(_TICK)
+        if process.returncode != 0:
+            self._screen.line(
+                f"local runs could not be ended in order (log: {self._home.logs}/interrupt.log)", bad=True
+            )
+
+    def _tick_servers(self) -> None:
+        """Learners that store their results need API and S3, so these are kept up meanwhile."""
+        for name, watched in self._parts.items():
+            if name != "worker":
+                self._look(watched)
+        self._publish()
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"was killed by signal {-code}"
