@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from weft_core import bundled
+from weft_core.launch import Launcher
 
 UNSERVED: Mapping[str, str] = {
     "caffe": "Caffe has seen no release since 2017",
@@ -49,8 +50,8 @@ class Image:
     folder: Path
     lock: Path
     frameworks: tuple[str, ...]
-    launchers: tuple[str, ...]
-    default_launcher: str
+    launchers: tuple[Launcher, ...]
+    default_launcher: Launcher
     pip: tuple[str, ...] = ()
     """Options for pip's install of the lock."""
     build: Path | None = None

@@ -11,6 +11,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Launcher = Literal["none", "horovod", "torchrun", "tensorflow", "ray"]
+"""What starts the gang's processes."""
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -99,7 +102,7 @@ class LearnerSpec(_Wire):
     gpus: int
     command: str  # run by `bash -c` in MODEL_DIR
     framework: str
-    launcher: Literal["none", "horovod", "torchrun", "tensorflow", "ray"]  # never auto: resolved
+    launcher: Launcher  # never auto: resolved
     env: dict[str, str] = Field(repr=False)  # the manifest's env and secrets
     code: CodeInput | None = None
     data: list[DataInput] = Field(default_factory=list)

@@ -1,11 +1,11 @@
 """The manifest: from what a user wrote to what a job is."""
 
+from weft_core.launch import Launcher
 from weft_core.manifest.models import (
     Credentials,
     DataStore,
     EvaluationMetrics,
     Framework,
-    Launcher,
     Manifest,
     ModelReference,
     Notify,

@@ -9,65 +9,13 @@ import re
 from collections.abc import Callable
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-from weft_core.manifest.problems import Problem, did_you_mean, one_of
+from weft_core.manifest.findings import INVALID, Findings
+from weft_core.manifest.problems import MOST_PROBLEMS, did_you_mean, one_of
 from weft_core.manifest.tree import Mapping, Node, Scalar, Sequence, describe
 
 Json = dict[str, Any]
-
-
-class Invalid:
-    """What a kind returns for a node that it complained about."""
-
-
-INVALID: Final = Invalid()
-
-
-class Findings:
-    """Collects the problems of one manifest, and where its values stand."""
-
-    def __init__(self) -> None:
-        self.problems: list[Problem] = []
-        self.nodes: dict[str, Node] = {}
-
-    def add(
-        self,
-        path: str,
-        message: str,
-        *,
-        node: Node | None = None,
-        found: str | None = None,
-        accepted: str | None = None,
-    ) -> None:
-        """Note a problem; its line is ``node``'s, or that of what was read at ``path`` (or of what holds it)."""
-        node = node or self._nearest(path)
-        if node is not None and node.origin:
-            message += f" (given with --set {node.origin})"
-        self.problems.append(Problem(path, message, node.line if node else None, found, accepted))
-
-    def expected(self, path: str, node: Node, accepted: str, *, hint: str = "", sensitive: bool = False) -> Invalid:
-        """Note ``expected …, found …``; what a sensitive field holds is not quoted."""
-        found = describe(node)
-        if sensitive and isinstance(node, Scalar) and not node.is_null:
-            found = "something else (not shown)"
-        self.add(path, f"expected {accepted}, found {found}{hint}", node=node, found=found, accepted=accepted)
-        return INVALID
-
-    def has(self, *paths: str) -> bool:
-        """A problem was noted at or below one of these paths."""
-        return any(
-            problem.path == path or problem.path.startswith((path + ".", path + "["))
-            for path in paths
-            for problem in self.problems
-        )
-
-    def _nearest(self, path: str) -> Node | None:
-        while path:
-            if path in self.nodes:
-                return self.nodes[path]
-            path = path[: max(path.rfind("."), path.rfind("["), 0)]
-        return self.nodes.get("")
 
 
 class Kind(Protocol):
@@ -232,9 +180,10 @@ class Choice:
         return one_of(self.words)
 
     def read(self, node: Node, path: str, findings: Findings) -> Any:
-        word = self._all.get(_text(node).lower())
+        text = node.text.strip() if isinstance(node, Scalar) else ""
+        word = self._all.get(text.lower())
         if word is None:
-            return findings.expected(path, node, self.accepted, hint=did_you_mean(_text(node), tuple(self._all)))
+            return findings.expected(path, node, self.accepted, hint=did_you_mean(text, tuple(self._all)))
         return word
 
     def schema(self) -> Json:
@@ -285,7 +234,8 @@ class Record:
 
     def _unknown(self, key: Scalar, path: str, findings: Findings) -> None:
         name = key.text
-        hint = did_you_mean(name, tuple(self.fields))
+        # Finding what is close takes its time, and no one reads a thousand hints.
+        hint = did_you_mean(name, tuple(self.fields)) if len(findings.problems) < MOST_PROBLEMS else ""
         accepted = one_of(self.fields)
         if self.sensitive and not hint:
             # `{password: half,otherhalf}` makes a key of the other half.

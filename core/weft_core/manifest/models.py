@@ -10,10 +10,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from weft_core.launch import CheckpointSpec, ElasticSpec, Resources
+from weft_core.launch import CheckpointSpec, ElasticSpec, Launcher, Resources
 from weft_core.lifecycle import JobState
-
-Launcher = Literal["none", "horovod", "torchrun", "tensorflow", "ray"]
 
 
 class _Form(BaseModel):

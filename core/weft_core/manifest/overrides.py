@@ -65,14 +65,14 @@ def _put(node: Node | None, steps: list[str | int], leaf: Scalar, key: str, path
     """A copy of ``node`` with ``leaf`` at ``steps``; what is missing on the way is made."""
     if not steps:
         if isinstance(node, (Mapping, Sequence)):
-            raise _Refused(f"{path} is {describe(node)}: set one of its own values")
+            raise _Refused(f"{path} is {_kind(node)}: set one of its own values")
         return leaf
     step, rest = steps[0], steps[1:]
     absent = node is None or (isinstance(node, Scalar) and node.is_null)
     if isinstance(step, int):
         sequence = Sequence(None, origin=key) if absent else node
         if not isinstance(sequence, Sequence):
-            raise _Refused(f"{path} is {describe(sequence)}, not a list")
+            raise _Refused(f"{path} is {_kind(sequence)}, not a list")
         if step > len(sequence.items):
             raise _Refused(f"{path}[{step}] can't be set: {path} has {len(sequence.items)} entries")
         items = list(sequence.items)
@@ -80,12 +80,15 @@ def _put(node: Node | None, steps: list[str | int], leaf: Scalar, key: str, path
         return Sequence(sequence.line, items, origin=sequence.origin)
     mapping = Mapping(None, origin=key) if absent else node
     if not isinstance(mapping, Mapping):
-        # Not quoted: it could be a credential.
-        kind = "a list" if isinstance(mapping, Sequence) else "one value"
-        raise _Refused(f"{path} is {kind}, not a mapping: {step!r} can't be set in it")
+        raise _Refused(f"{path} is {_kind(mapping)}, not a mapping: {step!r} can't be set in it")
     below = f"{path}.{step}" if path else step
     value = _put(mapping.get(step), rest, leaf, key, below)
     entries = [(name, value if name.text == step else old) for name, old in mapping.entries]
     if mapping.get(step) is None:
         entries.append((Scalar(None, step, plain=False, origin=key), value))
     return Mapping(mapping.line, entries, origin=mapping.origin)
+
+
+def _kind(node: Node | None) -> str:
+    """What a node is, without its text, which could be a credential."""
+    return "one value" if isinstance(node, Scalar) else describe(node)

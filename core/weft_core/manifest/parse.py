@@ -7,7 +7,7 @@ from collections.abc import Mapping as MappingType
 from weft_core.catalogue import Catalogue
 from weft_core.manifest import overrides as sets
 from weft_core.manifest.fields import MANIFEST
-from weft_core.manifest.kinds import INVALID, Findings
+from weft_core.manifest.findings import INVALID, Findings
 from weft_core.manifest.models import ParsedManifest
 from weft_core.manifest.problems import ManifestError
 from weft_core.manifest.resolve import resolve

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_MOST = 50
+MOST_PROBLEMS = 50
 """Problems reported at once; a manifest with more needs another look first."""
 
 
@@ -31,9 +31,9 @@ class ManifestError(Exception):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         every = sorted(problems, key=lambda problem: problem.line or 0)
-        self.problems = every[:_MOST]
-        if len(every) > _MOST:
-            self.problems.append(Problem("", f"and {len(every) - _MOST} more problems"))
+        self.problems = every[:MOST_PROBLEMS]
+        if len(every) > MOST_PROBLEMS:
+            self.problems.append(Problem("", f"and {len(every) - MOST_PROBLEMS} more problems"))
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 

@@ -6,12 +6,12 @@ Fields that exclude or need each other, and names that the installation gives a 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
-from weft_core.catalogue import Catalogue, CatalogueError
-from weft_core.launch import CheckpointSpec, ElasticSpec, Resources
+from weft_core.catalogue import Catalogue, CatalogueError, Image, UnknownVersion
+from weft_core.launch import CheckpointSpec, ElasticSpec, Launcher, Resources
 from weft_core.lifecycle import JobState
-from weft_core.manifest.kinds import Findings
+from weft_core.manifest.findings import Findings
 from weft_core.manifest.metrics import resolve_metrics
 from weft_core.manifest.models import Framework, Manifest, Notify, ParsedManifest
 from weft_core.manifest.problems import did_you_mean, one_of
@@ -117,42 +117,42 @@ def _framework(
     values: dict[str, Any], engine: str, settings: Settings, catalogue: Catalogue, findings: Findings, notes: list[str]
 ) -> Framework | None:
     asked = values.get("framework")
-    if not isinstance(asked, dict) or "name" not in asked:
+    if not isinstance(asked, dict) or "name" not in asked or findings.has("framework.version"):
         return None
     if "image_tag" in asked:
         notes.append("framework.image_tag is FfDL's own and has no effect")
     if asked["name"] == "custom":
         return _custom(asked, engine, settings, findings)
-    name, version, launcher = asked["name"], asked.get("version"), asked.get("launcher", "auto")
+    name, version = asked["name"], asked.get("version")
     try:
         image = catalogue.resolve(name, version, settings.images.aliases)
     except CatalogueError as error:
-        path = "framework.version" if version and name in catalogue.frameworks else "framework.name"
+        path = "framework.version" if isinstance(error, UnknownVersion) and version else "framework.name"
         accepted = one_of(error.accepted)
         findings.add(path, f"{error}: accepted is {accepted}", found=repr(version or name), accepted=accepted)
         return None
-    if version and not image.version.startswith(version):
+    mapped = version is not None and not image.version.startswith(version)
+    if mapped:
         notes.append(f"framework version {version} runs on image {image.reference}")
-    elif findings.has("framework.version"):
-        return None
-    if launcher == "auto":
-        launcher = image.default_launcher
-        # One learner needs no cluster: MirroredStrategy uses its devices without TF_CONFIG.
-        if launcher == "tensorflow" and values.get("learners", 1) == 1 and "elastic" not in values:
-            launcher = "none"
-    elif launcher not in image.launchers:
-        accepted = one_of(("auto", *image.launchers))
-        message = f"image {image.reference} has no launcher {launcher!r}: accepted is {accepted}"
-        findings.add("framework.launcher", message, found=repr(launcher), accepted=accepted)
-        return None
-    mapped = bool(version) and not image.version.startswith(str(version))
     return Framework(
         name=name,
-        version=str(version) if mapped else image.version,
-        launcher=launcher,
+        version=version if version and mapped else image.version,
+        launcher=_launcher(asked.get("launcher", "auto"), image, values, findings),
         command=asked.get("command", ""),
         image=image.reference,
     )
+
+
+def _launcher(asked: Launcher | Literal["auto"], image: Image, values: dict[str, Any], findings: Findings) -> Launcher:
+    if asked != "auto":
+        if asked not in image.launchers:
+            accepted = one_of(("auto", *image.launchers))
+            message = f"image {image.reference} has no launcher {asked!r}: accepted is {accepted}"
+            findings.add("framework.launcher", message, found=repr(asked), accepted=accepted)
+        return asked
+    # One learner needs no cluster: without TF_CONFIG it uses its devices with MirroredStrategy.
+    alone = values.get("learners", 1) == 1 and "elastic" not in values
+    return "none" if alone and image.default_launcher == "tensorflow" else image.default_launcher
 
 
 def _custom(asked: dict[str, Any], engine: str, settings: Settings, findings: Findings) -> Framework | None:

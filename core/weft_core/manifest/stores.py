@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_core.manifest.kinds import INVALID, Findings
+from weft_core.manifest.findings import INVALID, Findings
 from weft_core.manifest.models import (
     Credentials,
     DataStore,

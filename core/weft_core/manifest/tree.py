@@ -185,7 +185,7 @@ class _Composer:
         _check_tag(event, line)
         if _CONTROL.search(event.value):
             raise fatal("a control character in a value, which is not accepted", line)
-        node = Scalar(line, event.value, event.style is None)
+        node = Scalar(line, event.value, not event.style)
         if event.anchor:
             self._anchors[event.anchor] = node
             self._unused[event.anchor] = line

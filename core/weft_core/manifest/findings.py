@@ -1,0 +1,61 @@
+"""What was found while a manifest was read: its problems, and where its values stand."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft_core.manifest.problems import Problem
+from weft_core.manifest.tree import Node, Scalar, describe
+
+
+class Invalid:
+    """What a kind returns for a node that it complained about."""
+
+
+INVALID: Final = Invalid()
+
+
+class Findings:
+    """Collects the problems of one manifest, and where its values stand."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.nodes: dict[str, Node] = {}
+
+    def add(
+        self,
+        path: str,
+        message: str,
+        *,
+        node: Node | None = None,
+        found: str | None = None,
+        accepted: str | None = None,
+    ) -> None:
+        """Note a problem; its line is ``node``'s, or that of what was read at ``path`` (or of what holds it)."""
+        node = node or self._nearest(path)
+        if node is not None and node.origin:
+            message += f" (given with --set {node.origin})"
+        self.problems.append(Problem(path, message, node.line if node else None, found, accepted))
+
+    def expected(self, path: str, node: Node, accepted: str, *, hint: str = "", sensitive: bool = False) -> Invalid:
+        """Note ``expected …, found …``; what a sensitive field holds is not quoted."""
+        found = describe(node)
+        if sensitive and isinstance(node, Scalar) and not node.is_null:
+            found = "something else (not shown)"
+        self.add(path, f"expected {accepted}, found {found}{hint}", node=node, found=found, accepted=accepted)
+        return INVALID
+
+    def has(self, *paths: str) -> bool:
+        """A problem was noted at or below one of these paths."""
+        return any(
+            problem.path == path or problem.path.startswith((path + ".", path + "["))
+            for path in paths
+            for problem in self.problems
+        )
+
+    def _nearest(self, path: str) -> Node | None:
+        while path:
+            if path in self.nodes:
+                return self.nodes[path]
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return self.nodes.get("")
