@@ -1,0 +1,82 @@
+"""Weft's client library and command line.
+
+    >>> import weft
+    >>> job = weft.Client().train("manifest.yml", "code/").wait()
+    >>> job.download_trained_model("model.zip")
+
+The names below are loaded on first use, so that ``import weft`` costs nothing by itself.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft import errors as errors
+    from weft.client import Client as Client
+    from weft.errors import WeftError as WeftError
+    from weft.jobs import Job as Job
+    from weft.models import (
+        Attempt as Attempt,
+    )
+    from weft.models import (
+        Datastore as Datastore,
+    )
+    from weft.models import (
+        Engine as Engine,
+    )
+    from weft.models import (
+        Event as Event,
+    )
+    from weft.models import (
+        FileInfo as FileInfo,
+    )
+    from weft.models import (
+        LearnerStatus as LearnerStatus,
+    )
+    from weft.models import (
+        LogLine as LogLine,
+    )
+    from weft.models import (
+        ObjectInfo as ObjectInfo,
+    )
+    from weft.models import (
+        Problem as Problem,
+    )
+    from weft.models import (
+        Secret as Secret,
+    )
+    from weft.models import (
+        Token as Token,
+    )
+
+_MODELS = (
+    "Attempt",
+    "Datastore",
+    "Engine",
+    "Event",
+    "FileInfo",
+    "LearnerStatus",
+    "LogLine",
+    "ObjectInfo",
+    "Problem",
+    "Secret",
+    "Token",
+)
+_HOMES = {
+    "Client": "weft.client",
+    "Job": "weft.jobs",
+    "WeftError": "weft.errors",
+    **dict.fromkeys(_MODELS, "weft.models"),
+}
+
+__all__ = ["Client", "Job", "WeftError", "errors", *_MODELS]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("weft.errors")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'weft' has no attribute {name!r}")

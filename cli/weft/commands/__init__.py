@@ -1,0 +1,44 @@
+"""The commands of ``weft``: which there are, and the module of each, which is loaded when it is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A command for the list of ``weft --help``; ``help`` is the first sentence of the command's own help."""
+
+    module: str
+    help: str
+    panel: str
+    group: bool = False
+
+
+TRAIN, JOBS, DATA, SERVER = "Train", "Jobs", "Data and secrets", "Server and account"
+
+COMMANDS: dict[str, Entry] = {
+    "init": Entry("train", "Write a commented starter manifest and training script.", TRAIN),
+    "validate": Entry("train", "Check a manifest, without submitting it.", TRAIN),
+    "train": Entry("train", "Submit a training job: a manifest, and the folder or zip of its code.", TRAIN),
+    "rerun": Entry("train", "Submit a job again, with the same manifest and code.", TRAIN),
+    "list": Entry("jobs", "List jobs, newest first.", JOBS),
+    "show": Entry("jobs", "Show a job: state and reason, attempts, learners.", JOBS),
+    "logs": Entry("logs", "Print a job's log; with --follow as it grows.", JOBS),
+    "events": Entry("logs", "Print what has happened to a job.", JOBS),
+    "halt": Entry("jobs", "Stop a job; it keeps its checkpoints and can be resumed.", JOBS),
+    "resume": Entry("jobs", "Queue a halted or failed job again, from its last checkpoint.", JOBS),
+    "delete": Entry("jobs", "Stop a job and remove it with its logs.", JOBS),
+    "files": Entry("results", "List the files among a job's results.", JOBS),
+    "download": Entry("results", "Download a job's trained model, or the code it was submitted with.", JOBS),
+    "data": Entry("data", "Put data into a data store, list it, get it.", DATA, group=True),
+    "datastores": Entry("datastores", "Data stores (S3) that the server keeps the credentials of.", DATA, group=True),
+    "secrets": Entry("secrets", "Secrets that manifests name and learners get.", DATA, group=True),
+    "login": Entry("account", "Sign in at a server and keep the token in the profile file.", SERVER),
+    "tokens": Entry("tokens", "API tokens: list, create, revoke.", SERVER, group=True),
+    "engines": Entry("account", "Show where jobs can run, and how busy it is there.", SERVER),
+    "version": Entry("version", "Print the versions of this client and of the server.", SERVER),
+    "up": Entry("local", "Start a whole Weft on this machine.", SERVER),
+    "down": Entry("local", "Stop the Weft that runs on this machine.", SERVER),
+    "status": Entry("local", "Show the Weft that runs on this machine.", SERVER),
+}

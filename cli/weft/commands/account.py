@@ -1,0 +1,100 @@
+"""``login``, ``engines``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.text import Text
+
+from weft import profile as profiles
+from weft.client import Client
+from weft.commands.asking import ask_secret
+from weft.commands.common import JsonOption, client_of
+from weft.errors import ConfigurationError
+from weft.http import Transport
+from weft.models import Engine
+from weft.ui.console import say, show, show_json
+from weft.ui.jobs import table
+from weft.ui.words import ago, size
+
+app = typer.Typer()
+
+
+@app.command("login")
+def login(
+    ctx: typer.Context,
+    url: Annotated[str | None, typer.Argument(metavar="URL", help="The server.", show_default=False)] = None,
+    by_token: Annotated[bool, typer.Option("--token", help="Sign in with a token: asked for, or on stdin.")] = False,
+    user: Annotated[str | None, typer.Option("--user", help="Sign in with this user's password.")] = None,
+    project: Annotated[str | None, typer.Option(help="The project, for a user of several.")] = None,
+) -> None:
+    """Sign in at a server and keep the token in the profile file.
+
+    Tokens and passwords are asked for, or read from stdin: they are never arguments.
+    """
+    options = ctx.find_root().obj or {}
+    name = options.get("profile") or "default"
+    server = profiles.normalise_url(url or options.get("url") or _known_url(name))
+    if by_token and user:
+        raise typer.BadParameter("--user signs in with a password: leave out either of the two", param_hint="--token")
+    if user is None and not by_token and sys.stdin.isatty():
+        user = typer.prompt("User (or nothing, to give a token)", default="", show_default=False, err=True) or None
+    secret = ask_secret(f"Password of {user}" if user else "Token")
+    if user:
+        with Client(transport=Transport(profiles.Server(server))) as unsigned:
+            token = unsigned.login(user, secret, project)
+    else:
+        token = secret.strip()
+    with Client(server, token) as client:
+        me = client.me()
+    path = profiles.profile_path()
+    profiles.write_profile(path, name, server, token)
+    say(f"[green]✓[/] signed in at {escape(server)} as {escape(me.user)}, project {escape(me.project)} ({me.role})")
+    say(f"[dim]profile {escape(name)} in {escape(str(path))}[/]")
+
+
+def _known_url(profile: str) -> str:
+    try:
+        return profiles.resolve(profile=None if profile == "default" else profile).url
+    except ConfigurationError:
+        if not sys.stdin.isatty():
+            raise typer.BadParameter("name the server: weft login URL") from None
+        return str(typer.prompt("Server", default="http://127.0.0.1:8080", err=True))
+
+
+@app.command("engines")
+def engines(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """Show where jobs can run, and how busy it is there."""
+    found = client_of(ctx).engines()
+    if as_json:
+        show_json([dict(one.raw) for one in found])
+        return
+    made = table("ENGINE", "TYPE", "FREE", "RUNNING", "QUEUED", "STATUS", numbers=("RUNNING", "QUEUED"))
+    made.columns[5].no_wrap = False
+    for one in found:
+        name = Text(one.name + (" (default)" if one.default else ""))
+        made.add_row(name, one.type, _free(one), str(one.running), str(one.queued), _status(one))
+    show(made)
+
+
+def _free(engine: Engine) -> str:
+    if not engine.capacity:
+        return "–"
+    free, whole = engine.free, engine.capacity
+    parts = [f"{free.get('cpus', 0):g}/{whole.get('cpus', 0):g} cpus"]
+    if whole.get("gpus"):
+        parts.append(f"{free.get('gpus', 0)}/{whole['gpus']} gpus")
+    if whole.get("memory"):
+        parts.append(f"{size(int(free.get('memory') or 0))} of {size(int(whole['memory']))}")
+    return ", ".join(parts)
+
+
+def _status(engine: Engine) -> Text:
+    if engine.unreachable_since:
+        return Text(f"unreachable, last seen {ago(engine.seen_at)}: {engine.error or ''}", style="red")
+    if engine.seen_at is None:
+        return Text("not seen yet", style="yellow")
+    return Text("ok", style="green")

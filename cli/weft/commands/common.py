@@ -1,0 +1,52 @@
+"""What the commands share: the client of this call, the usual arguments, and the job that is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from weft.client import Client
+from weft.errors import WeftError
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def client_of(ctx: typer.Context) -> Client:
+    """The client that the global options and the environment lead to."""
+    options = ctx.find_root().obj or {}
+    client = Client(options.get("url"), profile=options.get("profile"))
+    ctx.call_on_close(client.close)
+    return client
+
+
+def overrides(settings: Iterable[str] | None) -> dict[str, str]:
+    """``key=value`` pairs as a mapping. Raises BadParameter for what is none."""
+    values = {}
+    for one in settings or ():
+        key, equals, value = one.partition("=")
+        if not equals or not key.strip():
+            raise typer.BadParameter(f"{one!r} is not of the form key=value", param_hint="--set")
+        values[key.strip()] = value
+    return values
+
+
+def complete_job(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """The newest jobs, for the shell's completion; nothing when the server is away."""
+    try:
+        jobs = list(client_of(ctx).jobs.list(limit=30))
+    except WeftError:
+        return []
+    return [(job.id, f"{job.name} {job.state}") for job in jobs if job.id.startswith(incomplete)]
+
+
+JobArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="Id, beginning of an id, unique name, or @last.",
+        autocompletion=complete_job,
+        show_default=False,
+    ),
+]

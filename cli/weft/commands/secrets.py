@@ -1,0 +1,49 @@
+"""``secrets list|set|remove``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from weft.commands.asking import ask_secret
+from weft.commands.common import JsonOption, client_of
+from weft.ui.console import say, show, show_json
+from weft.ui.jobs import table
+from weft.ui.words import ago
+
+app = typer.Typer(no_args_is_help=True, help="Secrets that manifests name and learners get.")
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+@app.command("list")
+def list_secrets(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """List the names of the secrets; values never come back."""
+    secrets = client_of(ctx).secrets.list()
+    if as_json:
+        show_json([dict(one.raw) for one in secrets])
+    elif not secrets:
+        say("no secrets yet; `weft secrets set NAME` keeps one")
+    else:
+        made = table("NAME", "CREATED", "UPDATED")
+        for one in secrets:
+            made.add_row(escape(one.name), ago(one.created_at), ago(one.updated_at))
+        show(made)
+
+
+@app.command("set")
+def set_secret(ctx: typer.Context, name: NameArgument) -> None:
+    """Keep a secret, or give it another value.
+
+    The value is asked for, or read from stdin: it is never an argument.
+    """
+    client_of(ctx).secrets.set(name, ask_secret(f"Value of {name}"))
+    say(f"[green]✓[/] secret {escape(name)} is kept")
+
+
+@app.command("remove")
+def remove(ctx: typer.Context, name: NameArgument) -> None:
+    """Forget a secret."""
+    client_of(ctx).secrets.remove(name)
+    say(f"[green]✓[/] secret {escape(name)} is forgotten")

@@ -1,0 +1,165 @@
+"""``init``, ``validate``, ``train``, ``rerun``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from weft import starter
+from weft.bundle import open_bundle
+from weft.client import Client, read_manifest
+from weft.commands.common import JobArgument, JsonOption, client_of, overrides
+from weft.commands.following import follow_to_the_end
+from weft.errors import InvalidManifest
+from weft.exits import ExitCode
+from weft.jobs import Job
+from weft.ui import problems, words
+from weft.ui.console import say, show_json, show_json_lines
+from weft.ui.progress import bar
+
+app = typer.Typer()
+
+ManifestArgument = Annotated[Path, typer.Argument(metavar="MANIFEST", help="The YAML file.", show_default=False)]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Another value, by path: learners=4, framework.command='…'."),
+]
+NameOption = Annotated[str | None, typer.Option("--name", help="Another name for the job.")]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Show states and log until the job has ended.")]
+
+
+@app.command("init")
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Made if it is missing.", show_default=False)] = Path(),
+) -> None:
+    """Write a commented starter manifest and training script.
+
+    Files that are there already are never overwritten.
+    """
+    written = starter.write(folder)
+    for path in written:
+        say(f"[green]✓[/] {escape(str(path))}")
+    manifest = written[0]
+    say(f"\nTrain it:  [command]weft train {escape(str(manifest))} --follow[/]")
+
+
+@app.command("validate")
+def validate(
+    ctx: typer.Context, manifest: ManifestArgument, settings: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Check a manifest, without submitting it."""
+    client = client_of(ctx)
+    text, _ = read_manifest(manifest)
+    try:
+        valid = client.validate(manifest, overrides(settings))
+    except InvalidManifest as error:
+        if as_json:
+            show_json({"valid": False, "problems": [vars(problem) for problem in error.problems]})
+        else:
+            problems.explain(str(manifest), text, error.problems, error.detail)
+        raise typer.Exit(ExitCode.INVALID) from None
+    if as_json:
+        show_json({"valid": True, "manifest": dict(valid.manifest), "notes": list(valid.notes)})
+        return
+    told = valid.manifest
+    framework = told.get("framework") or {}
+    learners = words.count(int(told.get("learners") or 1), "learner")
+    say(f"[bold green]✓[/] [bold]{escape(str(manifest))}[/] is valid")
+    say(
+        f"  {escape(str(told.get('name', '')))}: {learners} × {words.resources(told.get('resources') or {})}, "
+        f"{framework.get('name')} {framework.get('version') or ''}, launcher {framework.get('launcher')}, "
+        f"engine {told.get('engine')}"
+    )
+    for note in valid.notes:
+        say(f"  [yellow]note:[/] {escape(note)}")
+
+
+@app.command("train")
+def train(
+    ctx: typer.Context,
+    manifest: ManifestArgument,
+    code: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR|ZIP", help="The code; default: the manifest's folder.", show_default=False),
+    ] = None,
+    follow: FollowOption = False,
+    settings: SetOption = None,
+    name: NameOption = None,
+    no_code: Annotated[bool, typer.Option("--no-code", help="Send no code: the command needs none.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a training job: a manifest, and the folder or zip of its code.
+
+    Of a folder, what .gitignore and .weftignore name stays out, and so does
+    the manifest itself. Code that the server has already is not sent again.
+
+    Prints the job's id; with --follow then its log, and the exit code is
+    the job's outcome.
+    """
+    if no_code and code is not None:
+        raise typer.BadParameter("there is code as well: leave out either of the two", param_hint="--no-code")
+    values = overrides(settings) | ({"name": name} if name else {})
+    client = client_of(ctx)
+    text, _ = read_manifest(manifest)
+    try:
+        if no_code:
+            job = client.jobs.submit(text, None, values)
+        else:
+            # Before many bytes are sent, the manifest should be right.
+            client.validate(manifest, values)
+            job = _submit_with_code(client, manifest, text, code or manifest.parent, values)
+    except InvalidManifest as error:
+        problems.explain(str(manifest), text, error.problems, error.detail)
+        raise typer.Exit(ExitCode.INVALID) from None
+    _submitted(client, job, follow=follow, as_json=as_json)
+
+
+@app.command("rerun")
+def rerun(
+    ctx: typer.Context,
+    job: JobArgument,
+    settings: SetOption = None,
+    follow: FollowOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a job again, with the same manifest and code.
+
+    Prints the new job's id.
+    """
+    client = client_of(ctx)
+    try:
+        new = client.job(job).rerun(overrides(settings))
+    except InvalidManifest as error:
+        problems.explain(f"the manifest of {job}", "", error.problems, error.detail)
+        raise typer.Exit(ExitCode.INVALID) from None
+    _submitted(client, new, follow=follow, as_json=as_json)
+
+
+def _submit_with_code(client: Client, manifest: Path, text: str, code: Path, values: dict[str, str]) -> Job:
+    with open_bundle(code, leave_out=manifest) as bundle:
+        if bundle is None:
+            say(f"[dim]{escape(str(code))} holds no code: none is sent[/]")
+            return client.jobs.submit(text, None, values)
+        with bar("sending code", bundle.size) as report:
+            sent = client.send_code(bundle, report)
+        what = words.count(bundle.files, "file") if bundle.files is not None else escape(code.name)
+        done = "sent" if sent else "unchanged, not sent again"
+        say(f"[dim]code: {what}, {words.size(bundle.size)}, {done}[/]")
+        return client.jobs.submit(text, bundle.sha256, values)
+
+
+def _submitted(client: Client, job: Job, *, follow: bool, as_json: bool) -> None:
+    if as_json and follow:
+        show_json_lines([{"type": "job", **job.raw}])
+    elif as_json:
+        show_json(dict(job.raw))
+    else:
+        print(job.id, flush=True)
+    if follow:
+        follow_to_the_end(client, job, as_json=as_json)
+    elif sys.stderr.isatty() and not as_json:
+        say(f"[dim]{escape(job.name)} is queued; [/][command]weft logs --follow {job.id}[/]")

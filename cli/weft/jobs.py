@@ -1,0 +1,425 @@
+"""Jobs: what can be asked of them and done with them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from weft.errors import AmbiguousName, JobFailed, JobHalted, NotFound, Unavailable, WaitTimeout
+from weft.follow import PATIENCE, Follower
+from weft.http import Transport, segment
+from weft.logs import Log, Which
+from weft.models import TERMINAL, Attempt, Event, FileInfo, Framework, Json, LogLine, StateChange, parse_time
+from weft.transfer import Progress, download, silent
+from weft.watch import Item, watch
+
+_PAGE = 500
+_ID = re.compile(r"job-[0-9a-z]{12}")
+Trouble = Callable[[Unavailable], None]
+
+
+def _path(job_id: str, rest: str = "") -> str:
+    return f"/jobs/{segment(job_id)}" + (f"/{rest}" if rest else "")
+
+
+def _ignore(error: Unavailable) -> None:
+    """Lost connections come back by themselves; nobody needs to hear of them."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as the server last told of it; :meth:`refresh` asks anew.
+
+    Times are aware datetimes. ``state`` is one of QUEUED, PENDING, DOWNLOADING, PROCESSING, STORING, COMPLETED, FAILED
+    and HALTED, ``reason`` says why, ``condition`` what is unusual just now. ``resources`` holds what one learner gets
+    (``memory`` in bytes). ``attempts`` and ``manifest`` are set by :meth:`Jobs.get`, and are empty in lists.
+    """
+
+    id: str
+    name: str
+    state: str
+    desired: str
+    reason: str
+    error_code: str | None
+    condition: str | None
+    description: str
+    labels: Mapping[str, str]
+    engine: str
+    priority: int
+    framework: Framework
+    learners: int
+    resources: Mapping[str, Any]
+    attempt: int
+    retries: int
+    failures: int
+    code_sha256: str | None
+    rerun_of: str | None
+    user: str | None
+    created_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    queue_position: int | None
+    attempts: tuple[Attempt, ...]
+    manifest: Mapping[str, Any]
+    raw: Json = field(repr=False, compare=False)
+    _jobs: Jobs = field(repr=False, compare=False)
+
+    @property
+    def is_terminal(self) -> bool:
+        """COMPLETED, FAILED or HALTED."""
+        return self.state in TERMINAL
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds from the submission to the end; None while the job lives."""
+        if self.created_at is None or self.ended_at is None:
+            return None
+        return (self.ended_at - self.created_at).total_seconds()
+
+    def refresh(self) -> Job:
+        """The job as it is now. Raises :class:`~weft.errors.NotFound` when it has been deleted."""
+        return self._jobs.get(self.id)
+
+    def wait(self, timeout: float | None = None, *, check: bool = True) -> Job:
+        """Block until the job has ended; see :meth:`Jobs.wait`."""
+        return self._jobs.wait(self.id, timeout, check=check)
+
+    def logs(self, **options: Any) -> Iterator[LogLine]:
+        """The log so far; see :meth:`Jobs.logs`."""
+        return self._jobs.logs(self.id, **options)
+
+    def follow_logs(self, **options: Any) -> Iterator[LogLine | StateChange]:
+        """The log until the job has ended; see :meth:`Jobs.follow_logs`."""
+        return self._jobs.follow_logs(self.id, **options)
+
+    def events(self) -> Iterator[Event]:
+        """What has happened to the job so far."""
+        return self._jobs.events(self.id)
+
+    def files(self) -> Sequence[FileInfo]:
+        """The files among its results."""
+        return self._jobs.files(self.id)
+
+    def halt(self, grace_seconds: int | None = None) -> Job:
+        """Stop it and keep what it has; see :meth:`Jobs.halt`."""
+        return self._jobs.halt(self.id, grace_seconds)
+
+    def resume(self) -> Job:
+        """Go on from its last checkpoint; see :meth:`Jobs.resume`."""
+        return self._jobs.resume(self.id)
+
+    def rerun(self, overrides: Mapping[str, str] | None = None) -> Job:
+        """A new job of the same manifest and code; see :meth:`Jobs.rerun`."""
+        return self._jobs.rerun(self.id, overrides)
+
+    def delete(self) -> None:
+        """Stop it and remove it; see :meth:`Jobs.delete`."""
+        self._jobs.delete(self.id)
+
+    def download_trained_model(self, target: str | Path, progress: Progress = silent) -> Path:
+        """The results as a zip; see :meth:`Jobs.download_trained_model`."""
+        return self._jobs.download_trained_model(self.id, target, progress)
+
+    def download_file(self, path: str, target: str | Path, progress: Progress = silent) -> Path:
+        """One file of the results; see :meth:`Jobs.download_file`."""
+        return self._jobs.download_file(self.id, path, target, progress)
+
+    def download_definition(self, target: str | Path, progress: Progress = silent) -> Path:
+        """The code as it was submitted, as a zip; see :meth:`Jobs.download_definition`."""
+        return self._jobs.download_definition(self.id, target, progress)
+
+
+class Jobs:
+    """The jobs of the token's project. Every method raises a :class:`~weft.errors.WeftError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def submit(self, manifest: str, code_sha256: str | None = None, overrides: Mapping[str, str] | None = None) -> Job:
+        """Queue a job of a manifest (its text) and code that is on the server already.
+
+        Args:
+            manifest: the YAML text.
+            code_sha256: the code's zip; None for a command that needs no code.
+            overrides: by path, ``{"learners": "2", "framework.command": "…"}``.
+
+        Raises:
+            InvalidManifest: ``problems`` names each fault.
+        """
+        body = {"manifest": manifest, "code_sha256": code_sha256, "set": dict(overrides or {})}
+        return self._job(self._transport.json("POST", "/jobs", json=body))
+
+    def get(self, job_id: str) -> Job:
+        """One job, with its attempts and manifest."""
+        return self._job(self._transport.json("GET", _path(job_id)))
+
+    def list(
+        self,
+        *,
+        state: str | Sequence[str] | None = None,
+        label: str | Sequence[str] | None = None,
+        q: str | None = None,
+        since: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Job]:
+        """Jobs, newest first; further pages are fetched as the iteration reaches them.
+
+        Args:
+            state: only these states.
+            label: only jobs with these labels, each ``key=value``.
+            q: only jobs with this text in id, name or description.
+            since: only jobs submitted after this time (ISO 8601, or an age such as ``2h``).
+            limit: at most so many; None = all.
+        """
+        cursor: str | None = None
+        left = limit
+        while left is None or left > 0:
+            page = self._transport.json(
+                "GET",
+                "/jobs",
+                params={
+                    "state": state,
+                    "label": label,
+                    "q": q,
+                    "since": since,
+                    "limit": 100 if left is None else min(left, 100),
+                    "cursor": cursor,
+                },
+            )
+            jobs = page.get("jobs") or []
+            for one in jobs[:left]:
+                yield self._job(one)
+            cursor = page.get("next_cursor")
+            if left is not None:
+                left -= len(jobs)
+            if not cursor:
+                return
+
+    def halt(self, job_id: str, grace_seconds: int | None = None) -> Job:
+        """Stop the job's learners (SIGTERM, after ``grace_seconds`` SIGKILL) and keep what it has stored; it can be
+        resumed. Returns at once: the job gets there by itself. Raises Conflict when it has ended otherwise."""
+        body = {} if grace_seconds is None else {"grace_seconds": grace_seconds}
+        return self._job(self._transport.json("POST", _path(job_id, "halt"), json=body))
+
+    def resume(self, job_id: str) -> Job:
+        """Queue a halted or failed job again; it goes on from its last checkpoint. Raises Conflict in other states."""
+        return self._job(self._transport.json("POST", _path(job_id, "resume"), json={}))
+
+    def rerun(self, job_id: str, overrides: Mapping[str, str] | None = None) -> Job:
+        """A new job of the same manifest and code, with overrides; the new one is returned."""
+        return self._job(self._transport.json("POST", _path(job_id, "rerun"), json={"set": dict(overrides or {})}))
+
+    def delete(self, job_id: str) -> None:
+        """Stop the job and remove it, its logs and its results in the installation's own store."""
+        self._transport.request("DELETE", _path(job_id))
+
+    # --- events and logs -------------------------------------------------------------------------------------------
+
+    def events(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
+        """What has happened so far, oldest first; ``after`` is an event's id."""
+        while True:
+            page = self._transport.json("GET", _path(job_id, "events"), params={"after": after, "limit": _PAGE})
+            events = [Event.from_json(one) for one in page.get("events") or []]
+            yield from events
+            if len(events) < _PAGE:
+                return
+            after = events[-1].id
+
+    def follow_events(
+        self, job_id: str, *, after: int | None = None, on_trouble: Trouble = _ignore, patience: float = PATIENCE
+    ) -> Iterator[Event]:
+        """What has happened and what happens, until the job has ended; survives lost connections.
+
+        Raises:
+            Unavailable: no contact for ``patience`` seconds.
+        """
+        for event in Follower(
+            self._transport,
+            _path(job_id, "events"),
+            params={"after": after},
+            after=after,
+            finished=lambda: self.get(job_id).is_terminal,
+            on_trouble=on_trouble,
+            patience=patience,
+        ):
+            if "id" in event.data and "kind" in event.data:
+                yield Event.from_json(event.data)
+
+    def logs(
+        self,
+        job_id: str,
+        *,
+        learner: int | None = None,
+        attempt: int | None = None,
+        tail: int | None = None,
+        since: str | None = None,
+    ) -> Iterator[LogLine]:
+        """The log so far, in order.
+
+        Args:
+            learner: only this one's lines, from 1.
+            attempt: only this attempt's, from 1.
+            tail: only the last so many.
+            since: only from this time on: ISO 8601, milliseconds since the epoch, or an age such as ``30s``.
+        """
+        return Log(self._transport, job_id, Which(learner, attempt, tail, since)).read()
+
+    def follow_logs(
+        self,
+        job_id: str,
+        *,
+        learner: int | None = None,
+        attempt: int | None = None,
+        tail: int | None = None,
+        since: str | None = None,
+        on_trouble: Trouble = _ignore,
+        patience: float = PATIENCE,
+    ) -> Iterator[LogLine | StateChange]:
+        """The log so far and as it grows, until the job has ended, retries included; each line once, through lost
+        connections and restarts of the server. Between the lines stand :class:`~weft.models.StateChange`, the last
+        one ``final``. Takes what :meth:`logs` takes.
+
+        Raises:
+            Unavailable: no contact for ``patience`` seconds.
+        """
+        return Log(self._transport, job_id, Which(learner, attempt, tail, since)).follow(on_trouble, patience)
+
+    def watch(self, job_id: str, *, on_trouble: Trouble = _ignore) -> Iterator[Item]:
+        """Events and log lines together until the job has ended, as ``weft train --follow`` shows them."""
+        return watch(self.follow_events(job_id, on_trouble=on_trouble), self.follow_logs(job_id, on_trouble=on_trouble))
+
+    # --- files -----------------------------------------------------------------------------------------------------
+
+    def files(self, job_id: str) -> Sequence[FileInfo]:
+        """The files among the job's results so far."""
+        page = self._transport.json("GET", _path(job_id, "files"))
+        return [FileInfo.from_json(one) for one in page.get("files") or []]
+
+    def download_file(self, job_id: str, path: str, target: str | Path, progress: Progress = silent) -> Path:
+        """One file of the results. Raises TransferError when it does not come through."""
+        quoted = "/".join(segment(part) for part in path.split("/"))
+        return self._download(_path(job_id, f"files/{quoted}"), target, progress)
+
+    def download_trained_model(self, job_id: str, target: str | Path, progress: Progress = silent) -> Path:
+        """All results as a zip. Raises Conflict when there are none (yet, or any more), TransferError."""
+        return self._download(_path(job_id, "trained-model"), target, progress)
+
+    def download_definition(self, job_id: str, target: str | Path, progress: Progress = silent) -> Path:
+        """The code as it was submitted, as a zip. Raises NotFound when the job has none, TransferError."""
+        return self._download(_path(job_id, "definition"), target, progress)
+
+    def _download(self, path: str, target: str | Path, progress: Progress) -> Path:
+        def open_at(headers: Mapping[str, str]) -> AbstractContextManager[httpx.Response]:
+            return self._transport.stream("GET", path, headers=headers)
+
+        target = Path(target)
+        download(open_at, target, progress)
+        return target
+
+    # --- waiting ---------------------------------------------------------------------------------------------------
+
+    def wait(self, job_id: str, timeout: float | None = None, *, check: bool = True, every: float = 2.0) -> Job:
+        """Block until the job has ended; survives lost connections.
+
+        Args:
+            job_id: the job.
+            timeout: seconds; None = as long as it takes.
+            check: raise for an end other than COMPLETED.
+            every: seconds between looks.
+
+        Raises:
+            JobFailed, JobHalted: with ``check``; ``error.job`` is the job.
+            WaitTimeout: the time ran out.
+            NotFound: it has been deleted.
+            Unavailable: no contact for ten minutes.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        contact = time.monotonic()
+        while True:
+            try:
+                job = self.get(job_id)
+                contact = time.monotonic()
+            except Unavailable:
+                if time.monotonic() - contact > PATIENCE:
+                    raise
+            else:
+                if job.is_terminal:
+                    break
+            pause = every
+            if deadline is not None:
+                pause = min(every, deadline - time.monotonic())
+                if pause <= 0:
+                    raise WaitTimeout(f"job {job_id} has not ended within {timeout:g} s")
+            time.sleep(pause)
+        if check and job.state == "FAILED":
+            raise JobFailed(job)
+        if check and job.state == "HALTED":
+            raise JobHalted(job)
+        return job
+
+    def find(self, reference: str) -> Job:
+        """The job of an id, of the beginning of an id, of a name that only one job has, or the newest (``@last``).
+
+        Raises:
+            NotFound: nothing fits.
+            AmbiguousName: several fit; the text lists them.
+        """
+        if reference == "@last":
+            for job in self.list(limit=1):
+                return self.get(job.id)
+            raise NotFound("not_found", 404, "there is no job yet, so none is @last")
+        if _ID.fullmatch(reference):
+            return self.get(reference)
+        fitting = [
+            job
+            for job in self.list(q=reference, limit=500)
+            if job.name == reference or job.id.startswith((reference, f"job-{reference}"))
+        ]
+        if not fitting:
+            raise NotFound("not_found", 404, f"no job has the id or name {reference!r}, and no id begins so")
+        if len(fitting) > 1:
+            shown = "".join(f"\n  {job.id}  {job.state:<10}  {job.name}" for job in fitting[:10])
+            more = f"\n  and {len(fitting) - 10} more" if len(fitting) > 10 else ""
+            raise AmbiguousName(f"{reference!r} fits {len(fitting)} jobs, newest first:{shown}{more}")
+        return self.get(fitting[0].id)
+
+    def _job(self, data: Json) -> Job:
+        framework = data.get("framework") or {}
+        return Job(
+            id=str(data["id"]),
+            name=str(data.get("name") or ""),
+            state=str(data.get("state") or ""),
+            desired=str(data.get("desired") or ""),
+            reason=str(data.get("reason") or ""),
+            error_code=data.get("error_code"),
+            condition=data.get("condition"),
+            description=str(data.get("description") or ""),
+            labels=data.get("labels") or {},
+            engine=str(data.get("engine") or ""),
+            priority=int(data.get("priority") or 0),
+            framework=Framework(*(str(framework.get(k) or "") for k in ("name", "version", "launcher", "command"))),
+            learners=int(data.get("learners") or 1),
+            resources=data.get("resources") or {},
+            attempt=int(data.get("attempt") or 0),
+            retries=int(data.get("retries") or 0),
+            failures=int(data.get("failures") or 0),
+            code_sha256=data.get("code_sha256"),
+            rerun_of=data.get("rerun_of"),
+            user=data.get("user"),
+            created_at=parse_time(data.get("created_at")),
+            started_at=parse_time(data.get("started_at")),
+            ended_at=parse_time(data.get("ended_at")),
+            queue_position=data.get("queue_position"),
+            attempts=tuple(Attempt.from_json(one) for one in data.get("attempts") or ()),
+            manifest=data.get("manifest") or {},
+            raw=data,
+            _jobs=self,
+        )

@@ -1,0 +1,121 @@
+"""The entry point of the ``weft`` command: global options, the commands (loaded lazily), and how errors end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from weft import errors
+from weft.commands import COMMANDS, Entry
+from weft.exits import MEANINGS, ExitCode, exit_code_of
+
+# A blank line is what the help's formatter takes for the end of a line.
+_EPILOG = "[dim]Exit codes[/]\n\n" + "\n\n".join(f"{code.value:>4}  {meaning}" for code, meaning in MEANINGS)
+
+
+class _LazyGroup(TyperGroup):
+    """Knows all commands by name and first sentence, and imports a command's module only to run or complete it."""
+
+    def __init__(self, **options: Any) -> None:
+        stubs = {
+            name: TyperCommand(name, help=entry.help, rich_help_panel=entry.panel) for name, entry in COMMANDS.items()
+        }
+        super().__init__(**options | {"commands": stubs})
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, stub, rest = super().resolve_command(ctx, args)
+        return name, load(stub.name, COMMANDS[stub.name]) if stub and stub.name else None, rest
+
+
+def load(name: str, entry: Entry) -> Any:
+    """The real command of an entry."""
+    app: typer.Typer = import_module(f"weft.commands.{entry.module}").app
+    group = typer.main.get_group(app)
+    if entry.group:
+        group.name = name
+        return group
+    return group.commands[name]
+
+
+app = typer.Typer(
+    cls=_LazyGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_EPILOG,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # only for this option, to keep the start quick
+
+        print(version("weft"))
+        raise typer.Exit
+
+
+@app.callback()
+def weft(
+    ctx: typer.Context,
+    url: Annotated[
+        str | None, typer.Option(help="The server; else WEFT_URL, DLAAS_URL or the profile's.", metavar="URL")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="The profile to use; else WEFT_PROFILE or 'default'.", metavar="NAME")
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print this client's version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Weft: deep-learning training as a service.
+
+    A manifest and a folder of code in, a trained model back in S3.
+    Begin with `weft init`. A JOB is an id, the beginning of an id, a name
+    that only one job has, or @last, the newest.
+    """
+    ctx.obj = {"url": url, "profile": profile}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command with ``arguments`` (default: the process's); returns the exit code."""
+    try:
+        app(args=arguments, prog_name="weft")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except errors.WeftError as error:
+        return _explain(error)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output (`weft list | head -1`) has seen enough; keep the interpreter's own flush quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.ERROR
+    except Exception as error:
+        if _debugging():
+            raise
+        print(f"weft: error: {type(error).__name__}: {error} (WEFT_DEBUG=1 shows where)", file=sys.stderr)
+        return ExitCode.ERROR
+    return ExitCode.OK
+
+
+def _explain(error: errors.WeftError) -> int:
+    if _debugging():
+        raise error
+    print(f"weft: error: {error}", file=sys.stderr)
+    return exit_code_of(error)
+
+
+def _debugging() -> bool:
+    return os.environ.get("WEFT_DEBUG", "") not in ("", "0")
+
+
+def run() -> None:
+    """The console script."""
+    sys.exit(main())

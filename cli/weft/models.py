@@ -1,0 +1,284 @@
+"""What the server tells, as frozen values. ``raw`` is the server's JSON, with fields that this version may not know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+Json = Mapping[str, Any]
+
+TERMINAL = frozenset({"COMPLETED", "FAILED", "HALTED"})
+"""States that a job does not leave by itself."""
+
+
+def parse_time(value: Any) -> datetime | None:
+    """An ISO 8601 time (always with its offset) or None."""
+    return datetime.fromisoformat(value) if isinstance(value, str) and value else None
+
+
+@dataclass(frozen=True)
+class _Told:
+    raw: Json = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One fault of a manifest: where (``path``, ``line`` from 1), what stood there, what is accepted."""
+
+    path: str
+    message: str
+    line: int | None = None
+    found: str | None = None
+    accepted: str | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> Problem:
+        def text(value: Any) -> str | None:
+            if isinstance(value, list):
+                return ", ".join(str(one) for one in value) or None
+            return None if value is None else str(value)
+
+        line = data.get("line")
+        return cls(
+            path=str(data.get("path") or ""),
+            message=str(data.get("message") or ""),
+            line=line if isinstance(line, int) else None,
+            found=text(data.get("found")),
+            accepted=text(data.get("accepted")),
+        )
+
+
+@dataclass(frozen=True)
+class Framework:
+    """``version`` is the image catalogue's, ``launcher`` is what starts the processes (never ``auto``)."""
+
+    name: str
+    version: str
+    launcher: str
+    command: str
+
+
+@dataclass(frozen=True)
+class LearnerStatus(_Told):
+    """One learner of an attempt. ``learner`` counts from 1, as ``LEARNER_ID`` does."""
+
+    learner: int
+    phase: str
+    address: str | None = None
+    exit_code: int | None = None
+    exit_reason: str | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> LearnerStatus:
+        return cls(
+            learner=int(data["learner"]),
+            phase=str(data.get("phase") or ""),
+            address=data.get("address"),
+            exit_code=data.get("exit_code"),
+            exit_reason=data.get("exit_reason"),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Attempt(_Told):
+    """One try of a job, ``n`` from 1. ``outcome`` is None while it lasts."""
+
+    n: int
+    outcome: str | None
+    reason: str
+    exit_code: int | None
+    created_at: datetime | None
+    ended_at: datetime | None
+    learners: tuple[LearnerStatus, ...] = ()
+
+    @classmethod
+    def from_json(cls, data: Json) -> Attempt:
+        return cls(
+            n=int(data["n"]),
+            outcome=data.get("outcome"),
+            reason=str(data.get("reason") or ""),
+            exit_code=data.get("exit_code"),
+            created_at=parse_time(data.get("created_at")),
+            ended_at=parse_time(data.get("ended_at")),
+            learners=tuple(LearnerStatus.from_json(one) for one in data.get("learners") or ()),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Event(_Told):
+    """Something that happened to a job. ``state`` is set for kind ``state``: the state entered."""
+
+    id: int
+    at: datetime | None
+    kind: str
+    message: str
+    state: str | None = None
+    attempt: int | None = None
+    data: Json = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, data: Json) -> Event:
+        return cls(
+            id=int(data["id"]),
+            at=parse_time(data.get("at")),
+            kind=str(data.get("kind") or ""),
+            message=str(data.get("message") or ""),
+            state=data.get("state"),
+            attempt=data.get("attempt"),
+            data=data.get("data") or {},
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class LogLine(_Told):
+    """One line of a learner's output. ``n`` is its place in the job's log, ``t`` milliseconds since the epoch by the
+    learner's clock, ``learner`` counts from 1."""
+
+    n: int
+    t: int
+    attempt: int
+    learner: int
+    text: str
+
+    @classmethod
+    def from_json(cls, data: Json) -> LogLine:
+        return cls(
+            n=int(data["n"]),
+            t=int(data.get("t") or 0),
+            attempt=int(data.get("attempt") or 0),
+            learner=int(data.get("learner") or 0),
+            text=str(data.get("text") or ""),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """Says in a followed log that the job has entered ``state``; ``final`` ends the log."""
+
+    state: str
+    reason: str = ""
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class FileInfo(_Told):
+    """A file among a job's results; ``size`` in bytes."""
+
+    path: str
+    size: int
+    modified: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> FileInfo:
+        return cls(str(data["path"]), int(data.get("size") or 0), parse_time(data.get("modified")), raw=data)
+
+
+@dataclass(frozen=True)
+class ObjectInfo(_Told):
+    """An object in a data store; ``size`` in bytes."""
+
+    key: str
+    size: int
+    modified: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> ObjectInfo:
+        return cls(str(data["key"]), int(data.get("size") or 0), parse_time(data.get("modified")), raw=data)
+
+
+@dataclass(frozen=True)
+class Datastore(_Told):
+    """An S3 endpoint whose credentials the server keeps; they never come back."""
+
+    name: str
+    endpoint: str
+    region: str | None = None
+    user_name: str | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> Datastore:
+        return cls(
+            str(data["name"]), str(data.get("endpoint") or ""), data.get("region"), data.get("user_name"), raw=data
+        )
+
+
+@dataclass(frozen=True)
+class Secret(_Told):
+    """The name of a secret that the server keeps; its value never comes back."""
+
+    name: str
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> Secret:
+        return cls(
+            name=str(data["name"]),
+            created_at=parse_time(data.get("created_at") or data.get("created")),
+            updated_at=parse_time(data.get("updated_at") or data.get("updated")),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Token(_Told):
+    """An API token. ``token`` is the token itself, only in the answer to its creation."""
+
+    id: str
+    name: str
+    prefix: str
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_json(cls, data: Json) -> Token:
+        return cls(
+            id=str(data["id"]),
+            name=str(data.get("name") or ""),
+            prefix=str(data.get("prefix") or ""),
+            created_at=parse_time(data.get("created_at")),
+            expires_at=parse_time(data.get("expires_at")),
+            last_used_at=parse_time(data.get("last_used_at")),
+            token=data.get("token"),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Engine(_Told):
+    """Where learners run. ``capacity`` and ``free`` hold ``cpus``, ``gpus`` and ``memory`` (bytes)."""
+
+    name: str
+    type: str
+    default: bool
+    capacity: Json = field(default_factory=dict)
+    free: Json = field(default_factory=dict)
+    seen_at: datetime | None = None
+    unreachable_since: datetime | None = None
+    error: str | None = None
+    queued: int = 0
+    running: int = 0
+
+    @classmethod
+    def from_json(cls, data: Json) -> Engine:
+        return cls(
+            name=str(data["name"]),
+            type=str(data.get("type") or ""),
+            default=bool(data.get("default")),
+            capacity=data.get("capacity") or {},
+            free=data.get("free") or {},
+            seen_at=parse_time(data.get("seen_at")),
+            unreachable_since=parse_time(data.get("unreachable_since")),
+            error=data.get("error"),
+            queued=int(data.get("queued") or 0),
+            running=int(data.get("running") or 0),
+            raw=data,
+        )

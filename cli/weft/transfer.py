@@ -1,0 +1,241 @@
+"""Bytes to and from S3 by presigned URLs, and downloads from the API: in parts, in parallel, repeated, resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+from weft.errors import TransferError, Unavailable
+from weft.http import jitter
+
+Progress = Callable[[int], None]
+"""Called with the number of bytes that have just passed; negative when a part begins anew."""
+Opener = Callable[[Mapping[str, str]], AbstractContextManager[httpx.Response]]
+"""Opens a GET with the given headers (``Range``)."""
+
+PARALLEL = 4
+_BLOCK = 1 << 18
+_UNMARKED = "unmarked"  # stands in a .part file's name when the server gave nothing to know the object by
+_DELAYS = (0.2, 0.5, 1.0, 2.0, 4.0)
+
+
+def silent(count: int) -> None:
+    """The progress callback that does nothing."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of a file and the presigned URL it goes to; bytes."""
+
+    number: int
+    url: str
+    offset: int
+    size: int
+
+
+class Parts:
+    """Sends the parts of files, ``PARALLEL`` at a time; may be shared by several files."""
+
+    def __init__(
+        self,
+        http: httpx.Client,
+        *,
+        delays: Sequence[float] = _DELAYS,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._http = http
+        self._delays = tuple(delays)
+        self._sleep = sleep
+
+    def send(self, path: Path, parts: Sequence[Part], progress: Progress = silent) -> list[str]:
+        """Upload all parts of ``path``; their ETags in the parts' order.
+
+        Raises:
+            TransferError: a part did not get through, also after repetitions, or the file has changed meanwhile.
+        """
+        if len(parts) == 1:
+            return [self._send_part(path, parts[0], progress, threading.Event())]
+        given_up = threading.Event()
+        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="weft-part") as pool:
+            futures = [pool.submit(self._send_part, path, part, progress, given_up) for part in parts]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                # One lost part loses the file (and so does Ctrl-C): the others need not go on.
+                given_up.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _send_part(self, path: Path, part: Part, progress: Progress, given_up: threading.Event) -> str:
+        failure = ""
+        for delay in (*self._delays, None):
+            sent = 0
+
+            def chunks() -> Iterator[bytes]:
+                nonlocal sent
+                for block in _blocks(path, part):
+                    if given_up.is_set():
+                        raise TransferError(f"{path} was given up")
+                    sent += len(block)
+                    progress(len(block))
+                    yield block
+
+            try:
+                response = self._http.put(part.url, content=chunks(), headers={"Content-Length": str(part.size)})
+            except httpx.TransportError as error:
+                failure = store_unreachable(part.url, error)
+            else:
+                if response.is_success:
+                    return str(response.headers.get("etag", ""))
+                failure = _refusal(response)
+                if response.status_code < 500 and response.status_code not in (408, 429):
+                    raise TransferError(f"{path} was not stored: {failure}")
+            progress(-sent)
+            if delay is not None:
+                self._sleep(jitter(delay))
+        raise TransferError(f"{path} was not stored: {failure}")
+
+
+def plan(parts: Sequence[Mapping[str, object]]) -> list[Part]:
+    """The server's list of parts, with where each begins in the file."""
+    planned, offset = [], 0
+    for one in parts:
+        size = int(str(one["size"]))
+        planned.append(Part(int(str(one["number"])), str(one["url"]), offset, size))
+        offset += size
+    return planned
+
+
+def _blocks(path: Path, part: Part) -> Iterator[bytes]:
+    left = part.size
+    try:
+        with path.open("rb") as file:
+            file.seek(part.offset)
+            while left:
+                block = file.read(min(_BLOCK, left))
+                if not block:
+                    raise TransferError(f"{path} became shorter while it was being sent")
+                left -= len(block)
+                yield block
+    except OSError as error:
+        raise TransferError(f"{path} can't be read: {error.strerror}") from error
+
+
+def download(
+    open_at: Opener,
+    target: Path,
+    progress: Progress = silent,
+    *,
+    delays: Sequence[float] = _DELAYS,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Fetch into ``target`` by way of a ``.part`` file beside it, which a later call goes on with (by Range, when the
+    server can and the object is still the same one); ``target`` appears only when complete.
+
+    Args:
+        open_at: opens the GET with the headers it is given.
+        target: the file to make; an existing one is replaced at the end.
+        progress: gets the numbers of bytes; what an earlier call left counts at once.
+
+    Raises:
+        TransferError: it did not come through after repetitions, or can't be written; the ``.part`` file stays.
+    """
+    failure: Exception | None = None
+    for delay in (*delays, None):
+        counted = 0
+
+        def count(size: int) -> None:
+            nonlocal counted
+            counted += size
+            progress(size)
+
+        try:
+            _fetch(open_at, target, count)
+            return
+        except Unavailable as error:
+            failure = error
+        except OSError as error:
+            raise TransferError(f"{target} can't be written: {error.strerror}") from error
+        progress(-counted)
+        if delay is not None:
+            sleep(jitter(delay))
+    raise TransferError(f"{target.name} did not come through: {failure}") from failure
+
+
+def _fetch(open_at: Opener, target: Path, progress: Progress) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    begun = next(iter(sorted(target.parent.glob(escape(target.name) + ".*.part"))), None)
+    start = begun.stat().st_size if begun else 0
+    # Without compression: a range must count the bytes of the object itself.
+    headers = {"Accept-Encoding": "identity"}
+    with open_at(headers | ({"Range": f"bytes={start}-"} if begun and start else {})) as response:
+        part = target.with_name(f"{target.name}.{_mark(response)}.part")
+        resumed = response.status_code == 206 and begun == part and not part.name.endswith(f".{_UNMARKED}.part")
+        if begun is not None and not resumed:
+            begun.unlink(missing_ok=True)
+        if (response.status_code == 206 and not resumed) or response.status_code == 416:
+            # The object is another one than the .part file's, or that was complete: begin anew with the next try.
+            raise Unavailable("the object has changed meanwhile")
+        if resumed:
+            progress(start)
+        with part.open("ab" if resumed else "wb") as file:
+            for block in response.iter_bytes(_BLOCK):
+                file.write(block)
+                progress(len(block))
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(part, target)
+
+
+def _mark(response: httpx.Response) -> str:
+    """What tells two versions of an object apart, short enough for a file's name."""
+    tag = response.headers.get("etag") or response.headers.get("last-modified") or ""
+    return hashlib.sha256(tag.encode()).hexdigest()[:8] if tag else _UNMARKED
+
+
+def presigned(http: httpx.Client, url: str) -> Opener:
+    """The opener of a presigned URL.
+
+    Raises (when it is used):
+        TransferError: the store refused.
+        Unavailable: worth another try.
+    """
+
+    @contextmanager
+    def opened(headers: Mapping[str, str]) -> Iterator[httpx.Response]:
+        try:
+            with http.stream("GET", url, headers=dict(headers)) as response:
+                if response.status_code >= 400 and response.status_code != 416:
+                    response.read()
+                    if response.status_code >= 500:
+                        raise Unavailable(_refusal(response))
+                    raise TransferError(f"the store refused: {_refusal(response)}")
+                yield response
+        except httpx.TransportError as error:
+            raise Unavailable(store_unreachable(url, error)) from error
+
+    return opened
+
+
+def store_unreachable(url: str, error: Exception) -> str:
+    """'can't reach the store at HOST', without the query, which is a signature."""
+    parts = urlsplit(url)
+    return f"can't reach the store at {parts.scheme}://{parts.netloc} ({error or type(error).__name__})"
+
+
+def _refusal(response: httpx.Response) -> str:
+    text = response.text
+    if "<Message>" in text:
+        return text.partition("<Message>")[2].partition("</Message>")[0]
+    return f"{response.status_code} {response.reason_phrase}"

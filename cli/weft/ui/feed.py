@@ -1,0 +1,124 @@
+"""Prints what comes from a followed job: log lines to stdout, states and progress dimly to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+
+from rich.markup import escape
+
+from weft.errors import Unavailable
+from weft.models import Event, Json, LogLine, StateChange
+from weft.ui.console import err, say
+from weft.ui.words import styled_state
+
+_LEARNER_COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95, 92, 94, 91)  # ANSI foregrounds, told apart easily
+
+
+class Feed:
+    """One printer for both streams, so that they don't run into each other.
+
+    Args:
+        tags: put ``[learner]`` before each line.
+        timestamps: put the time before each line.
+        as_json: print lines (and events) as JSON, one each.
+        events: print events to stderr; they say what state changes say, and more.
+    """
+
+    def __init__(self, *, tags: bool, timestamps: bool = False, as_json: bool = False, events: bool = False) -> None:
+        self._tags = tags
+        self._timestamps = timestamps
+        self.as_json = as_json
+        self._events = events
+        self._colours = sys.stdout.isatty() and not err().no_color
+        self._terminal = sys.stderr.isatty()
+        self._attempt: int | None = None
+        self._passing: str | None = None  # the progress line that the next one overwrites
+        self._in_trouble = False
+
+    def show(self, item: LogLine | StateChange | Event) -> None:
+        """Print one thing."""
+        self._back()
+        if isinstance(item, LogLine):
+            self.line(item)
+        elif isinstance(item, Event):
+            self.event(item)
+        elif not self._events and not item.final:
+            self.note(f"{styled_state(item.state)}  {escape(item.reason)}")
+
+    def show_all(self, items: Iterable[LogLine]) -> None:
+        """Print many lines, without a flush for each."""
+        for item in items:
+            self.line(item, flush=False)
+        sys.stdout.flush()
+
+    def line(self, line: LogLine, *, flush: bool = True) -> None:
+        """Print a log line."""
+        self._settle()
+        if self.as_json:
+            self.json_line("line", line.raw, flush=flush)
+            return
+        if self._attempt is not None and line.attempt != self._attempt:
+            self.note(f"attempt {line.attempt}")
+        self._attempt = line.attempt
+        sys.stdout.write(f"{self._prefix(line)}{line.text}\n")
+        if flush:
+            sys.stdout.flush()
+
+    def event(self, event: Event) -> None:
+        """Print an event as a dim line; progress of one kind overwrites itself in a terminal."""
+        if self.as_json:
+            self.json_line("event", event.raw)
+            return
+        clock = f"{event.at.astimezone():%H:%M:%S}  " if event.at else ""
+        text = f"{styled_state(event.state)}  {escape(event.message)}" if event.state else escape(event.message)
+        if event.kind == "image" and self._terminal:
+            self._passing = clock + text
+            err().file.write("\r\x1b[2K")
+            err().print(f"[dim]{self._passing}[/]", end="", no_wrap=True, overflow="ellipsis", crop=True)
+        else:
+            self.note(clock + text)
+
+    def json_line(self, kind: str, value: Json, *, flush: bool = True) -> None:
+        """Print a line of JSON that says what it is."""
+        sys.stdout.write(json.dumps({"type": kind, **value}, ensure_ascii=False) + "\n")
+        if flush:
+            sys.stdout.flush()
+
+    def note(self, markup: str) -> None:
+        """Print a dim line of chatter."""
+        self._settle()
+        sys.stdout.flush()
+        say(f"[dim]{markup}[/]")
+
+    def trouble(self, error: Unavailable) -> None:
+        """Say once that the connection is lost."""
+        if not self._in_trouble:
+            self._in_trouble = True
+            self.note(f"[yellow]{escape(str(error).partition(':')[0])}: trying again[/]")
+
+    def _back(self) -> None:
+        if self._in_trouble:
+            self._in_trouble = False
+            self.note("connected again")
+
+    def _settle(self) -> None:
+        """Let the progress line stand: something else follows it."""
+        if self._passing is not None:
+            self._passing = None
+            err().file.write("\n")
+            err().file.flush()
+
+    def _prefix(self, line: LogLine) -> str:
+        parts = []
+        if self._timestamps:
+            when = datetime.fromtimestamp(line.t / 1000).astimezone()
+            parts.append(when.isoformat(timespec="milliseconds"))
+        if self._tags:
+            tag = f"[{line.learner}]"
+            if self._colours:
+                tag = f"\x1b[{_LEARNER_COLOURS[(line.learner - 1) % len(_LEARNER_COLOURS)]}m{tag}\x1b[0m"
+            parts.append(tag)
+        return " ".join(parts) + " " if parts else ""

@@ -1,0 +1,153 @@
+"""Jobs as tables and panels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from weft.jobs import Job
+from weft.models import Attempt
+from weft.ui import words
+from weft.ui.console import out
+
+_WIDE = 100
+
+
+def table(*headers: str, numbers: Sequence[str] = ()) -> Table:
+    """A plain table: no frame, so that it can be read by `awk` too."""
+    made = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for header in headers:
+        made.add_column(header, no_wrap=True, overflow="ellipsis", justify="right" if header in numbers else "left")
+    return made
+
+
+def job_table(jobs: Sequence[Job]) -> Table:
+    """One line a job; its reason where there is room."""
+    wide = out().width >= _WIDE
+    made = table("ID", "NAME", "STATE", "FRAMEWORK", "LEARNERS", "SUBMITTED", "TIME", numbers=("LEARNERS", "TIME"))
+    made.columns[0].min_width = 16
+    made.columns[2].min_width = 11
+    if wide:
+        made.add_column("REASON", no_wrap=True, overflow="ellipsis", style="dim", ratio=1)
+    for job in jobs:
+        cells: list[RenderableType] = [
+            job.id,
+            Text(job.name),
+            words.state(job.state),
+            job.framework.name,
+            str(job.learners),
+            words.ago(job.created_at),
+            _run_time(job),
+        ]
+        if wide:
+            cells.append(Text("" if job.state == "COMPLETED" else job.condition or job.reason))
+        made.add_row(*cells)
+    return made
+
+
+def job_panel(job: Job) -> RenderableType:
+    """All that a human wants to know of one job."""
+    head = Text.assemble((job.id, "bold"), "  ", job.name, "  ", words.state(job.state))
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    facts.add_column(style="key", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for key, value in _facts(job):
+        facts.add_row(key, value if isinstance(value, Text) else Text(value))
+    parts: list[RenderableType] = [head, "", facts]
+    for attempt in job.attempts:
+        parts += ["", _attempt_title(attempt), _learner_table(attempt)]
+    return Group(*parts)
+
+
+def _facts(job: Job) -> list[tuple[str, str | Text]]:
+    framework = job.framework
+    launcher = f", launcher {framework.launcher}" if framework.launcher not in ("", "none") else ""
+    rows: list[tuple[str, str | Text | None]] = [
+        ("reason", job.reason),
+        ("condition", Text(job.condition, style="yellow") if job.condition else None),
+        ("desired", job.desired if job.desired != "RUNNING" else None),
+        ("queue", f"place {job.queue_position}" if job.queue_position else None),
+        ("error code", job.error_code),
+        ("description", job.description),
+        ("framework", f"{framework.name} {framework.version}{launcher}"),
+        ("command", framework.command),
+        ("learners", f"{job.learners} × {words.resources(job.resources)}"),
+        ("engine", f"{job.engine}, priority {job.priority}"),
+        ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
+        ("retries", f"{job.failures} of {job.retries} used" if job.retries else None),
+        ("user", job.user),
+        ("submitted", words.moment(job.created_at)),
+        ("started", words.moment(job.started_at) if job.started_at else None),
+        ("ended", _ended(job) if job.ended_at else None),
+        ("rerun of", job.rerun_of),
+        ("results", results_place(job)),
+    ]
+    return [(key, value) for key, value in rows if value]
+
+
+def _ended(job: Job) -> str:
+    return words.moment(job.ended_at) + (f", after {words.span(job.duration)}" if job.duration is not None else "")
+
+
+def _attempt_title(attempt: Attempt) -> Text:
+    title = Text.assemble((f"attempt {attempt.n}", "bold"))
+    if attempt.outcome:
+        style = "green" if attempt.outcome == "SUCCEEDED" else "red" if attempt.outcome in ("FAILED", "LOST") else ""
+        title.append("  ").append(attempt.outcome, style=style)
+    if attempt.created_at and attempt.ended_at:
+        took = (attempt.ended_at - attempt.created_at).total_seconds()
+        title.append(f"  {words.span(took)}", style="dim")
+    if attempt.reason:
+        title.append(f"  {attempt.reason}")
+    return title
+
+
+def _learner_table(attempt: Attempt) -> Table:
+    made = table("  LEARNER", "PHASE", "ADDRESS", "EXIT", "REASON")
+    made.columns[4].no_wrap = False
+    made.columns[4].overflow = "fold"
+    for one in attempt.learners:
+        code = "" if one.exit_code is None else str(one.exit_code)
+        style = "red" if one.exit_code else ""
+        made.add_row(
+            f"  {one.learner}", one.phase, one.address or "", Text(code, style=style), Text(one.exit_reason or "")
+        )
+    return made
+
+
+def results_place(job: Job) -> str | None:
+    """Where in the user's own store the results go, when the manifest says."""
+    for store in job.manifest.get("data_stores") or []:
+        place: dict[str, Any] | None = store.get("training_results")
+        if place:
+            where = store.get("datastore") or (store.get("connection") or {}).get("auth_url") or store.get("id")
+            path = "/".join(part for part in (place.get("container"), place.get("prefix"), job.id) if part)
+            return f"{where}:{path}/"
+    return None
+
+
+def outcome(job: Job) -> list[str]:
+    """The lines (markup) that end a followed job: what became of it, how long it took, where the results are."""
+    took = f" in {words.span(job.duration)}" if job.duration is not None else ""
+    reason = f": {escape(job.reason)}" if job.reason and job.state != "COMPLETED" else ""
+    lines = [f"{words.styled_state(job.state)}  {escape(job.name)} ({job.id}){took}{reason}"]
+    if job.state == "COMPLETED":
+        if place := results_place(job):
+            lines.append(f"[key]results:[/]  {escape(place)}")
+        lines.append(f"[key]model:[/]    [command]weft download {job.id} --trainedmodel[/]")
+    else:
+        lines.append(f"[key]more:[/]     [command]weft show {job.id}[/]")
+        lines.append(f"[key]go on:[/]    [command]weft resume {job.id}[/]")
+    return lines
+
+
+def _run_time(job: Job) -> str:
+    if job.started_at is None:
+        return "–"
+    return words.short_span(((job.ended_at or datetime.now(UTC)) - job.started_at).total_seconds())

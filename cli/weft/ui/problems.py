@@ -1,0 +1,76 @@
+"""The faults of a manifest, each with its line quoted from the file on this machine and underlined."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rich.markup import escape
+
+from weft.models import Problem
+from weft.ui.console import say
+
+# Whatever may hold a credential is not shown again, not even to its writer: terminals get shared and recorded.
+_SECRET = re.compile(
+    r"pass(word|wd|phrase)?|secret|token|credential|user_?name|access_?key|api_?key|auth|connection|\benv\b|url",
+    re.IGNORECASE,
+)
+_WIDEST = 100
+
+
+def explain(name: str, text: str, problems: Sequence[Problem], detail: str) -> None:
+    """Print the problems of the manifest ``name`` with content ``text`` to stderr."""
+    if not problems:
+        say(f"[bold red]✗[/] {escape(name)} is not valid: {escape(detail)}")
+        return
+    lines = text.splitlines()
+    number = f"{len(problems)} problem" + ("" if len(problems) == 1 else "s")
+    say(f"[bold red]✗[/] [bold]{escape(name)}[/] is not valid: {number}")
+    for problem in sorted(problems, key=lambda one: one.line or 0):
+        _one(name, lines, problem)
+
+
+def _one(name: str, lines: Sequence[str], problem: Problem) -> None:
+    where = f"{name}:{problem.line}" if problem.line else name
+    path = f"[bold]{escape(problem.path)}[/]: " if problem.path else ""
+    say()
+    say(f"  [key]{escape(where)}[/] {path}{escape(problem.message)}")
+    if problem.line and 0 < problem.line <= len(lines):
+        for row in quote(lines[problem.line - 1], problem):
+            margin = f"{problem.line:>5}" if row.startswith("│ ") else " " * 5
+            say(f"  [key]{margin}[/] {_coloured(row)}")
+    if problem.accepted and problem.accepted not in problem.message:
+        say(f"        [key]accepted:[/] {escape(problem.accepted)}")
+
+
+def _coloured(row: str) -> str:
+    return f"[key]│[/] {escape(row[2:])}" if row.startswith("│ ") else f"  [red]{escape(row[2:])}[/]"
+
+
+def quote(line: str, problem: Problem) -> list[str]:
+    """The manifest's line and its underline; credentials are left out, then only the key is shown."""
+    line = line.expandtabs(4).rstrip()
+    start, end = _span(line, problem)
+    if _SECRET.search(problem.path) or _SECRET.search(line):
+        key = re.match(r"\s*(?:-\s+)?[\w.-]+\s*:", line)
+        if key is None:
+            return []
+        line = key[0] + " …"
+        start, end = len(key[0]) - len(key[0].lstrip(" -")), len(key[0]) - 1
+    if len(line) > _WIDEST:
+        line = line[: _WIDEST - 1] + "…"
+    start, end = min(start, len(line) - 1), min(end, len(line))
+    return ["│ " + line, "  " + " " * start + "^" * max(end - start, 1)]
+
+
+def _span(line: str, problem: Problem) -> tuple[int, int]:
+    """What to underline: the value that was found, else the key that the path ends with, else the whole line."""
+    key = re.sub(r"\[\d+\]$", "", problem.path).rpartition(".")[2]
+    match = re.search(rf"(?<![\w-]){re.escape(key)}\s*:\s*", line) if key else None
+    found = (problem.found or "").strip("'\"")
+    if found and (at := line.find(found, match.end() if match else 0)) >= 0:
+        return at, at + len(found)
+    if match:
+        return match.start(), match.start() + len(key)
+    indent = len(line) - len(line.lstrip(" -"))
+    return indent, len(line)
