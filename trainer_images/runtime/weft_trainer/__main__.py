@@ -1,0 +1,47 @@
+"""``python -m weft_trainer``: what an engine starts for each learner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+
+from weft_trainer.agent import Agent
+from weft_trainer.config import Config, ConfigError
+from weft_trainer.control import Control
+from weft_trainer.errors import Fenced, TrainerError
+from weft_trainer.processes import hide_environment
+from weft_trainer.watchdog import Watchdog
+
+
+def main() -> int:
+    control = Control()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: control.request_stop())
+    hide_environment()
+    try:
+        config = Config.from_environment(os.environ)
+    except ConfigError as error:
+        print(f"weft_trainer: {error}", file=sys.stderr)
+        return 2
+    watchdog = Watchdog()
+    try:
+        return Agent(config, control, watchdog).run()
+    except Fenced:
+        return 0
+    except TrainerError as error:
+        print(f"weft_trainer: {error}", file=sys.stderr)
+        return 1
+    except Exception:
+        traceback.print_exc()
+        return 1
+    finally:
+        watchdog.end()
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads of an abandoned download must not hold the process

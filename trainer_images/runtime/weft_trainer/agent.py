@@ -1,0 +1,271 @@
+"""The sequence of a learner's life: start grant, peers, downloads, the program, storing, the report of its end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import traceback
+import uuid
+from dataclasses import replace
+
+from weft_trainer.api import ApiClient
+from weft_trainer.cache import NodeCache
+from weft_trainer.checkpoints import Checkpoints
+from weft_trainer.config import Config
+from weft_trainer.control import Control
+from weft_trainer.download import PATIENCE, Downloader
+from weft_trainer.endings import STOPPED, Ending
+from weft_trainer.environment import build_environment, network_defaults, thread_default
+from weft_trainer.errors import ApiError, Fenced, Stopped, TrainerError
+from weft_trainer.exit_report import report_exit
+from weft_trainer.folders import Folders, agent_folder
+from weft_trainer.heartbeat import Heartbeat
+from weft_trainer.launchers import find_launcher
+from weft_trainer.launchers.base import Peer, Plan
+from weft_trainer.logs import LogShipper, send_leftover
+from weft_trainer.network import ReservedPorts, interface_of, own_address
+from weft_trainer.own_store import OwnStore
+from weft_trainer.processes import become_reaper
+from weft_trainer.spec import LearnerSpec, S3Location, parse_spec
+from weft_trainer.spool import Spool, has_leftover
+from weft_trainer.stored import Store
+from weft_trainer.supervisor import Supervisor
+from weft_trainer.tail import LogTail
+from weft_trainer.upload import upload_folder
+from weft_trainer.watchdog import Watchdog
+
+_PORTS = 4
+_PEERS_WAIT = 10.0
+_STORING_PATIENCE = 600.0
+"""Seconds that a store may be away while results wait to go there."""
+_STOPPING_PATIENCE = 30.0
+_REPORT_SECONDS = 3600.0
+"""How long log and exit report wait for an API that is away."""
+_STOPPING_REPORT_SECONDS = 60.0
+_GRANT_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+class Agent:
+    def __init__(self, config: Config, control: Control, watchdog: Watchdog) -> None:
+        self._config = config
+        self._control = control
+        self._watchdog = watchdog
+        self._api = ApiClient(config.api_url, config.token, config.rank, str(uuid.uuid4()), control)
+
+    def run(self) -> int:
+        """The agent's exit code."""
+        become_reaper()
+        try:
+            spec = self._control.run(self._grant)
+        except Stopped:
+            return self._report_early(STOPPED)
+        except ApiError as error:
+            if error.code == "already_granted" or error.status == 409:
+                return self._stand_aside()
+            raise
+        try:
+            return Learner(self._config, self._control, self._watchdog, self._api, spec).run()
+        except Stopped:
+            return self._report_early(STOPPED)
+
+    def _grant(self) -> LearnerSpec:
+        spec = parse_spec(self._api.start(socket.gethostname()))
+        if spec.rank != self._config.rank:
+            raise TrainerError(
+                f"the API's spec is for rank {spec.rank}, this learner was started as {self._config.rank}"
+            )
+        return spec
+
+    def _report_early(self, ending: Ending) -> int:
+        report_exit(self._api, self._config.rank, ending, [], _STOPPING_REPORT_SECONDS)
+        return ending.exit_code
+
+    def _stand_aside(self) -> int:
+        """Another agent was this learner. If it died here, what it left of its log is still wanted."""
+        folder = agent_folder(self._config.workdir) / "spool"
+        if has_leftover(folder):
+            send_leftover(self._api, Spool(folder, self._api.instance))
+        return 0
+
+
+class Learner:
+    """One granted learner."""
+
+    def __init__(self, config: Config, control: Control, watchdog: Watchdog, api: ApiClient, spec: LearnerSpec) -> None:
+        self._config = config
+        self._control = control
+        self._api = api
+        self._spec = spec
+        self._folders = Folders.create(config, spec)
+        self._merged_log = self._folders.agent / "training-log.txt"
+        self._heartbeat = Heartbeat(api, control, spec.heartbeat_seconds)
+        spool = Spool(self._folders.agent / "spool", api.instance)
+        self._logs = LogShipper(api, control, spool, self._merged_log)
+        self._tail = LogTail(self._folders.log, self._logs.write)
+        grace = spec.grace_seconds if config.grace_seconds is None else config.grace_seconds
+        self._supervisor = Supervisor(control, self._logs.write, lambda: self._logs.last_lines, watchdog, grace)
+        self._checkpoints: Checkpoints | None = None
+        self._ports = ReservedPorts(_PORTS)
+        self._processing = False
+
+    def run(self) -> int:
+        """The agent's exit code. Raises: Fenced, with no process left and nothing stored."""
+        self._heartbeat.start()
+        self._logs.start()
+        try:
+            ending = self._run()
+            if self._processing:
+                ending = self._save(ending)
+            return self._report(ending)
+        finally:
+            self._supervisor.end_helpers()
+
+    def _run(self) -> Ending:
+        try:
+            plan = self._control.run(self._prepare)
+            return self._process(plan)
+        except Fenced:
+            raise
+        except Stopped:
+            return STOPPED
+        except TrainerError as error:
+            return Ending(1, str(error))
+        except Exception as error:  # whatever it is, somebody waits for the end of this learner
+            traceback.print_exc()
+            return Ending(1, f"the learner's agent failed: {type(error).__name__}: {error}")
+
+    # --- before the program ---
+
+    def _prepare(self) -> Plan:
+        """Runs in a thread, so that a stop need not wait for a download."""
+        launcher = find_launcher(self._spec.launcher)
+        address = self._config.advertise_address or own_address(self._config.api_url)
+        self._api.address(address, self._ports.numbers)
+        message = self._download() if self._spec.has_downloads else None
+        me = Peer(self._spec.rank, address, self._ports.numbers)
+        plan = launcher.plan(self._spec, me, self._meet(me))
+        self._api.phase("PROCESSING", message)
+        return plan
+
+    def _download(self) -> str:
+        self._api.phase("DOWNLOADING")
+        report = Downloader(NodeCache(self._config.cache_dir), _warn).run(self._spec, self._folders)
+        if self._spec.may_have_checkpoints:
+            restored = self._checkpoint_store().restore(PATIENCE)
+            if restored:
+                report = "; ".join(filter(None, [report, f"{restored:,} files of the last checkpoint"]))
+        return report
+
+    def _meet(self, me: Peer) -> list[Peer]:
+        """All learners, once all are there: a gang starts as one."""
+        if self._spec.learners == 1:
+            return [me]
+        while (peers := self._api.peers(_PEERS_WAIT)) is None:
+            pass
+        return peers
+
+    # --- the program ---
+
+    def _process(self, plan: Plan) -> Ending:
+        spec = self._spec
+        env = build_environment(spec, self._folders, os.environ)
+        defaults = thread_default(spec.cpus, plan.slots)
+        if spec.learners > 1:
+            address = self._config.advertise_address or own_address(self._config.api_url)
+            defaults |= network_defaults(interface_of(address))
+        self._tail.start()
+        self._checkpoint_store().start()
+        self._ports.release()
+        self._processing = True
+        try:
+            return self._supervisor.run(plan, spec.command, defaults | env, self._folders.model)
+        finally:
+            self._tail.finish()
+
+    def _checkpoint_store(self) -> Checkpoints:
+        if self._checkpoints is None:
+            self._checkpoints = Checkpoints(
+                lambda: self._store("checkpoints", self._spec.checkpoints),
+                self._spec,
+                self._folders.checkpoint,
+                silence=lambda: self._heartbeat.silence,
+                fenced=lambda: self._control.fenced,
+            )
+        return self._checkpoints
+
+    # --- after the program ---
+
+    def _save(self, ending: Ending) -> Ending:
+        ending = self._save_checkpoint(ending)
+        self._folders.put_log(self._merged_log, self._spec.learner_id)
+        return self._store_results(ending)
+
+    def _report(self, ending: Ending) -> int:
+        seconds = _STOPPING_REPORT_SECONDS if self._control.stop_requested else _REPORT_SECONDS
+        if not self._logs.flush(seconds):
+            _warn("the last log lines did not reach the API")
+        if self._control.fenced:
+            raise Fenced
+        self._heartbeat.stop()
+        report_exit(self._api, self._spec.rank, ending, self._logs.last_lines, seconds)
+        return ending.exit_code
+
+    def _save_checkpoint(self, ending: Ending) -> Ending:
+        if self._checkpoints is None:
+            return ending
+        try:
+            self._checkpoints.finish(ending.killed_at, self._patience)
+        except (TrainerError, OSError) as error:
+            _warn(f"the last checkpoint was not stored: {error}")
+            if ending.exit_code != 0:
+                return replace(ending, reason=f"{ending.reason} (the last checkpoint was not stored: {error})")
+        return ending
+
+    def _store_results(self, ending: Ending) -> Ending:
+        """Ask for the grant, then store; of a learner that failed or was stopped, as much as works."""
+        granted, ending = self._storing_grant(ending)
+        # Until now other learners may have needed the helpers.
+        self._supervisor.end_helpers()
+        if not granted:
+            return ending
+        try:
+            store = self._store("results", self._spec.results)
+            upload_folder(
+                store, self._folders.result, self._config.workdir, self._patience, lambda: self._control.fenced
+            )
+        except (TrainerError, OSError) as error:
+            if ending.exit_code == 0:
+                return Ending(1, f"results can't be stored: {error}")
+            _warn(f"partial results were not stored: {error}")
+        return ending
+
+    def _storing_grant(self, ending: Ending) -> tuple[bool, Ending]:
+        """Waits until the other learners have ended well too; a stop meanwhile means that one did not."""
+        pauses = iter(_GRANT_PAUSES)
+        pause = 0.0
+        while True:
+            answer = self._api.storing(ending.exit_code)
+            if answer["granted"] or not answer.get("wait"):
+                return bool(answer["granted"]), ending
+            pause = next(pauses, pause)
+            self._control.sleep(pause)
+            if self._control.fenced:
+                raise Fenced
+            if self._control.stop_requested and ending.exit_code == 0:
+                ending = STOPPED
+
+    def _store(self, space: str, location: S3Location | None) -> Store:
+        if location is None:
+            return OwnStore(self._api, space)
+        from weft_trainer.s3 import S3Store  # boto3 takes 0.3 s
+
+        return S3Store(location)
+
+    @property
+    def _patience(self) -> float:
+        return _STOPPING_PATIENCE if self._control.stop_requested else _STORING_PATIENCE
+
+
+def _warn(message: str) -> None:
+    print(f"weft_trainer: {message}", file=sys.stderr, flush=True)

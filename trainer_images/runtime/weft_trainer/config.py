@@ -1,0 +1,57 @@
+"""What the engine tells an agent, by environment variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TOKEN_VARIABLE = "WEFT_ATTEMPT_TOKEN"  # noqa: S105 - its name, not its value
+
+
+class ConfigError(Exception):
+    """A variable is missing or makes no sense."""
+
+
+@dataclass(frozen=True)
+class Config:
+    api_url: str
+    token: str = field(repr=False)
+    rank: int  # from 0
+    learners: int
+    workdir: Path
+    """This learner's own folder."""
+    cache_dir: Path
+    """The node's cache, shared by all learners on it."""
+    shared_dir: Path | None = None
+    """A folder that all learners of the attempt see, if the engine has one: becomes JOB_STATE_DIR."""
+    advertise_address: str | None = None
+    grace_seconds: float | None = None
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str]) -> Config:
+        """Raises: ConfigError."""
+        workdir = Path(_required(env, "WEFT_WORKDIR")).absolute()
+        shared = env.get("WEFT_SHARED_DIR")
+        grace = env.get("WEFT_GRACE_SECONDS")
+        try:
+            return cls(
+                api_url=_required(env, "WEFT_API_URL").rstrip("/"),
+                token=_required(env, TOKEN_VARIABLE),
+                rank=int(_required(env, "WEFT_RANK")),
+                learners=int(_required(env, "WEFT_NUM_LEARNERS")),
+                workdir=workdir,
+                cache_dir=Path(env.get("WEFT_CACHE_DIR") or workdir / "cache").absolute(),
+                shared_dir=Path(shared).absolute() if shared else None,
+                advertise_address=env.get("WEFT_ADVERTISE_ADDRESS") or None,
+                grace_seconds=float(grace) if grace else None,
+            )
+        except ValueError as error:
+            raise ConfigError(f"WEFT_RANK, WEFT_NUM_LEARNERS and WEFT_GRACE_SECONDS must be numbers: {error}") from None
+
+
+def _required(env: Mapping[str, str], name: str) -> str:
+    value = env.get(name)
+    if not value:
+        raise ConfigError(f"{name} is not set: an engine starts the agent with it")
+    return value

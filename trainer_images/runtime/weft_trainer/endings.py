@@ -1,0 +1,81 @@
+"""How a learner ended, in an exit code and words."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+STOPPED_CODE = 143  # what a shell says of SIGTERM
+
+
+@dataclass(frozen=True)
+class Ending:
+    exit_code: int
+    reason: str
+    killed_at: float | None = None
+    """When something was killed by a signal (seconds since the epoch), perhaps while it wrote a file."""
+
+
+SUCCESS = Ending(0, "")
+STOPPED = Ending(STOPPED_CODE, "stopped")
+
+
+def describe(code: int, command: str, last_lines: Sequence[str], out_of_memory: bool = False) -> Ending:
+    """The ending for a process's exit ``code``; negative: killed by that signal."""
+    if code == 0:
+        return SUCCESS
+    if code < 0:
+        memory = ": out of memory" if out_of_memory and -code == signal.SIGKILL else ""
+        return Ending(128 - code, f"killed by signal {-code} ({_signal_name(-code)}){memory}")
+    if code == 127:
+        return Ending(code, f"command not found: {_culprit(command, last_lines)}")
+    if code == 126:
+        return Ending(code, f"command not executable: {_culprit(command, last_lines)}")
+    name = _signal_name(code - 128) if code > 128 else ""
+    if name:
+        # A shell's way to say what happened to the program that it ran.
+        memory = ", out of memory" if out_of_memory and name == "SIGKILL" else ""
+        return Ending(code, f"exit code {code} (signal {code - 128}, {name}{memory})")
+    return Ending(code, f"exit code {code}")
+
+
+def _culprit(command: str, last_lines: Sequence[str]) -> str:
+    """Which word of the command it was, by bash's own complaint."""
+    for line in reversed(last_lines):
+        found = re.search(
+            r"bash: (?:line \d+: )?(.+?): (?:command not found|No such file|Permission denied|.*cannot execute)", line
+        )
+        if found:
+            return found[1]
+    return (command.split() or ["(empty)"])[0]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""
+
+
+def oom_kills() -> int:
+    """How often the kernel has killed for memory: in this learner's own cgroup, else on this machine."""
+    for path in _counters():
+        try:
+            for line in path.read_text().splitlines():
+                name, _, value = line.partition(" ")
+                if name == "oom_kill":
+                    return int(value)
+        except (OSError, ValueError):
+            continue
+    return 0
+
+
+def _counters() -> list[Path]:
+    try:
+        own = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
+    except OSError:
+        own = ""
+    return [Path("/sys/fs/cgroup", own, "memory.events"), Path("/proc/vmstat")]

@@ -1,0 +1,32 @@
+"""What may go wrong in a learner, apart from the user's own program."""
+
+from __future__ import annotations
+
+
+class Fenced(Exception):
+    """This attempt is over for the service (ended, replaced, revoked): stop everything, store nothing."""
+
+
+class Stopped(Exception):
+    """A stop was asked for (halt, delete, another learner failed)."""
+
+
+class TrainerError(Exception):
+    """The learner can't go on; the message goes to the user as it is."""
+
+
+class ApiError(TrainerError):
+    """The API refused a call (4xx), so to repeat it is no use."""
+
+    def __init__(self, message: str, status: int, code: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class ApiAway(TrainerError):
+    """The API did not answer until the deadline."""
+
+
+class DataError(TrainerError):
+    """Code, data, model or checkpoint can't be brought here, or results can't be stored."""

@@ -1,0 +1,45 @@
+"""The learner's last words: ``exit.json`` in the installation's store first, then the API."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from weft_trainer.api import ApiClient
+from weft_trainer.endings import Ending
+from weft_trainer.errors import TrainerError
+from weft_trainer.http import Http, Unreachable
+
+_KEY = "exit.json"
+_FILE_SECONDS = 15.0
+
+
+def report_exit(api: ApiClient, rank: int, ending: Ending, last_lines: Sequence[str], deadline: float) -> None:
+    """Best effort on both. Raises: Fenced."""
+    try:
+        _write_file(api, rank, ending)
+    except (TrainerError, Unreachable) as error:
+        _warn(f"{_KEY} was not written: {error}")
+    try:
+        api.exit(ending.exit_code, ending.reason, last_lines, deadline)
+    except TrainerError as error:
+        _warn(f"the exit was not reported: {error}")
+
+
+def _write_file(api: ApiClient, rank: int, ending: Ending) -> None:
+    document = {
+        "rank": rank,
+        "exit_code": ending.exit_code,
+        "reason": ending.reason,
+        "at": datetime.now(UTC).isoformat(),
+    }
+    url = api.object_urls("exit", "put", [_KEY], deadline=_FILE_SECONDS)[_KEY]
+    answer = Http().request("PUT", url, body=json.dumps(document).encode(), timeout=_FILE_SECONDS)
+    if answer.status >= 300:
+        raise TrainerError(f"the store answers {answer.status}")
+
+
+def _warn(message: str) -> None:
+    print(f"weft_trainer: {message}", file=sys.stderr, flush=True)

@@ -1,0 +1,67 @@
+"""The learner's folders, in FfDL's sense of their names."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft_trainer.config import Config
+from weft_trainer.spec import LearnerSpec
+
+
+@dataclass(frozen=True)
+class Folders:
+    model: Path
+    """MODEL_DIR: the code, and the working directory."""
+    data: Path
+    result_bucket: Path
+    result: Path
+    """RESULT_DIR: what is in it at the end goes to S3."""
+    checkpoint: Path
+    job_state: Path
+    log: Path
+    pretrained: Path
+    agent: Path
+    """The agent's own: log spool, the merged log."""
+
+    @classmethod
+    def create(cls, config: Config, spec: LearnerSpec) -> Folders:
+        work = config.workdir
+        job_state = config.shared_dir or work / "job"
+        logs = job_state / "logs"
+        if config.shared_dir is not None and spec.learners > 1:
+            logs = logs / f"learner-{spec.learner_id}"  # each learner tails its own only
+        folders = cls(
+            model=work / "model",
+            data=work / "data",
+            result_bucket=work / "results",
+            result=work / "results" / spec.job_id,
+            checkpoint=work / "results" / "_checkpoints",
+            job_state=job_state,
+            log=logs,
+            pretrained=work / "pretrained",
+            agent=agent_folder(work),
+        )
+        for folder in (
+            folders.model,
+            folders.data,
+            folders.result,
+            folders.checkpoint,
+            folders.log,
+            folders.pretrained,
+            folders.agent,
+        ):
+            folder.mkdir(parents=True, exist_ok=True)
+        return folders
+
+    def put_log(self, merged: Path, learner_id: int) -> None:
+        """Where FfDL's users look for the log of a learner: ``$RESULT_DIR/learner-<n>/training-log.txt``."""
+        place = self.result / f"learner-{learner_id}" / "training-log.txt"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.unlink(missing_ok=True)
+        shutil.copyfile(merged, place)
+
+
+def agent_folder(workdir: Path) -> Path:
+    return workdir / "agent"

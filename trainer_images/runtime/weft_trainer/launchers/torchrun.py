@@ -1,0 +1,62 @@
+"""What ``torchrun`` gives its workers: one worker a GPU (one on a learner without), learner 1 as master.
+
+The workers are started here rather than by ``python -m torch.distributed.run``: that agent imports torch once more and
+holds a rendezvous of its own before the program may start, it kills a stopped worker 30 seconds after SIGTERM whatever
+grace for a last checkpoint the job has, and the workers see the same environment either way. A command that is itself
+``torchrun …`` (or ``python -m torch.distributed.run …``) is started once per learner, and learns by torchrun's own
+PET_ variables which of how many nodes it is, so that it trains in one gang, not in one gang a learner.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from weft_trainer.launchers.base import Peer, Plan, Process, shell, slot_count, slot_label
+from weft_trainer.spec import LearnerSpec
+
+_IS_TORCHRUN = re.compile(r"(^|[\s/;&|(])(torchrun|torch\.distributed\.(run|launch))(\s|$)")
+
+
+class TorchrunLauncher:
+    def plan(self, spec: LearnerSpec, me: Peer, peers: Sequence[Peer]) -> Plan:
+        slots = slot_count(spec)
+        if _IS_TORCHRUN.search(spec.command):
+            return Plan([Process(shell(spec.command), _torchrun_defaults(me, peers, slots))], slots=slots)
+        processes = [
+            Process(shell(spec.command), _worker(spec, me, peers, slot, slots), slot_label(slot, slots))
+            for slot in range(slots)
+        ]
+        return Plan(processes, slots=slots)
+
+
+def _worker(spec: LearnerSpec, me: Peer, peers: Sequence[Peer], slot: int, slots: int) -> dict[str, str]:
+    rank, world = me.rank * slots + slot, len(peers) * slots
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "LOCAL_RANK": str(slot),
+        "LOCAL_WORLD_SIZE": str(slots),
+        "GROUP_RANK": str(me.rank),
+        "GROUP_WORLD_SIZE": str(len(peers)),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": str(rank),
+        "ROLE_WORLD_SIZE": str(world),
+        "MASTER_ADDR": peers[0].address,
+        "MASTER_PORT": str(peers[0].ports[0]),
+        # Weft restarts the whole gang as a new attempt, never a worker alone.
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RUN_ID": spec.job_id,
+    }
+
+
+def _torchrun_defaults(me: Peer, peers: Sequence[Peer], slots: int) -> dict[str, str]:
+    """Defaults of torchrun's options; what the command itself says wins."""
+    return {
+        "PET_NNODES": str(len(peers)),
+        "PET_NODE_RANK": str(me.rank),
+        "PET_NPROC_PER_NODE": str(slots),
+        "PET_MASTER_ADDR": peers[0].address,
+        "PET_MASTER_PORT": str(peers[0].ports[0]),
+    }

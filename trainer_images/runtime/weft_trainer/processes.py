@@ -1,0 +1,123 @@
+"""The user's processes: each starts a process group of its own, which is ended and reaped as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from weft_trainer.launchers.base import Process
+from weft_trainer.lines import Line, LineAssembler
+from weft_trainer.watchdog import Watchdog
+
+_CHUNK = 64 * 1024
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_DUMPABLE = 4
+
+
+def become_reaper() -> None:
+    """Orphans of the user's processes become children of the agent, so that none is lost from sight."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def hide_environment() -> None:
+    """Keep other processes of the same user (the training code) from reading the token in /proc/<agent>/environ."""
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def _prctl(option: int, value: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # Linux only; elsewhere the learner runs without
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+class Child:
+    """A started process with all that it starts; its output goes to ``sink`` line by line."""
+
+    def __init__(
+        self,
+        process: Process,
+        env: Mapping[str, str],
+        folder: Path,
+        sink: Callable[[Sequence[Line]], None],
+        ring: Callable[[], None],
+        watchdog: Watchdog,
+    ) -> None:
+        self._sink = sink
+        self._ring = ring
+        self._watchdog = watchdog
+        self._popen = subprocess.Popen(
+            list(process.argv),
+            env={**env, **process.env},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+            start_new_session=True,
+        )
+        self.pid = self._popen.pid
+        self.code: int | None = None
+        """None while it runs; negative: killed by that signal."""
+        self.ended_at = 0.0
+        watchdog.guard(self.pid)
+        self._reader = threading.Thread(target=self._read, args=(process.label,), name="output", daemon=True)
+        self._reader.start()
+        threading.Thread(target=self._wait, name="wait", daemon=True).start()
+
+    def signal_group(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    @property
+    def group_alive(self) -> bool:
+        """Whether anything of the group is left."""
+        if self.code is None:
+            return True
+        # What its end has orphaned is the agent's to reap.
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-self.pid, os.WNOHANG)[0]:
+                pass
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+    def finish(self, timeout: float = 2.0) -> None:
+        """After the group's end: read what is left in the pipe. A process that escaped from the group may hold the
+        pipe open for ever, hence the timeout."""
+        self._watchdog.release(self.pid)
+        self._reader.join(timeout)
+
+    def _wait(self) -> None:
+        code = self._popen.wait()
+        self.ended_at = time.monotonic()
+        self.code = code
+        self._ring()
+
+    def _read(self, label: str) -> None:
+        assert self._popen.stdout is not None
+        output = self._popen.stdout.fileno()
+        assembler = LineAssembler(label)
+        while data := os.read(output, _CHUNK):
+            self._sink(assembler.feed(data))
+        self._sink(assembler.close())
+
+
+def kill_descendants(spare: set[int]) -> None:
+    """Kill what has escaped from its group (a daemon's double fork and setsid), now children of the agent."""
+    import psutil  # 20 ms that no start should wait for
+
+    left = [one for one in psutil.Process().children(recursive=True) if one.pid not in spare]
+    for one in left:
+        with contextlib.suppress(psutil.Error):
+            one.kill()
+    psutil.wait_procs(left, timeout=2)

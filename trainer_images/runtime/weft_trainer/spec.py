@@ -1,0 +1,117 @@
+"""What a learner is to do, as it comes with the start grant (the JSON of ``weft_core.launch.LearnerSpec``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft_trainer.errors import TrainerError
+
+
+@dataclass(frozen=True)
+class S3Location:
+    endpoint: str
+    access_key: str
+    secret_key: str = field(repr=False)
+    container: str
+    prefix: str = ""
+    region: str | None = None
+    session_token: str | None = field(default=None, repr=False)
+
+    @property
+    def words(self) -> str:
+        """As a user would point at it."""
+        return f"{self.container}/{self.prefix}" if self.prefix else self.container
+
+
+@dataclass(frozen=True)
+class DataInput:
+    id: str
+    location: S3Location
+    mode: str = "download"
+
+
+@dataclass(frozen=True)
+class CodeInput:
+    sha256: str
+    size: int
+    url: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class CheckpointSpec:
+    every_seconds: float = 300.0
+    keep: int = 3
+
+
+@dataclass(frozen=True)
+class LearnerSpec:
+    job_id: str
+    job_name: str
+    attempt: int
+    rank: int  # from 0
+    learners: int
+    cpus: float
+    gpus: int
+    command: str
+    framework: str
+    launcher: str
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    code: CodeInput | None = None
+    data: tuple[DataInput, ...] = ()
+    pretrained: S3Location | None = None
+    results: S3Location | None = None
+    checkpoints: S3Location | None = None
+    checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
+    heartbeat_seconds: float = 3.0
+    grace_seconds: float = 120.0
+
+    @property
+    def learner_id(self) -> int:
+        """LEARNER_ID: from 1."""
+        return self.rank + 1
+
+    @property
+    def has_downloads(self) -> bool:
+        """Whether anything must be brought here before the command can start."""
+        return bool(self.code or self.data or self.pretrained or self.may_have_checkpoints)
+
+    @property
+    def may_have_checkpoints(self) -> bool:
+        """Whether an earlier run may have left checkpoints: in the installation's own store they are this job's
+        own, so its first attempt has none."""
+        return self.checkpoints is not None or self.attempt > 1
+
+
+def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
+    """Keys that this agent does not know are left out: the service may be newer.
+
+    Raises:
+        TrainerError: a key is missing or of the wrong type.
+    """
+    try:
+        known = _known(LearnerSpec, data)
+        known["code"] = _optional(CodeInput, data.get("code"))
+        known["data"] = tuple(
+            DataInput(one["id"], _location(one["location"]), one.get("mode", "download"))
+            for one in data.get("data", [])
+        )
+        for name in ("pretrained", "results", "checkpoints"):
+            known[name] = _optional(S3Location, data.get(name))
+        known["checkpoint"] = _optional(CheckpointSpec, data.get("checkpoint")) or CheckpointSpec()
+        return LearnerSpec(**known)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise TrainerError(f"the API's spec for this learner can't be read: {error}") from None
+
+
+def _known(kind: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: data[name] for name in kind.__dataclass_fields__ if name in data}
+
+
+def _optional(kind: type[Any], data: Mapping[str, Any] | None) -> Any:
+    return None if data is None else kind(**_known(kind, data))
+
+
+def _location(data: Mapping[str, Any]) -> S3Location:
+    return S3Location(**_known(S3Location, data))

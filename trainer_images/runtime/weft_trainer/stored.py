@@ -1,0 +1,39 @@
+"""What every store offers: a place in a user's S3, or the installation's own by the API."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An object; its key is relative to its store's prefix."""
+
+    key: str
+    size: int
+    etag: str = ""
+    modified: float | None = None
+
+
+class Store(Protocol):
+    """Thread-safe. Every method raises DataError, and its kind Temporary for what may work later."""
+
+    def list(self, prefix: str = "") -> builtins.list[Stored]: ...
+
+    def read(self, key: str) -> bytes | None:
+        """None: there is no such object."""
+
+    def fetch(self, key: str, path: Path) -> None: ...
+
+    def announce(self, keys: Sequence[str]) -> None:
+        """These will be put next: what is needed for that may be got at once."""
+
+    def put_file(self, key: str, path: Path) -> None: ...
+
+    def put_bytes(self, key: str, data: bytes) -> None: ...
+
+    def delete(self, keys: Sequence[str]) -> None: ...

@@ -1,0 +1,153 @@
+"""Runs a launcher's plan to its end."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from weft_trainer.control import Control
+from weft_trainer.endings import STOPPED, SUCCESS, Ending, describe, oom_kills
+from weft_trainer.errors import Fenced, TrainerError
+from weft_trainer.launchers.base import Plan, Process
+from weft_trainer.lines import Line
+from weft_trainer.network import takes_connections
+from weft_trainer.processes import Child, kill_descendants
+from weft_trainer.watchdog import Watchdog
+
+_SIBLING_GRACE = 5.0
+"""Seconds from SIGTERM to SIGKILL for workers whose sibling has failed: there is nothing left to save."""
+_SYNC_SHARE, _SYNC_SECONDS = 0.25, 15.0
+"""What the agent keeps of a stop's grace for itself: a share, and at most these seconds."""
+_KILL_SECONDS = 10.0
+_PORT_TIMEOUT = 600.0
+_POLL = 0.05
+
+
+class Supervisor:
+    def __init__(
+        self,
+        control: Control,
+        sink: Callable[[Sequence[Line]], None],
+        last_lines: Callable[[], list[str]],
+        watchdog: Watchdog,
+        default_grace: float,
+    ) -> None:
+        self._control = control
+        self._sink = sink
+        self._last_lines = last_lines
+        self._watchdog = watchdog
+        self._default_grace = default_grace
+        self._children: list[Child] = []
+        self._helpers: list[Child] = []
+
+    def run(self, plan: Plan, command: str, env: Mapping[str, str], folder: Path) -> Ending:
+        """Helpers are left running (see ``end_helpers``): other learners may still need them.
+
+        Raises:
+            Fenced: and everything has been killed.
+            TrainerError: a process can't be started.
+        """
+        kills_before = oom_kills()
+        try:
+            self._helpers = [self._start(one, env, folder) for one in plan.helpers]
+            early = self._await_ports(plan)
+            if early is not None:
+                return early
+            for one in plan.processes:
+                self._children.append(self._start(one, env, folder))
+            ending = self._watch(command, kills_before)
+        except (Fenced, TrainerError):
+            self._end([*self._children, *self._helpers], grace=0)
+            raise
+        killed = any(one.code is not None and (one.code < 0 or one.code > 128) for one in self._children)
+        return replace(ending, killed_at=time.time()) if killed else ending
+
+    def end_helpers(self) -> None:
+        """At the very end: helpers, and whatever else is left of the user's processes."""
+        self._end(self._helpers, grace=0)
+        kill_descendants(spare={self._watchdog.pid})
+
+    def _start(self, process: Process, env: Mapping[str, str], folder: Path) -> Child:
+        try:
+            return Child(process, env, folder, self._sink, self._control.ring, self._watchdog)
+        except OSError as error:
+            raise TrainerError(f"{process.argv[0]} can't be started: {error.strerror or error}") from None
+
+    def _await_ports(self, plan: Plan) -> Ending | None:
+        end = time.monotonic() + _PORT_TIMEOUT
+        for address, port in plan.await_ports:
+            while not takes_connections(address, port):
+                failed = self._failed_helper()
+                if failed is not None:
+                    return failed
+                if self._control.fenced:
+                    raise Fenced
+                if self._control.stop_requested:
+                    return STOPPED
+                if time.monotonic() > end:
+                    return Ending(1, f"no answer from {address}:{port}, where learner 1 should serve the rendezvous")
+                self._control.sleep(_POLL)
+        return None
+
+    def _watch(self, command: str, kills_before: int) -> Ending:
+        while True:
+            failed = min((one for one in self._children if one.code), key=lambda one: one.ended_at, default=None)
+            if failed is not None:
+                self._end(self._children, _SIBLING_GRACE)
+                assert failed.code is not None
+                return describe(failed.code, command, self._last_lines(), oom_kills() > kills_before)
+            if all(one.code == 0 for one in self._children):
+                self._end(self._children, _SIBLING_GRACE)
+                return SUCCESS
+            helper = self._failed_helper()
+            if helper is not None:
+                self._end(self._children, _SIBLING_GRACE)
+                return helper
+            if self._control.fenced:
+                raise Fenced
+            if self._control.stop_requested:
+                self._stop()
+                return STOPPED
+            self._control.wait()
+
+    def _failed_helper(self) -> Ending | None:
+        for one in self._helpers:
+            if one.code is not None:
+                one.finish()
+                last = next(iter(self._last_lines()[-1:]), "")
+                return Ending(1, f"a helper process of the launcher ended early (exit code {one.code}): {last}")
+        return None
+
+    def _stop(self) -> None:
+        grace = self._default_grace if self._control.stop_grace is None else self._control.stop_grace
+        # The engine counts the same grace until it kills the agent, and a checkpoint must still reach S3 by then.
+        self._end(self._children, grace - min(_SYNC_SHARE * grace, _SYNC_SECONDS))
+
+    def _end(self, children: Sequence[Child], grace: float) -> None:
+        """SIGTERM to the whole groups, SIGKILL to what is left after ``grace``.
+
+        Raises:
+            Fenced: it came meanwhile. What runs is killed by then.
+        """
+        left = [one for one in children if one.group_alive]
+        if grace > 0:
+            for one in left:
+                one.signal_group(signal.SIGTERM)
+        end = time.monotonic() + grace
+        fenced_before = self._control.fenced
+        while left and time.monotonic() < end and self._control.fenced == fenced_before:
+            self._control.wait(_POLL)
+            left = [one for one in left if one.group_alive]
+        for one in left:
+            one.signal_group(signal.SIGKILL)
+        end = time.monotonic() + _KILL_SECONDS
+        while left and time.monotonic() < end:
+            time.sleep(0.005)
+            left = [one for one in left if one.group_alive]
+        for one in children:
+            one.finish()
+        if self._control.fenced and not fenced_before:
+            raise Fenced
