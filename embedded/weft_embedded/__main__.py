@@ -134,8 +134,8 @@ def _status(home: Home, options: argparse.Namespace) -> int:
             json.dumps({"running": running, "home": str(home.path), **asdict(state)} if running else {"running": False})
         )
     elif running:
-        url = Stack(home, read_settings(home), Choice()).settings().database_url.get_secret_value()
-        Console().print(panel(state, home, running_jobs(url), detached=True))
+        stack = Stack(home, read_settings(home), Choice())
+        Console().print(panel(state, home, running_jobs(stack.database_url()), detached=True))
     else:
         print(f"not running (home {home.path}): `weft up` starts it")
     return 0 if running else 3

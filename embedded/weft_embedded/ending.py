@@ -17,14 +17,16 @@ def end_running(home: Home, grace: float | None) -> None:
     state = home.load_state()
     if grace is not None:
         home.leave_grace(grace)
-    told = set()
     if state.supervisor is not None:
         state.supervisor.signal(signal.SIGTERM)
-    while home.locked():
+    told: set[str] = set()
+    lives = True
+    while lives:
+        lives = home.locked()  # asked before the look at the parts, so that the last ones are told, too
         for part in home.load_state().parts:
             if part.state == "stopped" and part.name not in told:
                 told.add(part.name)
-                print(f"{part.name} is stopped")
+                print(f"{part.name} is stopped", flush=True)
         time.sleep(0.1)
     print("all is stopped")
 

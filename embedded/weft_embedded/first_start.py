@@ -16,10 +16,10 @@ from weft_core.store.database import Database
 from weft_core.store.models import Datastore, Member, Project, Secret, Token, User
 from weft_core.tokens import hash_token, new_token
 from weft_embedded.servers.seaweedfs import S3Identity
+from weft_embedded.stack import DATASTORE
 
 ADMIN = "admin"
 PROJECT = "default"
-DATASTORE = "default"
 
 
 @dataclass(frozen=True)

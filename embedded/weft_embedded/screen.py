@@ -60,23 +60,24 @@ class Screen:
         self._shown_at = time.monotonic()
         if state.ready and time.monotonic() - self._jobs_at > _JOBS_EVERY:
             self._jobs_at = time.monotonic()
-            self._jobs = running_jobs(stack.settings().database_url.get_secret_value())
+            self._jobs = running_jobs(stack.database_url())
         self._live.update(panel(state, stack.home, self._jobs), refresh=True)
 
 
 def panel(state: State, home: Home, jobs: int | None, *, detached: bool = False) -> Panel:
     """One screen of status."""
     parts = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("part", "state", "pid", "restarts", "log"):
-        parts.add_column(heading, no_wrap=heading != "log", overflow="fold")
+    for heading in ("part", "state", "pid", "restarts"):
+        parts.add_column(heading)
     for part in state.parts:
         colour = _COLOURS.get(part.state, "none")
         word = f"[{colour}]{part.state}[/{colour}]" + (f" [red]{escape(part.note[:60])}[/red]" if part.note else "")
-        parts.add_row(part.name, word, str(part.pid or "-"), str(part.restarts or "-"), part.log)
+        parts.add_row(part.name, word, str(part.pid or "-"), str(part.restarts or "-"))
     facts = Table.grid(padding=(0, 2, 0, 0))
     facts.add_row("API docs", f"[bold]{state.url}/docs[/bold]" if state.ready else "[yellow]starting …[/yellow]")
     facts.add_row("running jobs", "-" if jobs is None else str(jobs))
     facts.add_row("home", str(home.path))
-    facts.add_row("CLI", f"weft list   (profile also in {home.client_profile})")
+    facts.add_row("logs", f"{home.logs}/PART.log")
+    facts.add_row("CLI profile", str(home.client_profile))
     facts.add_row("stop", f"weft down --home {home.path}" if detached else "Ctrl-C, or weft down")
     return Panel(Group(facts, Text(""), parts), title="[bold]weft up[/bold]", title_align="left", expand=False)

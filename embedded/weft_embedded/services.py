@@ -6,8 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import httpx
-
+from weft_embedded import probe
 from weft_embedded.part import Part
 
 
@@ -44,10 +43,10 @@ class ApiService(Service):
 
     def health(self) -> str | None:
         try:
-            answer = httpx.get(f"{self._url}/healthz", timeout=1, trust_env=False)
-        except httpx.HTTPError as error:
+            status, _ = probe.http_get(f"{self._url}/healthz")
+        except OSError as error:
             return str(error) or type(error).__name__
-        return None if answer.status_code == 200 else f"HTTP {answer.status_code} of /healthz"
+        return None if status == 200 else f"HTTP {status} of /healthz"
 
 
 class WorkerService(Service):

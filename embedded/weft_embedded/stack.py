@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import psycopg
-from sqlalchemy import func, select
 
 from weft_core.lifecycle import ACTIVE, JobState
-from weft_core.objects import Objects, StoreError
 from weft_core.settings import Settings
-from weft_core.store import migrate
-from weft_core.store.database import Database
-from weft_core.store.models import Job
-from weft_embedded import first_start, ports, profile
+from weft_embedded import ports
 from weft_embedded.config import External, external_servers, service_environment
 from weft_embedded.home import Home, HomeError
 from weft_embedded.part import Part
 from weft_embedded.servers import PostgresServer, RedisServer, SeaweedServer
-from weft_embedded.servers.seaweedfs import S3Identity
+from weft_embedded.servers.seaweedfs import S3Identity, read_identity
 from weft_embedded.services import ApiService, WorkerService
 
 DEFAULT_PORT = 8080
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
-_LEARNERS = "default"  # name of the S3 identity that users' jobs get
+DATASTORE = "default"  # and the S3 identity behind it, which users' jobs get
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,6 @@ class Stack:
         self.choice = choice
         self.external = external_servers(settings)
         self.port = home.load_port() or DEFAULT_PORT
-        self.hint: str | None = None
         self._postgres = PostgresServer(home.postgres, home.sockets, home.run, home.logs / "postgres.log")
         self._redis = RedisServer(home.redis, home.sockets, home.run, home.logs / "redis.log")
         self._s3 = SeaweedServer(home.s3, self._identities(), home.run, home.logs / "s3.log")
@@ -118,55 +112,38 @@ class Stack:
             wired["WEFT_S3__ENDPOINT"] = self._s3.url
         return service_environment(self.home, **wired)
 
-    def settings(self) -> Settings:
-        """The settings as API and worker get them."""
-        given, s3 = self.given, self.given.s3
-        update: dict[str, object] = {}
-        if not self.external.postgres:
-            update["database_url"] = type(given.database_url)(self._postgres.url)
-        if not self.external.s3:
-            update["s3"] = s3.model_copy(update={"endpoint": self._s3.url})
-        return given.model_copy(update=update)
+    def database_url(self) -> str:
+        """The database as libpq takes it."""
+        url = self.given.database_url.get_secret_value() if self.external.postgres else self._postgres.url
+        return url.replace("postgresql+psycopg://", "postgresql://", 1)
 
     def _identities(self) -> list[S3Identity]:
         """The administrator of the store, and who users' jobs are: that one can't see the installation's own bucket."""
         s3 = self.given.s3
-        learners = S3Identity.generate(_LEARNERS)
-        try:
-            kept = json.loads((self.home.s3 / "identities.json").read_text())
-            pair = next(one for one in kept["identities"] if one["name"] == _LEARNERS)["credentials"][0]
-            learners = S3Identity(_LEARNERS, pair["accessKey"], pair["secretKey"])
-        except (OSError, ValueError, KeyError, StopIteration):
-            pass
-        closed = S3Identity(_LEARNERS, learners.access_key, learners.secret_key, denied=(s3.bucket,))
+        learners = read_identity(self.home.s3, DATASTORE) or S3Identity.generate(DATASTORE)
+        closed = replace(learners, denied=(s3.bucket,))
         return [S3Identity("weft", s3.access_key, s3.secret_key.get_secret_value()), closed]
 
-    # --- what is done with it ---
+    # --- commands that are run along with it ---
 
-    def migrate(self) -> None:
-        """Bring the database to this version, and what the first start needs into it; write the CLI's profile."""
-        database = Database(self.settings().database_url.get_secret_value(), pool_size=1)
-        try:
-            migrate.upgrade(database.engine)
-            store = None
-            if not self.external.s3:
-                store = first_start.EmbeddedStore(self._s3.url, self._s3.identities[1])
-            token = first_start.ensure_accounts(database, self.given, profile.own_token(self.home), store)
-        finally:
-            database.close()
-        profile.write_own(self.home, self.public_url, token)
-        if self.choice.profile:
-            self.hint = profile.write_users(self.home, self.public_url, token)
+    def prepare_command(self, what: str) -> list[str]:
+        """The command that prepares the ``database`` or the ``bucket``."""
+        flags = [] if self.external.s3 else ["--datastore"]
+        if not self.choice.profile:
+            flags.append("--no-profile")
+        return [sys.executable, "-m", "weft_embedded.prepare", what, *flags]
 
-    def create_bucket(self) -> None:
-        """Make the installation's own bucket unless it is there. Raises StoreError."""
-        bucket = Objects(self.settings().s3)
-        try:
-            bucket.check()
-        except StoreError as error:
-            if error.kind != "no_container":
-                raise
-            bucket.create()
+    def has_bucket(self) -> bool:
+        """Whether our own store is known to have the bucket, so that asking it can be spared."""
+        return not self.external.s3 and self._bucket_mark.exists()
+
+    def remember_bucket(self) -> None:
+        if not self.external.s3:
+            self._bucket_mark.touch()
+
+    @property
+    def _bucket_mark(self) -> Path:
+        return self.home.s3 / f"has-bucket-{self.given.s3.bucket}"
 
     def has_runs(self) -> bool:
         """Whether the local engine has ever run something here."""
@@ -180,12 +157,10 @@ class Stack:
 
 def running_jobs(database_url: str) -> int | None:
     """How many jobs are active; None when the database does not say."""
-    database = Database(database_url, pool_size=1)
+    states = [JobState(state).value for state in ACTIVE]
     try:
-        with database.transaction() as session:
-            states = [JobState(state).value for state in ACTIVE]
-            return session.scalar(select(func.count()).select_from(Job).where(Job.state.in_(states)))
+        with psycopg.connect(database_url, connect_timeout=1) as connection:
+            row = connection.execute("select count(*) from jobs where state = any(%s)", [states]).fetchone()
     except psycopg.Error:
         return None
-    finally:
-        database.close()
+    return row[0] if row else None

@@ -11,10 +11,6 @@ import time
 from dataclasses import dataclass, replace
 from types import FrameType
 
-from sqlalchemy.exc import OperationalError
-
-from weft_core.objects import StoreError
-from weft_core.secrets import SecretsUnreadable
 from weft_embedded.home import Home, PartState, State
 from weft_embedded.part import Part, PartError
 from weft_embedded.processes import ProcessId
@@ -26,7 +22,6 @@ _LOOK = 5.0  # seconds between two looks at the health of what runs
 _BACKOFF_FIRST, _BACKOFF_LAST = 0.5, 30.0
 _STEADY = 30.0  # a part that ran so long starts with the first backoff again
 _TRIES = 4  # starts of a part that never answered before `weft up` gives up
-_EXTERNAL_PATIENCE = 30.0  # for servers that somebody else runs
 _DISK_LOW = 256 << 20
 
 
@@ -58,8 +53,7 @@ class Supervisor:
         self._home: Home = stack.home
         self._screen = screen
         self._parts: dict[str, _Watched] = {}
-        self._migrated = False
-        self._has_bucket = False
+        self._tasks: dict[str, subprocess.Popen[str]] = {}
         self._began = time.monotonic()
         self._stops = 0  # how often it was asked to stop
         self._grace: float | None = None
@@ -84,9 +78,9 @@ class Supervisor:
             while not self._stops:
                 self._tick()
                 time.sleep(_TICK)
-        except (StartFailed, StoreError, SecretsUnreadable, OperationalError) as failure:
+        except StartFailed as failure:
             self._state.error = str(failure)
-            raise StartFailed(str(failure)) from failure
+            raise
         finally:
             self._end()
 
@@ -105,39 +99,48 @@ class Supervisor:
         """The next thing of the start that has become possible."""
         servers = {server.name for server in self._stack.servers()}
         up = {name for name, watched in self._parts.items() if watched.known.state == "running"}
-        if not self._migrated and ("postgres" in up or "postgres" not in servers):
-            self._migrated = self._patiently(self._stack.migrate)
-            if self._migrated:
-                self._screen.line("database is at this version's schema")
-        if not self._has_bucket and ("s3" in up or "s3" not in servers):
-            self._has_bucket = self._patiently(self._stack.create_bucket)
-        if not self._migrated:
+        database = ("postgres" in up or "postgres" not in servers) and self._prepared("database")
+        bucket = ("s3" in up or "s3" not in servers) and self._prepared("bucket")
+        if not database:
             return
         services = self._stack.services()
         for service in services:
             # The API takes a while to start and can do so beside S3; the worker wants all of it at once.
-            if service.name not in self._parts and (service.name == "api" or (servers <= up and self._has_bucket)):
+            if service.name not in self._parts and (service.name == "api" or (servers <= up and bucket)):
                 self._watch(service)
-        wanted = servers | {service.name for service in services}
-        if self._has_bucket and wanted <= up:
+        if bucket and servers | {service.name for service in services} <= up:
             self._state.ready = True
             self._screen.line(f"ready after {time.monotonic() - self._began:.1f} s: {self._state.url}")
-            if self._stack.hint:
-                self._screen.line(self._stack.hint)
 
-    def _patiently(self, do: object) -> bool:
-        """Do it; a server that doesn't answer yet is asked again for a while. False: not yet."""
-        assert callable(do)
-        try:
-            do()
-        except (OperationalError, StoreError) as error:
-            answered = isinstance(error, StoreError) and error.kind != "unreachable"
-            if answered or time.monotonic() - self._began > _EXTERNAL_PATIENCE:
-                said = str(error.orig) if isinstance(error, OperationalError) else str(error)
-                raise StartFailed(said.strip()) from error
-            time.sleep(0.3)
-            return False
-        return True
+    def _prepared(self, what: str) -> bool:
+        """Whether the database or the bucket is prepared; begins it when it isn't under way.
+
+        Raises:
+            StartFailed: it can't be done.
+        """
+        if what == "bucket" and self._stack.has_bucket():
+            return True
+        if what not in self._tasks:
+            self._tasks[what] = subprocess.Popen(
+                self._stack.prepare_command(what),
+                env=self._stack.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        task = self._tasks[what]
+        if task.returncode is None and task.poll() is not None:
+            said, trouble = task.communicate()
+            if task.returncode != 0:
+                lines = trouble.strip().splitlines() or [f"ended with exit code {task.returncode}"]
+                raise StartFailed(f"the {what} can't be prepared: {lines[-1]}{self._disk()}")
+            self._screen.line(f"{what} is prepared")
+            if what == "bucket":
+                self._stack.remember_bucket()
+            for hint in said.splitlines():
+                self._screen.line(hint)
+        return task.returncode == 0
 
     # --- one part ---
 
@@ -229,6 +232,10 @@ class Supervisor:
         self._screen.line("stopping (once more: at once)" if not self._state.error else "giving up")
         self._stops = 0
         was_ready, self._state.ready = self._state.ready, False
+        for task in self._tasks.values():
+            if task.poll() is None:
+                task.kill()
+                task.communicate()
         self._stop_part("worker")
         if was_ready and self._stack.choice.worker:
             self._interrupt_runs()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-import redis
-
+from weft_embedded import probe
 from weft_embedded.part import Part, PartError
 
 
@@ -46,11 +45,10 @@ class RedisServer(Part):
 
     def health(self) -> str | None:
         try:
-            with redis.Redis(unix_socket_path=str(self.socket), socket_timeout=1, socket_connect_timeout=1) as client:
-                client.ping()
-        except (redis.RedisError, OSError) as error:
+            said = probe.redis_ping(self.socket)
+        except OSError as error:
             return str(error)
-        return None
+        return None if said == b"+PONG" else said.decode(errors="replace")
 
     def cleanup(self) -> None:
         self.socket.unlink(missing_ok=True)

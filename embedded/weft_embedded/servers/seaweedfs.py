@@ -10,9 +10,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
-
-from weft_embedded import ports
+from weft_embedded import ports, probe
 from weft_embedded.files import write_private
 from weft_embedded.part import Part, PartError
 
@@ -94,6 +92,9 @@ class SeaweedServer(Part):
             "ip": ports.HOST,
             "ip.bind": ports.HOST,
             "master.telemetry": "false",
+            # There is one master only; by default it waits 10 to 20 s for others before it elects itself, and a
+            # volume server that finds no master asks again only after 5 s.
+            "master.electionTimeout": "400ms",
             "master.volumeSizeLimitMB": "1024",
             "volume.max": "10000",
             "volume.preStopSeconds": "0",
@@ -119,10 +120,14 @@ class SeaweedServer(Part):
 
     def health(self) -> str | None:
         try:
-            answer = httpx.get(f"{self.url}/healthz", timeout=1, trust_env=False)
-        except httpx.HTTPError as error:
+            status, _ = probe.http_get(f"{self.url}/healthz")
+            if status != 200:
+                return f"HTTP {status} of /healthz"
+            # S3 answers before the volume server has joined, when nothing can be written yet.
+            _, topology = probe.http_get(f"http://{ports.HOST}:{self._ports['master']}/dir/status")
+            return None if json.loads(topology)["Topology"]["Max"] > 0 else "the volume server has not joined yet"
+        except (OSError, ValueError, KeyError) as error:
             return str(error) or type(error).__name__
-        return None if answer.status_code == 200 else f"HTTP {answer.status_code}"
 
     def cleanup(self) -> None:
         # It puts these into /tmp whatever it is told.
@@ -159,6 +164,16 @@ def _identities(identities: list[S3Identity]) -> dict[str, object]:
             user |= {"actions": [], "policyNames": [f"{one.name}-only"]}
         users.append(user)
     return {"identities": users, "policies": policies}
+
+
+def read_identity(data: Path, name: str) -> S3Identity | None:
+    """An identity that a server on this data folder was started with; what is closed to it is not read."""
+    try:
+        kept = json.loads((data / "identities.json").read_text())
+        pair = next(one for one in kept["identities"] if one["name"] == name)["credentials"][0]
+        return S3Identity(name, pair["accessKey"], pair["secretKey"])
+    except (OSError, ValueError, KeyError, StopIteration):
+        return None
 
 
 def _free_ports(wanted: dict[str, int]) -> dict[str, int]:

@@ -1,0 +1,94 @@
+"""``python -m weft_embedded.prepare database|bucket``: what API and worker need to find in the servers. Idempotent.
+
+A process of its own, so that the supervisor neither waits for it nor carries its libraries. It reads the services'
+settings; its last line of stderr is for the user.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+
+from sqlalchemy.exc import OperationalError
+
+from weft_core.objects import Objects, StoreError
+from weft_core.secrets import SecretsUnreadable
+from weft_core.settings import Settings, load_settings
+from weft_core.store import migrate
+from weft_core.store.database import Database
+from weft_embedded import first_start, profile
+from weft_embedded.home import Home, HomeError
+from weft_embedded.servers.seaweedfs import read_identity
+from weft_embedded.stack import DATASTORE
+
+_PATIENCE = 30.0  # for servers that somebody else starts at the same time
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m weft_embedded.prepare", description=__doc__)
+    parser.add_argument("what", choices=["database", "bucket"])
+    parser.add_argument("--datastore", action="store_true", help="S3 is our own: make the datastore `default` for it")
+    parser.add_argument("--no-profile", action="store_true", help="leave the CLI's profile file alone")
+    options = parser.parse_args(arguments)
+    try:
+        settings = load_settings()
+        if options.what == "bucket":
+            _patiently(lambda: _bucket(settings))
+        else:
+            _patiently(lambda: _database(settings, options.datastore, not options.no_profile))
+    except OperationalError as error:
+        print(f"Postgres: {str(error.orig).strip()}", file=sys.stderr)
+    except (HomeError, SecretsUnreadable, StoreError, ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+    else:
+        return 0
+    return 1
+
+
+def _patiently(do: Callable[[], None]) -> None:
+    """Do it; a server that doesn't answer yet is asked again for a while."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return do()
+        except (OperationalError, StoreError) as error:
+            if time.monotonic() > deadline or (isinstance(error, StoreError) and error.kind != "unreachable"):
+                raise
+            time.sleep(0.3)
+
+
+def _database(settings: Settings, has_datastore: bool, has_profile: bool) -> None:
+    """Migrations, accounts, the CLI's profile; prints a hint when the profile isn't the user's default."""
+    home = Home(settings.home)
+    store = None
+    if has_datastore:
+        identity = read_identity(home.s3, DATASTORE)
+        if identity is None:
+            raise HomeError(f"{home.s3}/identities.json has no identity {DATASTORE!r}")
+        store = first_start.EmbeddedStore(settings.s3.endpoint, identity)
+    database = Database(settings.database_url.get_secret_value(), pool_size=1)
+    try:
+        migrate.upgrade(database.engine)
+        token = first_start.ensure_accounts(database, settings, profile.own_token(home), store)
+    finally:
+        database.close()
+    profile.write_own(home, settings.api.public_url, token)
+    hint = profile.write_users(home, settings.api.public_url, token) if has_profile else None
+    if hint:
+        print(hint)
+
+
+def _bucket(settings: Settings) -> None:
+    bucket = Objects(settings.s3)
+    try:
+        bucket.check()
+    except StoreError as error:
+        if error.kind != "no_container":
+            raise
+        bucket.create()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""Asking a server whether it answers, with the standard library only: the supervisor stays small and starts fast."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+_PATIENCE = 1.0  # seconds
+
+
+def http_get(url: str) -> tuple[int, bytes]:
+    """Status and body. Raises OSError when nothing sensible answers."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_PATIENCE)
+    try:
+        connection.request("GET", parts.path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except http.client.HTTPException as error:
+        raise OSError(f"no HTTP: {error or type(error).__name__}") from error
+    finally:
+        connection.close()
+
+
+def redis_ping(path: Path) -> bytes:
+    """What a Redis at a unix socket says to PING, such as ``+PONG``. Raises OSError."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_PATIENCE)
+        connection.connect(str(path))
+        connection.sendall(b"PING\r\n")
+        return connection.recv(64).strip()
