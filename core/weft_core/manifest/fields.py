@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from weft_core.lifecycle import JobState
 from weft_core.manifest.environment import reserved
-from weft_core.manifest.kinds import Choice, Duration, Field, ListOf, MapOf, Number, Record, Size, Text, Whole
+from weft_core.manifest.kinds import Choice, Command, Duration, Field, ListOf, MapOf, Number, Record, Size, Text, Whole
 
 FRAMEWORKS = ("tensorflow", "keras", "pytorch", "horovod", "ray", "python", "custom")
 """What ``framework.name`` accepts; which of them has an image is the catalogue's affair."""
@@ -124,7 +124,7 @@ _FRAMEWORK = Record(
             Choice("auto", "none", "horovod", "torchrun", "tensorflow", "ray"),
             "How the learners' processes find together.",
         ),
-        "command": Field(Text("a command", most=65536), "Run by bash in the folder of the code.", required=True),
+        "command": Field(Command(), "Run by bash in the folder of the code.", required=True),
         "image_tag": Field(Text("an image tag", check=_printable), "FfDL's; the tag of a custom image."),
     }
 )

@@ -70,6 +70,22 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Command(Text):
+    """A command for bash, of one line or several."""
+
+    accepted: str = "a command"
+    most: int = 65536
+
+    def read(self, node: Node, path: str, findings: Findings) -> Any:
+        command = Text.read(self, node, path, findings)
+        if isinstance(node, Scalar) and node.style == ">" and isinstance(command, str):
+            # YAML folds no line that is indented further, and FfDL's own examples indent options like that: without
+            # this, bash would take them for a second command.
+            command = re.sub(r"\n[ \t]+(?=--?[A-Za-z])", " ", command)
+        return command
+
+
+@dataclass(frozen=True)
 class Whole:
     """A whole number; ``2``, ``"2"`` and ``2.0`` alike, as FfDL's manifests have all of them."""
 
@@ -221,8 +237,8 @@ class Record:
                 continue
             below = join(path, name)
             findings.nodes[below] = value
-            if isinstance(value, Scalar) and value.is_null and not known.null_counts:
-                continue
+            if isinstance(value, Scalar) and (value.is_null or not value.text.strip()) and not known.null_counts:
+                continue  # nothing, null and '' are no value
             read = known.kind.read(value, below, findings)
             if read is not INVALID:
                 values[name] = read

@@ -85,7 +85,7 @@ def _put(node: Node | None, steps: list[str | int], leaf: Scalar, key: str, path
     value = _put(mapping.get(step), rest, leaf, key, below)
     entries = [(name, value if name.text == step else old) for name, old in mapping.entries]
     if mapping.get(step) is None:
-        entries.append((Scalar(None, step, plain=False, origin=key), value))
+        entries.append((Scalar(None, step, style="'", origin=key), value))
     return Mapping(mapping.line, entries, origin=mapping.origin)
 
 

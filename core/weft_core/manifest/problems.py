@@ -40,7 +40,10 @@ class ManifestError(Exception):
 def did_you_mean(word: str, accepted: Sequence[str]) -> str:
     """``: did you mean 'learners'?`` when something accepted is close to ``word``, else nothing."""
     folded = {known.lower(): known for known in accepted}
-    close = difflib.get_close_matches(word.lower()[:80], folded, n=1, cutoff=0.6)
+    wanted = word.lower()[:80]
+    close = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.6)
+    if not close and len(wanted) > 2:
+        close = [known for known in folded if known.startswith(wanted)]
     return f": did you mean {folded[close[0]]!r}?" if close else ""
 
 

@@ -31,14 +31,10 @@ def resolve_stores(entries: list[Any], findings: Findings) -> tuple[list[DataSto
             continue
         identity = entry.get("id", f"store-{index + 1}")
         _once(f"id {identity!r}", f"{path}.id", seen, findings)
-        for use in ("training_results", "pretrained_model", "model"):
-            if use in entry:
-                _once(
-                    "training_results" if use == "training_results" else "a pretrained model",
-                    f"{path}.{use}",
-                    seen,
-                    findings,
-                )
+        if "training_results" in entry:
+            _once("training_results", f"{path}.training_results", seen, findings)
+        for use in [use for use in ("pretrained_model", "model") if use in entry][:1]:
+            _once("a pretrained model", f"{path}.{use}", seen, findings)
         _check_places(entry, path, findings)
         connection, mount, opened = _connection(entry, path, findings)
         if findings.has(path):

@@ -57,8 +57,12 @@ class Node:
 @dataclass(slots=True)
 class Scalar(Node):
     text: str
-    plain: bool = True
-    """Not in quotes, not a block."""
+    style: str = ""
+    """YAML's: nothing for a plain one, else its quote, or '>' or '|' of a block."""
+
+    @property
+    def plain(self) -> bool:
+        return not self.style
 
     @property
     def is_null(self) -> bool:
@@ -120,9 +124,8 @@ def compose(text: str) -> Mapping:
     if root is None or (isinstance(root, Scalar) and root.is_null):
         raise fatal("the manifest is empty", accepted="a mapping that begins with 'name: …'")
     if not isinstance(root, Mapping):
-        raise fatal(
-            f"expected a mapping ('name: …' and so on), found {describe(root)}", root.line, accepted="a mapping"
-        )
+        found = "a list" if isinstance(root, Sequence) else "plain text"
+        raise fatal(f"expected a mapping ('name: …' and so on), found {found}", root.line, accepted="a mapping")
     return root
 
 
@@ -185,7 +188,7 @@ class _Composer:
         _check_tag(event, line)
         if _CONTROL.search(event.value):
             raise fatal("a control character in a value, which is not accepted", line)
-        node = Scalar(line, event.value, not event.style)
+        node = Scalar(line, event.value, event.style or "")
         if event.anchor:
             self._anchors[event.anchor] = node
             self._unused[event.anchor] = line
