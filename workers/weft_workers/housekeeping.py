@@ -33,8 +33,8 @@ class Housekeeping:
     def round(self, engine: Lookout) -> None:
         """One look at one engine: its row, and its orphans."""
         try:
-            capacity = engine.capacity(0)
-            seen = engine.observe(0).answer
+            capacity = engine.capacity(fresh=True)
+            seen = engine.observe(fresh=True).answer
         except EngineUnreachable as error:
             note_engine(self.context, engine, None, str(error))
             return

@@ -14,8 +14,15 @@ from weft_core.launch import LaunchSpec
 
 T = TypeVar("T")
 
-# One engine that does not answer must not cost each of its jobs a time-out.
-_SULK = 2.0  # seconds
+
+@dataclass(frozen=True)
+class Ages:
+    """How old (seconds) an engine's answers may be."""
+
+    runs: float = 1.0
+    capacity: float = 10.0
+    silence: float = 2.0
+    """One engine that does not answer must not cost each of its jobs a time-out."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +41,8 @@ class Seen(Generic[T]):
 class Remembered(Generic[T]):
     """A question to an engine that is asked once for all threads that want to know at the same time."""
 
-    def __init__(self, ask: Callable[[], T]) -> None:
-        self._ask = ask
+    def __init__(self, ask: Callable[[], T], ages: Ages) -> None:
+        self._ask, self._ages = ask, ages
         self._lock = threading.Lock()
         self._seen: Seen[T] | None = None
         self._failed: Seen[str] | None = None
@@ -50,7 +57,7 @@ class Remembered(Generic[T]):
         with self._lock:
             if self._seen is not None and self._seen.at >= wanted:
                 return self._seen
-            if self._failed is not None and self._failed.age < _SULK:
+            if self._failed is not None and self._failed.age < self._ages.silence:
                 raise EngineUnreachable(self._failed.answer)
             at = time.monotonic()
             try:
@@ -65,19 +72,19 @@ class Remembered(Generic[T]):
 class Lookout:
     """An engine with remembered answers."""
 
-    def __init__(self, engine: Engine, kind: str) -> None:
+    def __init__(self, engine: Engine, kind: str, ages: Ages | None = None) -> None:
         self.name, self.kind = engine.name, kind
-        self._engine = engine
-        self._runs: Remembered[Mapping[str, Observation]] = Remembered(engine.observe)
-        self._capacity = Remembered(engine.capacity)
+        self._engine, self._ages = engine, ages or Ages()
+        self._runs: Remembered[Mapping[str, Observation]] = Remembered(engine.observe, self._ages)
+        self._capacity = Remembered(engine.capacity, self._ages)
 
-    def observe(self, max_age: float) -> Seen[Mapping[str, Observation]]:
-        """Every run. Raises EngineUnreachable."""
-        return self._runs.get(max_age)
+    def observe(self, fresh: bool) -> Seen[Mapping[str, Observation]]:
+        """Every run; ``fresh``: asked after this call began. Raises EngineUnreachable."""
+        return self._runs.get(0.0 if fresh else self._ages.runs)
 
-    def capacity(self, max_age: float) -> Capacity:
-        """Raises EngineUnreachable."""
-        return self._capacity.get(max_age).answer
+    def capacity(self, fresh: bool = False) -> Capacity:
+        """What it has. Raises EngineUnreachable."""
+        return self._capacity.get(0.0 if fresh else self._ages.capacity).answer
 
     def launch(self, spec: LaunchSpec) -> None:
         self._engine.launch(spec)

@@ -26,8 +26,6 @@ from weft_workers.reconcile.decide import backoff
 from weft_workers.reconcile.view import View, attempt_view
 from weft_workers.texts import count
 
-CAPACITY_AGE = 10.0
-"""Seconds that an engine's word on what it has is trusted."""
 HEAD_POLL = 3.0
 """The first of a queue looks for room by itself this often, and on behalf of all others: a node may have been added."""
 TAIL_POLL = 30.0
@@ -40,7 +38,7 @@ def admit(context: Context, lease: Lease, view: View) -> bool:
     name = view.job.engine
     try:
         engine = context.engine(name)
-        capacity = engine.capacity(CAPACITY_AGE)
+        capacity = engine.capacity()
     except EngineUnreachable as error:
         with context.database.transaction() as session:
             taken = take(session, lease)
@@ -75,7 +73,7 @@ def survey(context: Context, engine_name: str) -> None:
     """Room may have come free on an engine: have the jobs that fit now step at once, and renew all reasons."""
     try:
         engine = context.engine(engine_name)
-        capacity = engine.capacity(CAPACITY_AGE)
+        capacity = engine.capacity()
     except EngineUnreachable:
         return  # the first of the queue goes on asking
     with context.database.transaction() as session:

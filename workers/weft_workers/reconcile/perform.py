@@ -266,7 +266,7 @@ def _close(context: Context, lease: Lease, view: View, close: Close) -> float | 
     try:
         engine = context.engine(view.job.engine)
         engine.stop(attempt.run_name, timedelta(seconds=close.grace))
-        gone = confirmed_gone(engine.observe(0).answer.get(attempt.run_name))
+        gone = confirmed_gone(engine.observe(fresh=True).answer.get(attempt.run_name))
     except EngineUnreachable as error:
         return _write(context, lease, replace(view, unreachable=str(error)), UNREACHABLE_POLL)
     if gone:

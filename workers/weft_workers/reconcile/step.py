@@ -24,19 +24,21 @@ from weft_workers.reconcile.view import ExitReport, Sight, View, load_view
 log = structlog.get_logger(__name__)
 
 _PATIENCE = 5.0
-"""Seconds that one call goes on stepping a job that has something to do at once."""
+"""Seconds that one call goes on stepping a job that has something to do at once, or in a moment."""
 _TROUBLE = 10.0
 """Seconds until a step that failed unexpectedly is tried again."""
-SIGHT_AGE = 1.0
-"""Seconds that jobs of a process share an engine's answer."""
 
 
-def step(context: Context, job_id: str) -> None:
+def step(context: Context, job_id: str, linger: bool = True) -> None:
     """Step a job as long as there is something to do at once. A job that is not due, or that another worker has, is
-    left alone. Never raises for trouble with a job: that is logged, and tried again later."""
+    left alone. Never raises for trouble with a job: that is logged, and tried again later.
+
+    Args:
+        linger: also wait here for what is to be done in a moment, say the end of processes that have said goodbye.
+    """
     end = time.monotonic() + _PATIENCE
     again: float | None = 0.0
-    while again is not None and time.monotonic() + again < end:
+    while again is not None and time.monotonic() + again < end and (linger or not again):
         time.sleep(again)
         try:
             again = _step_once(context, job_id)
@@ -88,9 +90,9 @@ def _look(context: Context, view: View) -> View:
     if all(one.succeeded for one in view.learners):
         return view
     # A failure is judged by what the engine says now: it may have taken the learner back itself.
-    max_age = 0.0 if any(one.reported for one in view.learners) else SIGHT_AGE
+    fresh = any(one.reported for one in view.learners)
     try:
-        seen = context.engine(view.job.engine).observe(max_age)
+        seen = context.engine(view.job.engine).observe(fresh)
     except EngineUnreachable as error:
         return replace(view, unreachable=str(error) or "no answer")
     asked = view.now - timedelta(seconds=seen.age)

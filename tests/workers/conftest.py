@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from tests.workers.fake_engine import FakeEngine
+from tests.workers.world import World
+
+from weft_core.settings import Settings
+from weft_workers.context import Context, make_context
+from weft_workers.observing import Ages, Lookout
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine()
+
+
+@pytest.fixture
+def context(settings: Settings, engine: FakeEngine) -> Iterator[Context]:
+    made = make_context(settings, "inst-test", {"local": engine}, connections=4)
+    # Engines change their minds between two lines of a test, so nothing is remembered.
+    yield replace(made, engines={"local": Lookout(engine, "local", Ages(0, 0, 0))})
+    made.close()
+
+
+@pytest.fixture
+def world(context: Context, engine: FakeEngine) -> World:
+    return World(context, engine)

@@ -1,0 +1,85 @@
+"""An engine in memory that does what a test tells it, to show faults that a real one can't be made to show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from weft_core.engine import (
+    Capacity,
+    EngineUnreachable,
+    LaunchRefused,
+    LearnerObservation,
+    LearnerState,
+    Node,
+    Observation,
+)
+from weft_core.launch import LaunchSpec
+
+GIB = 1 << 30
+
+
+@dataclass
+class FakeEngine:
+    """``runs`` is what exists; tests change it as they like."""
+
+    name: str = "local"
+    nodes: tuple[Node, ...] = (Node("node-1", cpus=4, gpus=4, memory=16 * GIB, gpu_type="a100"),)
+    runs: dict[str, Observation] = field(default_factory=dict)
+    launches: list[LaunchSpec] = field(default_factory=list)
+    """Every call, also repeated ones."""
+    created: list[str] = field(default_factory=list)
+    """Runs that were really made, once each when all goes well."""
+    stops: list[tuple[str, float]] = field(default_factory=list)
+
+    unreachable: str = ""
+    refuses: LaunchRefused | None = None
+    obeys: bool = True
+    """Whether a stop ends a run at once."""
+    late_create: bool = False
+    """A launch fails as unreachable, and has worked nevertheless."""
+
+    def launch(self, spec: LaunchSpec) -> None:
+        self.launches.append(spec)
+        self._answer()
+        if self.refuses:
+            raise self.refuses
+        if spec.run_name not in self.runs:
+            self.created.append(spec.run_name)
+            learners = {rank: LearnerObservation(rank, LearnerState.RUNNING) for rank in range(spec.learners)}
+            self.runs[spec.run_name] = Observation(spec.run_name, learners)
+        if self.late_create:
+            self.late_create = False
+            raise EngineUnreachable("timed out")
+
+    def observe(self) -> Mapping[str, Observation]:
+        self._answer()
+        return dict(self.runs)
+
+    def stop(self, run_name: str, grace: timedelta) -> None:
+        self.stops.append((run_name, grace.total_seconds()))
+        self._answer()
+        if self.obeys:
+            self.runs.pop(run_name, None)
+
+    def capacity(self) -> Capacity:
+        self._answer()
+        return Capacity(self.nodes)
+
+    def _answer(self) -> None:
+        if self.unreachable:
+            raise EngineUnreachable(self.unreachable)
+
+    # --- what tests do to runs ---
+
+    def end_learner(self, run_name: str, rank: int, **how: object) -> None:
+        """Its process ends, as the keywords of LearnerObservation say."""
+        run = self.runs[run_name]
+        ended = LearnerObservation(rank, LearnerState.EXITED, **how)  # type: ignore[arg-type]
+        self.runs[run_name] = replace(run, learners={**run.learners, rank: ended})
+
+    def lose_learner(self, run_name: str, rank: int) -> None:
+        """The engine does not know it any more."""
+        run = self.runs[run_name]
+        self.runs[run_name] = replace(run, learners={r: one for r, one in run.learners.items() if r != rank})

@@ -1,0 +1,117 @@
+"""Admission against a real database: one decision at a time, the right one next."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from tests.workers.fake_engine import GIB
+from tests.workers.world import World
+
+from weft_core.engine import Node
+from weft_workers.reconcile import step
+
+
+def states(world: World, jobs: list[str]) -> list[str]:
+    return [world.job(one).state for one in jobs]
+
+
+def test_the_next_job_starts_when_room_comes_free(world: World) -> None:
+    first = world.running(resources={"gpus": 3})
+    second = world.submit(learners=2, resources={"gpus": 1})
+    world.step(second)
+    assert (world.job(second).state, world.job(second).reason) == ("QUEUED", "waiting for 2 GPUs: 1 of 4 free")
+    assert world.events(second, "waiting") == ["waiting for 2 GPUs: 1 of 4 free"]
+    world.exit(first, 0)
+    world.step(first)
+    step(world.context, second)  # not made due by the test: the end of the first did that
+    assert world.job(second).state == "PENDING"
+
+
+def test_a_waiting_job_lets_the_head_of_the_queue_look(world: World) -> None:
+    world.running(resources={"gpus": 4})
+    head, tail = world.submit(resources={"gpus": 1}), world.submit(resources={"gpus": 1})
+    for job in (head, tail):
+        world.step(job)
+    waits = [(world.job(one).next_step_at - world.job(one).state_since).total_seconds() for one in (head, tail)]  # type: ignore[operator]
+    assert waits[0] < 10 < waits[1]
+    # A node is added: the head finds it on behalf of both.
+    world.engine.nodes += (Node("node-2", cpus=4, gpus=4, memory=16 * GIB),)
+    world.step(head)
+    step(world.context, tail)
+    assert states(world, [head, tail]) == ["PENDING", "PENDING"]
+
+
+def test_priority_then_age(world: World) -> None:
+    busy = world.running(resources={"gpus": 4})
+    old, new, urgent = (world.submit(resources={"gpus": 4}, priority=p) for p in (50, 50, 90))
+    for job in (old, new, urgent):
+        world.step(job)
+    for expected in (urgent, old, new):
+        world.exit(busy, 0)
+        world.step(busy)
+        for job in (new, old, urgent):
+            step(world.context, job)
+        assert world.job(expected).state == "PENDING"
+        busy = expected
+    assert [world.job(one).reason for one in (urgent, old)] == ["completed", "completed"]
+
+
+def test_reasons_are_renewed_for_all_without_an_event_for_every_number(world: World) -> None:
+    first = world.running(resources={"gpus": 4})
+    jobs = [world.submit(resources={"gpus": 4}) for _ in range(3)]
+    for job in jobs:
+        world.step(job)
+    assert world.job(jobs[2]).reason == "waiting for 4 GPUs: 0 of 4 free; queued behind 2 jobs"
+    world.exit(first, 0)
+    world.step(first)
+    step(world.context, jobs[0])
+    assert world.job(jobs[2]).reason == "waiting for 4 GPUs: 0 of 4 free; queued behind 1 job"
+    assert len(world.events(jobs[2], "waiting")) == 1
+
+
+def test_what_can_never_fit_fails_and_says_so(world: World) -> None:
+    job = world.submit(resources={"cpus": 8})
+    world.step(job)
+    assert (world.job(job).state, world.job(job).error_code) == ("FAILED", "S100")
+    assert world.job(job).reason == "can never fit: asks 8 CPUs a learner, the largest node of engine local has 4"
+
+
+def test_what_ran_before_waits_for_its_node_to_come_back(world: World) -> None:
+    job = world.running(retries=1, resources={"gpus": 4})
+    world.exit(job, 3)
+    world.engine.nodes = (replace(world.engine.nodes[0], gpus=2),)
+    world.step(job)
+    world.pass_time(60)
+    world.step(job)
+    assert world.job(job).state == "QUEUED"
+    assert "can never fit: asks 4 GPUs" in world.job(job).reason
+
+
+def test_an_engine_that_does_not_answer_keeps_jobs_waiting(world: World) -> None:
+    world.engine.unreachable = "connection refused"
+    job = world.submit()
+    world.step(job)
+    assert world.job(job).reason == "waiting for engine local, which does not answer: connection refused"
+    world.engine.unreachable = ""
+    world.step(job)
+    assert world.job(job).state == "PENDING"
+
+
+def test_a_job_in_its_pause_after_a_failure_takes_nobodys_place(world: World) -> None:
+    failing = world.running(retries=3, priority=90, resources={"gpus": 4})
+    other = world.submit(resources={"gpus": 4})
+    world.step(other)
+    world.exit(failing, 3)
+    world.step(failing)
+    step(world.context, other)
+    assert states(world, [failing, other]) == ["QUEUED", "PENDING"]
+
+
+def test_many_workers_at_once_never_give_out_more_than_there_is(world: World) -> None:
+    jobs = [world.submit(resources={"gpus": 1}) for _ in range(10)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda job: step(world.context, job), jobs * 3))
+    assert sorted(states(world, jobs)) == ["PENDING"] * 4 + ["QUEUED"] * 6
+    assert sorted(states(world, jobs[:4])) == ["PENDING"] * 4, "the oldest first"
+    assert len(world.engine.created) == len(set(world.engine.created)) == 4

@@ -1,0 +1,328 @@
+"""What goes wrong with learners and engines, and what a user reads of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pydantic import SecretStr
+from tests.workers.fake_engine import FakeEngine
+from tests.workers.world import World
+
+from weft_core.engine import LaunchRefused, Observation
+from weft_core.lifecycle import LearnerPhase
+from weft_core.objects import Objects
+from weft_core.settings import S3Settings
+from weft_workers.context import Context
+
+# --- a learner fails ----------------------------------------------------------------------------------------------
+
+
+def test_one_learner_fails_and_the_gang_is_stopped_before_the_job_fails(world: World) -> None:
+    world.engine.obeys = False
+    job = world.running(learners=3)
+    world.exit(job, 3, rank=1, reason="exit code 3", lines="epoch 1\nValueError: bad shape")
+    world.step(job)
+    (attempt,) = world.attempts(job)
+    assert attempt.outcome == "FAILED"
+    assert world.engine.stops[0][1] == pytest.approx(30, abs=1), "the others may save a checkpoint"
+    assert world.job(job).state == "PROCESSING", "two learners still run"
+
+    world.engine.runs.clear()
+    world.step(job)
+    failed = world.job(job)
+    assert failed.state == "FAILED"
+    assert failed.reason == "learner 2: exit code 3; its last lines:\n  epoch 1\n  ValueError: bad shape"
+    assert (failed.error_code, world.attempts(job)[0].exit_code) == ("C201", 3)
+    assert world.events(job, "learner") == ["learner 2: exit code 3"]
+
+
+def test_without_reported_lines_the_log_itself_is_quoted(world: World) -> None:
+    job = world.running()
+    world.write_log(job, 0, "loading\nbash: trian.py: command not found\n")
+    world.exit(job, 127, reason="command not found: trian.py")
+    world.step(job)
+    assert world.job(job).reason.splitlines() == [
+        "learner 1: command not found: trian.py; its last lines:",
+        "  loading",
+        "  bash: trian.py: command not found",
+    ]
+
+
+def test_the_code_of_an_agents_own_failure_is_kept(world: World) -> None:
+    job = world.running()
+    world.exit(job, 1, reason="S302 can't load the data: container 'mnist' does not exist")
+    world.step(job)
+    assert world.job(job).error_code == "S302"
+    assert world.job(job).reason == "learner 1: can't load the data: container 'mnist' does not exist"
+
+
+def test_a_gang_is_retried_as_a_whole_after_a_pause_and_the_retries_run_out(world: World) -> None:
+    job = world.running(learners=2, retries=1)
+    world.exit(job, 3, rank=0, reason="exit code 3", lines="boom")
+    world.step(job)
+    again = world.job(job)
+    assert (again.state, again.failures, again.error_code) == ("QUEUED", 1, None)
+    assert again.reason == "retry 1 of 1 after: learner 1: exit code 3"
+    assert len(world.attempts(job)) == 1
+
+    world.step(job)  # an early hint changes nothing: it pauses
+    assert len(world.attempts(job)) == 1
+    world.pass_time(2)
+    world.step(job)
+    assert [one.outcome for one in world.attempts(job)] == ["FAILED", None]
+    assert world.engine.created == [f"weft-{job}-1", f"weft-{job}-2"]
+    assert [one.phase for one in world.learners(job)][2:] == ["WAITING", "WAITING"], "a fresh gang"
+
+    world.exit(job, 4, rank=1, reason="exit code 4")
+    world.step(job)
+    assert (world.job(job).state, world.job(job).failures) == ("FAILED", 2)
+    assert world.job(job).reason == "learner 2: exit code 4"
+
+
+def test_a_resume_after_failure_starts_at_once_with_fresh_retries(world: World) -> None:
+    job = world.running()
+    world.exit(job, 3)
+    world.step(job)
+    assert world.job(job).state == "FAILED"
+    world.resume(job)
+    world.step(job)
+    assert (world.job(job).state, world.job(job).failures, world.job(job).attempt) == ("PENDING", 0, 2)
+
+
+def test_out_of_memory_is_said_with_the_limit_and_blamed_before_those_it_dragged_along(world: World) -> None:
+    job = world.running(learners=2, resources={"memory": 512 << 20})
+    world.engine.end_learner(world.run, 1, exit_code=-9, oom=True)
+    world.exit(job, 1, rank=0, reason="exit code 1", lines="connection reset by peer")
+    world.step(job)
+    assert world.job(job).reason == "learner 2 was killed: out of memory (limit 512 MiB)"
+
+
+def test_of_several_failures_the_earliest_is_blamed(world: World) -> None:
+    job = world.running(learners=3)
+    world.exit(job, 7, rank=2)
+    world.exit(job, 1, rank=0)
+    world.step(job)
+    assert world.job(job).reason == "learner 3: exit code 7"
+
+
+# --- a learner vanishes -------------------------------------------------------------------------------------------
+
+
+def test_an_agent_that_was_killed_without_a_report_loses_the_attempt(world: World) -> None:
+    job = world.running(retries=1)
+    world.engine.end_learner(world.run, 0, exit_code=-9)
+    world.step(job)
+    (attempt,) = world.attempts(job)
+    assert (attempt.outcome, attempt.reason) == ("LOST", "learner 1 was killed by signal 9 (SIGKILL)")
+    assert world.job(job).state == "QUEUED", "a loss is retried"
+
+
+@pytest.mark.parametrize("vanishes", [False, True], ids=["exited", "absent"])
+def test_the_exit_report_in_the_store_is_believed_before_a_loss(world: World, vanishes: bool) -> None:
+    job = world.running(learners=2)
+    world.leave_exit_report(job, 0, 0)
+    world.leave_exit_report(job, 1, 0)
+    for rank in (0, 1):
+        if vanishes:
+            world.engine.lose_learner(world.run, rank)
+        else:
+            world.engine.end_learner(world.run, rank, exit_code=0)
+    world.step(job)
+    assert world.job(job).state == "COMPLETED"
+    assert [one.exit_code for one in world.learners(job)] == [0, 0]
+
+
+def test_a_failure_found_in_the_store_is_told_like_a_reported_one(world: World) -> None:
+    job = world.running()
+    world.leave_exit_report(job, 0, 3, "exit code 3")
+    world.engine.end_learner(world.run, 0, exit_code=3)
+    world.step(job)
+    assert (world.job(job).state, world.job(job).reason) == ("FAILED", "learner 1: exit code 3")
+
+
+def test_nobody_is_lost_while_the_store_can_not_be_asked(world: World, context: Context) -> None:
+    job = world.running()
+    nowhere = S3Settings(endpoint="http://127.0.0.1:9", access_key="k", secret_key=SecretStr("s"))
+    world.context = replace(context, objects=Objects(nowhere))
+    world.engine.end_learner(world.run, 0, exit_code=-9)
+    world.step(job)
+    assert world.attempts(job)[0].outcome is None
+    assert "can't look for exit reports" in (world.job(job).condition or "")
+
+
+def test_lost_takes_absences_and_silence(world: World) -> None:
+    job = world.running()
+    world.engine.lose_learner(world.run, 0)
+    for _ in range(5):
+        world.pass_time(1)
+        world.step(job)
+    assert world.attempts(job)[0].outcome is None, "absent, but its heartbeat was heard a moment ago"
+    assert world.learners(job)[0].absences == 5
+    assert world.learners(job)[0].absent_since is not None
+    world.pass_time(60)
+    world.step(job)
+    assert world.attempts(job)[0].outcome == "LOST"
+    assert world.job(job).reason.startswith("learner 1 vanished: its engine does not know it any more")
+    assert world.job(job).error_code == "S104"
+
+
+def test_a_silent_learner_that_the_engine_sees_is_not_lost(world: World) -> None:
+    job = world.running()
+    world.pass_time(3600)
+    world.step(job, times=5)
+    assert (world.job(job).state, world.attempts(job)[0].outcome) == ("PROCESSING", None)
+
+
+def test_partial_absences_are_forgotten_when_the_learner_is_seen_again(world: World) -> None:
+    job = world.running(learners=2)
+    whole = world.engine.runs[world.run]
+    world.engine.lose_learner(world.run, 1)
+    for _ in range(2):
+        world.pass_time(60)
+        world.step(job)
+    assert [one.absences for one in world.learners(job)] == [0, 2]
+    world.engine.runs[world.run] = whole
+    world.pass_time(60)
+    world.step(job)
+    assert [one.absences for one in world.learners(job)] == [0, 0]
+    assert world.learners(job)[1].absent_since is None
+    assert world.attempts(job)[0].outcome is None
+
+
+# --- an engine that does not answer ------------------------------------------------------------------------------
+
+
+def test_an_unreachable_engine_changes_nothing_but_the_condition(world: World) -> None:
+    job = world.running()
+    world.pass_time(3600)
+    world.engine.unreachable = "connection refused"
+    world.step(job, times=4)
+    still = world.job(job)
+    assert (still.state, world.attempts(job)[0].outcome) == ("PROCESSING", None)
+    assert still.condition is not None
+    assert still.condition.startswith("Unreachable since 20")
+    assert still.condition.endswith("UTC: connection refused")
+    assert len(world.events(job, "condition")) == 1, "told once"
+    world.engine.unreachable = ""
+    world.step(job)
+    assert world.job(job).condition is None
+    assert world.events(job, "condition")[-1].startswith("no longer: Unreachable since")
+
+
+def test_a_halt_waits_for_the_engines_word(world: World) -> None:
+    job = world.running()
+    world.engine.unreachable = "timed out"
+    world.halt(job)
+    world.step(job)
+    assert world.attempts(job)[0].outcome == "HALTED", "heartbeats stop the learners even now"
+    assert world.job(job).state == "PROCESSING", "who can tell whether they are gone?"
+    world.engine.unreachable = ""
+    world.step(job)
+    assert world.job(job).state == "HALTED"
+
+
+def test_a_launch_that_timed_out_and_yet_worked_is_adopted(world: World) -> None:
+    world.engine.late_create = True
+    job = world.submit()
+    world.step(job)
+    assert world.attempts(job)[0].launched_at is None
+    assert (world.job(job).condition or "").startswith("Unreachable since")
+    world.step(job)
+    assert world.attempts(job)[0].launched_at is not None
+    assert len(world.engine.launches) == 2
+    assert world.engine.created == [f"weft-{job}-1"]
+    assert world.job(job).condition is None
+
+
+def test_an_engine_that_left_the_settings(world: World) -> None:
+    job = world.submit(engine="cloud")
+    world.step(job)
+    assert world.job(job).state == "QUEUED"
+    assert "engine 'cloud' is not in the settings (there are: local)" in world.job(job).reason
+
+
+# --- what the engine says of a run -------------------------------------------------------------------------------
+
+
+def test_an_interruption_counts_against_nothing(world: World) -> None:
+    job = world.running(learners=2)
+    world.engine.end_learner(world.run, 1, exit_code=143, interrupted=True, reason="weft was stopped")
+    world.exit(job, 143, rank=1)  # its agent could still report
+    world.step(job)
+    again = world.job(job)
+    assert (again.state, again.failures) == ("QUEUED", 0)
+    assert again.reason == "starts again: learner 2 was interrupted: weft was stopped"
+    assert world.attempts(job)[0].outcome == "INTERRUPTED"
+
+
+def test_a_start_timeout_takes_the_attempt_back(world: World) -> None:
+    job = world.submit(learners=2)
+    world.step(job)
+    world.phase(job, LearnerPhase.STARTED, rank=0)
+    world.pass_time(901)
+    world.step(job)
+    assert world.job(job).state == "QUEUED"
+    assert world.job(job).reason == "starts again: only 1 of 2 learners started within 15m"
+
+
+def test_an_image_being_built_is_told_and_does_not_time_out(world: World, engine: FakeEngine) -> None:
+    job = world.submit()
+    world.step(job)
+    name = world.run
+    for done in (3, 12):
+        engine.runs[name] = Observation(name, progress=f"building environment: {done} of 37 packages")
+        world.pass_time(800)
+        world.step(job)
+    assert world.events(job, "image") == [f"building environment: {n} of 37 packages" for n in (3, 12)]
+    assert (world.job(job).state, world.job(job).reason) == ("PENDING", "building environment: 12 of 37 packages")
+    assert world.learners(job)[0].absences == 0
+    world.step(job)
+    assert len(world.events(job, "image")) == 2, "only news are events"
+    world.pass_time(901)
+    world.step(job)
+    assert world.job(job).state == "QUEUED", "nothing new for a whole start timeout"
+
+
+def test_an_image_that_can_not_be_built_fails_the_job_whatever_its_retries(world: World, engine: FakeEngine) -> None:
+    job = world.submit(retries=5)
+    world.step(job)
+    engine.runs[world.run] = Observation(world.run, failed="environment: no matching distribution", failed_code="S103")
+    world.pass_time(1)
+    world.step(job)
+    assert (world.job(job).state, world.job(job).error_code) == ("FAILED", "S103")
+    assert world.job(job).reason == "environment: no matching distribution"
+
+
+def test_a_refused_launch_fails_the_job_whatever_its_retries(world: World) -> None:
+    world.engine.refuses = LaunchRefused("image 'nonsense:1' is not in the catalogue", "S103")
+    job = world.submit(retries=5)
+    world.step(job)
+    assert (world.job(job).state, world.job(job).error_code) == ("FAILED", "S103")
+    assert world.job(job).reason == "image 'nonsense:1' is not in the catalogue"
+    assert world.attempts(job)[0].ended_at is not None
+
+
+def test_max_runtime_ends_the_job_with_the_grace_and_no_retry(world: World) -> None:
+    world.engine.obeys = False
+    job = world.running(max_runtime=3600, retries=3)
+    world.pass_time(3500)
+    world.step(job)
+    assert world.attempts(job)[0].outcome is None
+    world.pass_time(200)
+    world.step(job)
+    assert world.engine.stops[0][1] == pytest.approx(120, abs=1)
+    world.engine.runs.clear()
+    world.step(job)
+    assert (world.job(job).state, world.job(job).reason) == ("FAILED", "max_runtime of 1h exceeded")
+
+
+def test_a_halt_during_a_failure_halts_instead_of_retrying(world: World) -> None:
+    world.engine.obeys = False
+    job = world.running(retries=2)
+    world.exit(job, 3)
+    world.step(job)
+    world.halt(job)
+    world.engine.runs.clear()
+    world.step(job)
+    assert world.job(job).state == "HALTED"
