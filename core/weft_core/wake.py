@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import redis
 import redis.asyncio
@@ -73,7 +73,7 @@ class Wake:
         except (redis.RedisError, OSError):
             return False
 
-    async def listen(self, job_id: str, poll: float = 1.0) -> AsyncIterator[None]:
+    async def listen(self, job_id: str, poll: float = 1.0) -> AsyncGenerator[None, None]:
         """Yield whenever the job may have new lines or events, at least every ``poll`` seconds; for ever.
 
         Falls back to polling alone while Redis is away.

@@ -1,0 +1,100 @@
+"""``python -m weft_api``: the API as a process."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+
+import structlog
+import uvicorn
+from pydantic import ValidationError
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from weft_api.app import create_app
+from weft_api.service_log import configure_logging
+from weft_core.settings import Settings, load_settings
+from weft_core.store.database import Database
+
+_BACKLOG = 2048
+_SHUTDOWN = 5  # seconds for requests under way; followers are told at once
+
+
+def main() -> int:
+    """Serve until told to stop. Returns the exit status: 0 in order, 2 for what the operator has to mend."""
+    try:
+        settings = load_settings()
+        configure_logging()
+        app = create_app(settings)
+    except ValidationError as error:
+        return _fail("settings: " + "; ".join(f"{_path(one['loc'])}: {one['msg']}" for one in error.errors()))
+    except (ValueError, OSError) as error:
+        return _fail(f"settings: {error}")
+    problem = _database_problem(settings)
+    if problem:
+        return _fail(problem)
+    try:
+        listener = _listen(settings.api.host, settings.api.port)
+    except OSError as error:
+        return _fail(_listen_problem(settings, error))
+    structlog.get_logger("weft.api").info("serving", host=settings.api.host, port=listener.getsockname()[1])
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=_SHUTDOWN,
+            server_header=False,
+            proxy_headers=True,
+        )
+    )
+    server.run(sockets=[listener])
+    return 0
+
+
+def _fail(message: str) -> int:
+    print(f"weft api: {message}", file=sys.stderr)
+    return 2
+
+
+def _path(where: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in where) or "(all)"
+
+
+def _database_problem(settings: Settings) -> str | None:
+    """Why the database can't be used, in one line; the URL's password is not in it."""
+    try:
+        database = Database(settings.database_url.get_secret_value(), pool_size=1)
+        with database.transaction() as session:
+            if session.scalar(text("select to_regclass('jobs')")) is None:
+                return "the database has no tables yet: run `python -m weft_core.store.migrate`"
+        database.close()
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        return f"can't reach Postgres (database_url): {reason}"
+    return None
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _listen_problem(settings: Settings, error: OSError) -> str:
+    where = f"{settings.api.host}:{settings.api.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where} is taken by another process: stop it, or set WEFT_API__PORT to a free port"
+    return f"can't listen at {where} (api.host, api.port): {error.strerror or error}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""The application: ``create_app(settings)``. Nothing is opened or read when this module is imported."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from anyio import CapacityLimiter
+from fastapi import FastAPI
+
+from weft_api import docs, errors
+from weft_api.code.routes import router as code
+from weft_api.context import Context
+from weft_api.datastores.routes import router as datastores
+from weft_api.engines.routes import router as engines
+from weft_api.events.routes import router as events
+from weft_api.files.routes import router as files
+from weft_api.health.routes import router as health
+from weft_api.jobs.routes import router as jobs
+from weft_api.learner.routes import router as learner
+from weft_api.logs.routes import router as logs
+from weft_api.metrics import Metrics
+from weft_api.middleware import BodyLimit, Observed
+from weft_api.secrets.routes import router as secrets
+from weft_api.stores import Checker
+from weft_api.tokens.routes import router as tokens
+from weft_core import __version__
+from weft_core.catalogue import Catalogue
+from weft_core.objects import Objects
+from weft_core.secrets import SecretBox
+from weft_core.settings import Settings
+from weft_core.store.database import Database
+from weft_core.wake import Wake
+
+_DESCRIPTION = """Deep-learning training as a service: a manifest and a folder of code in, a trained model back in S3.
+
+Sign in with `Authorization: Bearer <token>`; a token belongs to one project. Errors are `application/problem+json`
+(RFC 9457) with a stable `code`. Every POST takes an `Idempotency-Key`. Lists are paged: `next_cursor` goes back as
+`cursor`."""
+
+_CONNECTIONS = 15
+"""To Postgres; as many again in a rush. Handlers run in 40 threads and hold one only while they ask."""
+_FOLLOWERS = 8
+
+
+def make_context(settings: Settings) -> Context:
+    """Everything that handlers share. Connects to nothing yet.
+
+    Raises:
+        ValueError: a setting that only shows here to be wrong (keys, URLs).
+    """
+    database = Database(settings.database_url.get_secret_value(), pool_size=_CONNECTIONS)
+    return Context(
+        settings=settings,
+        database=database,
+        objects=Objects(settings.s3),
+        box=SecretBox(settings.secret_keys),
+        wake=Wake(settings.redis_url.get_secret_value()),
+        catalogue=Catalogue.load(),
+        metrics=Metrics(database),
+        checker=Checker(),
+        followers=CapacityLimiter(_FOLLOWERS),
+    )
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The ASGI application for ``settings``. Raises ValueError for settings that can't work."""
+    context = make_context(settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        context.close()
+
+    app = FastAPI(
+        title="Weft",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.context = context
+    for router in (jobs, code, logs, events, files, datastores, secrets, tokens, engines, learner, health):
+        app.include_router(router)
+    errors.install(app)
+    docs.install(app)
+    # The last one added is the outermost.
+    app.add_middleware(BodyLimit, limits=settings.limits)
+    app.add_middleware(Observed, metrics=context.metrics)
+    return app

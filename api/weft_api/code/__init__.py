@@ -1,0 +1,1 @@
+"""Code bundles, by the sha256 of their bytes."""

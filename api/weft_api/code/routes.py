@@ -1,0 +1,59 @@
+"""HTTP for code bundles."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from weft_api.auth import Editor, Viewer
+from weft_api.code.schemas import CodeView, Sha256
+from weft_api.code.service import find_code, record_code, store_code
+from weft_api.context import Ctx
+from weft_api.problems import INVALID_BUNDLE, NOT_FOUND, STORE_UNAVAILABLE, TOO_LARGE, Problem, not_found, responses
+from weft_api.spool import Spooled, spool_body
+
+router = APIRouter(prefix="/api/v1", tags=["code"])
+
+
+@router.head("/code/{sha256}", summary="Ask whether a code bundle is there", responses=responses(NOT_FOUND))
+def has_code(sha256: Sha256, context: Ctx, who: Viewer) -> Response:
+    with context.database.transaction() as session:
+        if find_code(who.scope(session), sha256) is None:
+            raise not_found("code bundle", sha256)
+    return Response()
+
+
+async def _upload(sha256: Sha256, request: Request, _: Editor) -> AsyncIterator[Spooled]:
+    upload = await spool_body(request)  # after the sign-in, and only for a name that can be a sha256
+    try:
+        yield upload
+    finally:
+        upload.discard()
+
+
+@router.put(
+    "/code/{sha256}",
+    status_code=201,
+    summary="Send a code bundle (the zip's bytes as the body)",
+    responses=responses(INVALID_BUNDLE, TOO_LARGE, STORE_UNAVAILABLE),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+def put_code(sha256: Sha256, upload: Annotated[Spooled, Depends(_upload)], context: Ctx, who: Editor) -> CodeView:
+    """The server computes the sha256 by itself; sending the same bundle again changes nothing."""
+    if upload.sha256 != sha256:
+        raise Problem(
+            INVALID_BUNDLE,
+            f"what arrived has {upload.size} bytes with the sha256 {upload.sha256}, not {sha256}: it changed on its "
+            "way, or while it was read",
+        )
+    info = store_code(context, who.project_id, upload)
+    with context.database.transaction() as session:
+        record_code(who.scope(session), sha256, info)
+    return CodeView(sha256=sha256, size=info.size, files=info.files)

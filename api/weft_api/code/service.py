@@ -1,0 +1,43 @@
+"""Checking code bundles and bringing them to the store."""
+
+from __future__ import annotations
+
+from sqlalchemy.dialects.postgresql import insert
+
+from weft_api.code.schemas import CodeView
+from weft_api.context import Context
+from weft_api.spool import Spooled
+from weft_core.bundle import BundleInfo, check_bundle
+from weft_core.objects import code_key
+from weft_core.store.models import CodeBundle
+from weft_core.store.scope import Scope
+
+
+def find_code(scope: Scope, sha256: str) -> CodeBundle | None:
+    return scope.find(CodeBundle, CodeBundle.sha256 == sha256)
+
+
+def store_code(context: Context, project_id: str, upload: Spooled) -> BundleInfo:
+    """Check an upload and put it into the store; to the database it is known only by :func:`record_code`.
+
+    Raises:
+        BundleError: it is no zip that we take.
+        StoreError: the store is away.
+    """
+    info = check_bundle(upload.path, context.settings.limits)
+    key = code_key(project_id, upload.sha256)
+    present = context.objects.head(key)
+    # Content-addressed: what is there under this name is this. (A size that differs is an upload that was cut off.)
+    if present is None or present.size != upload.size:
+        context.objects.put_file(key, upload.path)
+    return info
+
+
+def record_code(scope: Scope, sha256: str, info: BundleInfo) -> None:
+    """Make a stored bundle known; one that is known already is left as it is."""
+    row = insert(CodeBundle).values(project_id=scope.project_id, sha256=sha256, size=info.size, files=info.files)
+    scope.session.execute(row.on_conflict_do_nothing())
+
+
+def view_code(row: CodeBundle) -> CodeView:
+    return CodeView(sha256=row.sha256, size=row.size, files=row.files)

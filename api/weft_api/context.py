@@ -1,0 +1,45 @@
+"""What the handlers share, made once by :func:`weft_api.app.create_app` and handed to them by FastAPI."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from anyio import CapacityLimiter
+from fastapi import Depends, Request
+
+from weft_api.metrics import Metrics
+from weft_api.stores import Checker
+from weft_core.catalogue import Catalogue
+from weft_core.objects import Objects
+from weft_core.secrets import SecretBox
+from weft_core.settings import Settings
+from weft_core.store.database import Database
+from weft_core.wake import Wake
+
+
+@dataclass(frozen=True)
+class Context:
+    settings: Settings
+    database: Database
+    objects: Objects
+    box: SecretBox
+    wake: Wake
+    catalogue: Catalogue
+    metrics: Metrics
+    checker: Checker
+    followers: CapacityLimiter
+    """Of threads that look for followers, so that however many follow, requests are answered."""
+
+    def close(self) -> None:
+        self.checker.close()
+        self.wake.close()
+        self.database.close()
+
+
+async def _context(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context
+
+
+Ctx = Annotated[Context, Depends(_context)]

@@ -1,0 +1,1 @@
+"""Data stores kept on the server, and what is in them."""

@@ -1,0 +1,122 @@
+"""HTTP for data stores."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from weft_api.auth import Editor, Viewer
+from weft_api.context import Ctx
+from weft_api.datastores import service, transfers
+from weft_api.datastores.schemas import (
+    CompleteBody,
+    DatastoreBody,
+    DatastoreList,
+    DatastoreName,
+    DatastoreView,
+    Download,
+    DownloadBody,
+    NewDatastore,
+    ObjectPage,
+    QueryContainer,
+    Upload,
+    UploadBody,
+)
+from weft_api.idempotency import KeyHeader, once
+from weft_api.problems import EXISTS, IDEMPOTENCY_CONFLICT, NOT_FOUND, STORE_REFUSED, STORE_UNAVAILABLE, responses
+
+router = APIRouter(prefix="/api/v1", tags=["datastores"])
+
+Check = Annotated[bool, Query(description="Ask the store whether it takes these credentials.")]
+_STORE = (STORE_REFUSED, STORE_UNAVAILABLE)
+
+
+@router.get("/datastores", summary="List data stores")
+def get_datastores(context: Ctx, who: Viewer) -> DatastoreList:
+    with context.database.transaction() as session:
+        return DatastoreList(datastores=service.list_datastores(context, who.scope(session)))
+
+
+@router.post(
+    "/datastores",
+    status_code=201,
+    summary="Keep a data store",
+    responses=responses(EXISTS, IDEMPOTENCY_CONFLICT, *_STORE),
+)
+def post_datastore(
+    body: NewDatastore, context: Ctx, who: Editor, check: Check = True, key: KeyHeader = None
+) -> DatastoreView:
+    """For manifests' `datastore: NAME`."""
+    secret = body.session_token.get_secret_value() if body.session_token else None
+    parts = [body.model_dump(), body.password.get_secret_value(), secret]
+    return service.create_datastore(context, who, body, check, once(context.settings, key, "POST /datastores", parts))
+
+
+@router.get("/datastores/{name}", summary="Show a data store", responses=responses(NOT_FOUND))
+def get_datastore(name: DatastoreName, context: Ctx, who: Viewer) -> DatastoreView:
+    with context.database.transaction() as session:
+        return service.show_datastore(context, who.scope(session), name)
+
+
+@router.put("/datastores/{name}", summary="Replace a data store", responses=responses(NOT_FOUND, *_STORE))
+def put_datastore(
+    name: DatastoreName, body: DatastoreBody, context: Ctx, who: Editor, check: Check = True
+) -> DatastoreView:
+    return service.replace_datastore(context, who, name, body, check)
+
+
+@router.delete("/datastores/{name}", status_code=204, summary="Forget a data store", responses=responses(NOT_FOUND))
+def delete_datastore(name: DatastoreName, context: Ctx, who: Editor) -> None:
+    """What is in it stays as it is."""
+    with context.database.transaction() as session:
+        service.delete_datastore(who.scope(session), name)
+
+
+@router.get(
+    "/datastores/{name}/objects",
+    summary="List containers, or the objects of one",
+    responses=responses(NOT_FOUND, *_STORE),
+)
+def get_objects(
+    name: DatastoreName,
+    context: Ctx,
+    who: Viewer,
+    container: QueryContainer = None,
+    prefix: Annotated[str, Query(max_length=900)] = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    cursor: Annotated[str | None, Query(max_length=2000)] = None,
+) -> ObjectPage:
+    return transfers.list_objects(context, who, name, container, prefix, limit, cursor)
+
+
+@router.post(
+    "/datastores/{name}/uploads",
+    status_code=201,
+    summary="Get URLs to upload an object to",
+    responses=responses(NOT_FOUND, IDEMPOTENCY_CONFLICT, *_STORE),
+)
+def post_upload(name: DatastoreName, body: UploadBody, context: Ctx, who: Editor, key: KeyHeader = None) -> Upload:
+    """PUT each part to its URL. Up to 64 MiB it is one part and the object is there at once."""
+    request = once(context.settings, key, f"POST /datastores/{name}/uploads", body.model_dump())
+    return transfers.begin_upload(context, who, name, body, request)
+
+
+@router.post(
+    "/datastores/{name}/uploads:complete",
+    status_code=204,
+    summary="Make an object out of its uploaded parts",
+    responses=responses(NOT_FOUND, IDEMPOTENCY_CONFLICT, *_STORE),
+)
+def complete_upload(name: DatastoreName, body: CompleteBody, context: Ctx, who: Editor, key: KeyHeader = None) -> None:
+    request = once(context.settings, key, f"POST /datastores/{name}/uploads:complete", body.model_dump())
+    transfers.complete_upload(context, who, name, body, request)
+
+
+@router.post(
+    "/datastores/{name}/downloads",
+    summary="Get a URL to download an object from",
+    responses=responses(NOT_FOUND, *_STORE),
+)
+def post_download(name: DatastoreName, body: DownloadBody, context: Ctx, who: Viewer) -> Download:
+    return transfers.begin_download(context, who, name, body)

@@ -1,0 +1,169 @@
+"""Data stores on the wire."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Path, Query
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from weft_api.secrets.schemas import NAME_PATTERN
+
+_STORE: dict[str, Any] = {
+    "name": "cos",
+    "endpoint": "https://s3.eu-central-1.amazonaws.com",
+    "region": "eu-central-1",
+    "user_name": "AKIAEXAMPLE",
+}
+
+DatastoreName = Annotated[
+    str, Path(pattern=NAME_PATTERN, description="Up to 63 letters, digits, '.', '_' and '-'.", examples=["cos"])
+]
+Container = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$", description="The bucket.", examples=["digits"])
+]
+QueryContainer = Annotated[str | None, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$", examples=["digits"])]
+Key = Annotated[
+    str,
+    Field(min_length=1, max_length=900, pattern=r"^[^\x00-\x1f\x7f]+$", examples=["train-images-idx3-ubyte.gz"]),
+]
+# Strings for headers and signatures: no control characters, nothing beyond Latin-1.
+_HeaderText = Annotated[str, Field(pattern=r"^[\x20-\x7e]+$", max_length=2000)]
+
+ETag = Annotated[str, Field(pattern=r"^[\x20-\x7e]+$", max_length=200)]
+
+
+class DatastoreBody(BaseModel):
+    """Address and credentials. The password is kept encrypted and never shown again."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        title="DatastoreSettings",
+        json_schema_extra={"examples": [{k: v for k, v in _STORE.items() if k != "name"} | {"password": "…"}]},
+    )
+
+    endpoint: _HeaderText = Field(description="URL of the S3 endpoint.")
+    region: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,63}$")] | None = None
+    user_name: _HeaderText = Field(description="The access key.")
+    password: SecretStr = Field(description="The secret key.", min_length=1, max_length=4096)
+    session_token: SecretStr | None = Field(default=None, min_length=1, max_length=16_384)
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_url(cls, value: str) -> str:
+        scheme, separator, rest = value.partition("://")
+        if scheme not in ("http", "https") or not separator or not rest or rest.startswith("/") or "@" in rest:
+            raise ValueError("must be a URL that begins with http:// or https://, without credentials in it")
+        return value.rstrip("/")
+
+    @field_validator("password", "session_token")
+    @classmethod
+    def _is_plain(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not (value.get_secret_value().isascii() and value.get_secret_value().isprintable()):
+            raise ValueError("must be printable ASCII")
+        return value
+
+
+class NewDatastore(DatastoreBody):
+    model_config = ConfigDict(
+        extra="forbid", title="NewDatastore", json_schema_extra={"examples": [{**_STORE, "password": "…"}]}
+    )
+
+    name: str = Field(pattern=NAME_PATTERN)
+
+
+class DatastoreView(BaseModel):
+    model_config = ConfigDict(
+        title="Datastore", json_schema_extra={"examples": [{**_STORE, "created_at": "2026-01-31T08:00:00Z"}]}
+    )
+
+    name: str
+    endpoint: str
+    region: str | None
+    user_name: str
+    created_at: datetime
+
+
+class DatastoreList(BaseModel):
+    datastores: list[DatastoreView]
+
+
+class StoredObject(BaseModel):
+    key: str
+    size: int
+    modified: datetime
+
+
+class ObjectPage(BaseModel):
+    """Of a container; or, when none was named, the containers."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "objects": [{"key": "t10k-images.gz", "size": 1648877, "modified": "2026-01-31T08:00:00Z"}],
+                    "next_cursor": None,
+                    "containers": None,
+                },
+                {"objects": None, "next_cursor": None, "containers": ["digits", "models"]},
+            ]
+        }
+    )
+
+    objects: list[StoredObject] | None = None
+    next_cursor: str | None = None
+    containers: list[str] | None = None
+
+
+class UploadBody(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"container": "digits", "key": "train.gz", "size": 9912422, "create_container": True}]
+        },
+    )
+
+    container: Container
+    key: Key
+    size: int = Field(ge=0, le=5 << 40)
+    create_container: bool = False
+
+
+class UploadPart(BaseModel):
+    number: int
+    url: str
+    size: int
+
+
+class Upload(BaseModel):
+    """Where to PUT the parts. With an ``upload_id`` the ETags of the answers go to `uploads:complete`."""
+
+    parts: list[UploadPart]
+    upload_id: str | None
+
+
+class CompleteBody(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"container": "digits", "key": "train.gz", "upload_id": "…", "etags": ["…"]}]},
+    )
+
+    container: Container
+    key: Key
+    upload_id: str = Field(min_length=1, max_length=2000, pattern=r"^[\x21-\x7e]+$")
+    etags: list[Annotated[str, Field(max_length=200, pattern=r"^[\x20-\x7e]+$")]] = Field(
+        min_length=1, max_length=10_000
+    )
+
+
+class DownloadBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"container": "digits", "key": "t.gz"}]})
+
+    container: Container
+    key: Key
+
+
+class Download(BaseModel):
+    url: str
+    size: int

@@ -1,0 +1,134 @@
+"""Keeping data stores, and looking into them."""
+
+from __future__ import annotations
+
+from sqlalchemy import func
+from sqlalchemy.exc import IntegrityError
+
+from weft_api.auth import Principal
+from weft_api.context import Context
+from weft_api.datastores.schemas import DatastoreBody, DatastoreView, NewDatastore
+from weft_api.idempotency import Once
+from weft_api.problems import EXISTS, Problem, not_found
+from weft_api.stores import Opened, open_kept, seal, unseal, users_store
+from weft_core.ids import new_id
+from weft_core.manifest import Credentials
+from weft_core.objects import S3Store
+from weft_core.store.models import Datastore, Secret
+from weft_core.store.scope import Scope
+
+_ANY = "weft"
+"""Containers are listed through a client that is made for one; the name is never sent then."""
+
+
+def list_datastores(context: Context, scope: Scope) -> list[DatastoreView]:
+    rows = scope.all(scope.select(Datastore).order_by(Datastore.name))
+    secrets = scope.all(scope.select(Secret, Secret.id.in_([row.secret_id for row in rows])))
+    kept = {secret.id: secret for secret in secrets}
+    return [_view(context, row, kept[row.secret_id]) for row in rows]
+
+
+def show_datastore(context: Context, scope: Scope, name: str) -> DatastoreView:
+    return _view(context, *_find(scope, name))
+
+
+def create_datastore(context: Context, who: Principal, body: NewDatastore, check: bool, once: Once) -> DatastoreView:
+    """Raises Problem (already_exists, store_refused) and StoreError (a store that is away can't be checked)."""
+    with context.database.transaction() as session:
+        scope = who.scope(session)
+        if (earlier := once.seen(scope)) is not None:
+            return show_datastore(context, scope, earlier)
+    if check:
+        check_store(body)
+    try:
+        with context.database.transaction() as session:
+            scope = who.scope(session)
+            if scope.find(Datastore, Datastore.name == body.name) is not None:
+                raise _exists(body.name)
+            once.claim(scope, body.name)
+            secret = Secret(
+                id=new_id("sec"), name=_secret_name(body.name), ciphertext=seal(context.box, _credentials(body))
+            )
+            scope.add(secret)
+            session.flush()
+            row = Datastore(
+                id=new_id("ds"), name=body.name, endpoint=body.endpoint, region=body.region, secret_id=secret.id
+            )
+            scope.add(row)
+            session.flush()
+            return _view(context, row, secret)
+    except IntegrityError:
+        raise _exists(body.name) from None  # by a request at the same time
+
+
+def replace_datastore(context: Context, who: Principal, name: str, body: DatastoreBody, check: bool) -> DatastoreView:
+    """Raises Problem (not_found, store_refused) and StoreError."""
+    with context.database.transaction() as session:
+        _find(who.scope(session), name)
+    if check:
+        check_store(body)
+    with context.database.transaction() as session:
+        row, secret = _find(who.scope(session), name)
+        row.endpoint, row.region = body.endpoint, body.region
+        secret.ciphertext, secret.updated_at = seal(context.box, _credentials(body)), func.now()
+        session.flush()
+        return _view(context, row, secret)
+
+
+def delete_datastore(scope: Scope, name: str) -> None:
+    """Raises Problem not_found. Jobs that name it and have not started yet will fail saying so."""
+    row, secret = _find(scope, name)
+    scope.session.delete(row)
+    scope.session.flush()
+    scope.session.delete(secret)
+
+
+def check_store(body: DatastoreBody) -> None:
+    """Ask the store whether it takes these credentials. Raises Problem store_refused, or StoreError."""
+    opened = Opened(body.endpoint, body.region, _credentials(body))
+    with users_store():
+        S3Store(opened.at(_ANY)).containers()
+
+
+def open_datastore(context: Context, who: Principal, name: str, container: str | None = None) -> S3Store:
+    """A container of the data store. Raises Problem not_found."""
+    with context.database.transaction() as session:
+        opened = open_kept(who.scope(session), context.box, name)
+    if opened is None:
+        raise not_found("data store", name)
+    with users_store():
+        return S3Store(opened.at(container or _ANY))
+
+
+def _exists(name: str) -> Problem:
+    return Problem(EXISTS, f"a data store named {name!r} exists already: PUT /api/v1/datastores/{name} changes it")
+
+
+def _find(scope: Scope, name: str) -> tuple[Datastore, Secret]:
+    row = scope.find(Datastore, Datastore.name == name)
+    secret = scope.find(Secret, Secret.id == row.secret_id) if row else None
+    if row is None or secret is None:
+        raise not_found("data store", name)
+    return row, secret
+
+
+def _secret_name(name: str) -> str:
+    return f"datastore/{name}"
+
+
+def _credentials(body: DatastoreBody) -> Credentials:
+    return Credentials(
+        body.user_name,
+        body.password.get_secret_value(),
+        body.session_token.get_secret_value() if body.session_token else None,
+    )
+
+
+def _view(context: Context, row: Datastore, secret: Secret) -> DatastoreView:
+    return DatastoreView(
+        name=row.name,
+        endpoint=row.endpoint,
+        region=row.region,
+        user_name=unseal(context.box, secret.ciphertext).user_name,
+        created_at=row.created_at,
+    )

@@ -1,0 +1,90 @@
+"""Bringing objects into a data store and out of it: by presigned URLs, so that no byte passes through the API."""
+
+from __future__ import annotations
+
+import json
+
+from weft_api.auth import Principal
+from weft_api.context import Context
+from weft_api.datastores.schemas import (
+    CompleteBody,
+    Download,
+    DownloadBody,
+    ObjectPage,
+    StoredObject,
+    Upload,
+    UploadBody,
+    UploadPart,
+)
+from weft_api.datastores.service import open_datastore
+from weft_api.idempotency import Once
+from weft_api.problems import not_found
+from weft_api.stores import users_store
+
+_PART = 64 << 20
+_MOST_PARTS = 10_000  # S3's own limit
+_URL_SECONDS = 24 * 3600
+
+
+def list_objects(
+    context: Context, who: Principal, name: str, container: str | None, prefix: str, limit: int, cursor: str | None
+) -> ObjectPage:
+    """A page of a container's objects, or the containers."""
+    store = open_datastore(context, who, name, container)
+    with users_store():
+        if container is None:
+            return ObjectPage(containers=store.containers())
+        found, following = store.page(prefix, limit, cursor)
+    return ObjectPage(
+        objects=[StoredObject(key=one.key, size=one.size, modified=one.modified) for one in found],
+        next_cursor=following,
+    )
+
+
+def begin_upload(context: Context, who: Principal, name: str, body: UploadBody, once: Once) -> Upload:
+    """URLs to PUT an object to: one for a small object, one a part for a large one."""
+    with context.database.transaction() as session:
+        earlier = once.seen(who.scope(session))
+    store = open_datastore(context, who, name, body.container)
+    with users_store():
+        if body.create_container:
+            store.create()
+        if body.size <= _PART:
+            return Upload(
+                parts=[UploadPart(number=1, url=store.presign_put(body.key, _URL_SECONDS), size=body.size)],
+                upload_id=None,
+            )
+        part = max(_PART, -(-body.size // _MOST_PARTS))
+        upload_id = earlier or store.create_multipart(body.key)
+    with context.database.transaction() as session:
+        upload_id = once.claim(who.scope(session), upload_id)
+    parts = [
+        UploadPart(
+            number=number,
+            url=store.presign_part(body.key, upload_id, number, _URL_SECONDS),
+            size=min(part, body.size - start),
+        )
+        for number, start in enumerate(range(0, body.size, part), 1)
+    ]
+    return Upload(parts=parts, upload_id=upload_id)
+
+
+def complete_upload(context: Context, who: Principal, name: str, body: CompleteBody, once: Once) -> None:
+    """Make the object out of its parts. Raises Problem store_refused, with what the store said."""
+    with context.database.transaction() as session:
+        if once.seen(who.scope(session)) is not None:
+            return
+    store = open_datastore(context, who, name, body.container)
+    with users_store():
+        store.complete_multipart(body.key, body.upload_id, body.etags)
+    with context.database.transaction() as session:
+        once.claim(who.scope(session), json.dumps([body.container, body.key]))
+
+
+def begin_download(context: Context, who: Principal, name: str, body: DownloadBody) -> Download:
+    store = open_datastore(context, who, name, body.container)
+    with users_store():
+        info = store.head(body.key)
+        if info is None:
+            raise not_found("object", f"{body.container}/{body.key}")
+        return Download(url=store.presign_get(body.key, _URL_SECONDS), size=info.size)

@@ -1,0 +1,1 @@
+"""Engines with their load, and what manifests can ask for."""

@@ -1,0 +1,31 @@
+"""HTTP for engines, the image catalogue and the manifest's schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from weft_api.auth import Viewer
+from weft_api.context import Ctx
+from weft_api.engines.schemas import CatalogueView, EngineList
+from weft_api.engines.service import list_engines, show_catalogue
+from weft_core.manifest import manifest_schema
+
+router = APIRouter(prefix="/api/v1", tags=["engines"])
+
+
+@router.get("/engines", summary="List engines with their load")
+def get_engines(context: Ctx, _: Viewer) -> EngineList:
+    with context.database.transaction() as session:
+        return EngineList(engines=list_engines(context, session))
+
+
+@router.get("/catalogue", summary="List the images that manifests can ask for")
+def get_catalogue(context: Ctx, _: Viewer) -> CatalogueView:
+    return show_catalogue(context)
+
+
+@router.get("/schema/manifest", summary="The manifest's JSON schema, for editors")
+def get_schema() -> dict[str, Any]:
+    return manifest_schema()

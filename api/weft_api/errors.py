@@ -1,0 +1,121 @@
+"""Every exception that may leave a route, and the problem that it becomes."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from weft_api import problems
+from weft_api.problems import FieldProblem, Kind, Problem, answer, clean
+from weft_core.bundle import BundleError
+from weft_core.manifest import ManifestError
+from weft_core.objects import StoreError
+from weft_core.store.jobs import Conflict
+
+log = structlog.get_logger("weft.api")
+
+_BY_STATUS: dict[int, Kind] = {
+    401: problems.UNAUTHENTICATED,
+    403: problems.FORBIDDEN,
+    404: problems.NOT_FOUND,
+    405: problems.METHOD_NOT_ALLOWED,
+    413: problems.TOO_LARGE,
+    415: problems.UNSUPPORTED_MEDIA,
+}
+_MOST = 50
+
+
+def install(app: FastAPI) -> None:
+    """Make ``app`` answer every exception as a problem."""
+    handlers: dict[type[Exception], Any] = {
+        HTTPException: _http,
+        RequestValidationError: _validation,
+        ManifestError: _manifest,
+        BundleError: lambda _, error: answer(problems.INVALID_BUNDLE, str(error)),
+        StoreError: _store,
+        Conflict: lambda _, error: answer(problems.CONFLICT, str(error)),
+        DataError: _data,
+        OperationalError: _database,
+        InterfaceError: _database,
+        PoolTimeout: _database,
+        DBAPIError: _dbapi,
+        ClientDisconnect: lambda _, __: answer(problems.INVALID_REQUEST, "the client went away"),
+        Exception: _unexpected,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+
+
+def _http(_: Request, error: HTTPException) -> JSONResponse:
+    if isinstance(error, Problem):
+        return answer(error.kind, error.text, error.problems, error.headers)
+    kind = _BY_STATUS.get(error.status_code, problems.INVALID_REQUEST)
+    detail = {404: "nothing is served at this path", 405: "this method is not served at this path"}
+    return answer(kind, detail.get(error.status_code, str(error.detail)), headers=error.headers)
+
+
+def _validation(_: Request, error: RequestValidationError) -> JSONResponse:
+    found = [_field(one) for one in error.errors()[:_MOST]]
+    return answer(problems.INVALID_REQUEST, "; ".join(f"{one.path}: {one.message}" for one in found), found)
+
+
+def _field(error: dict[str, Any]) -> FieldProblem:
+    where: Sequence[Any] = error.get("loc", ())
+    path = ""
+    for part in where:
+        path += f"[{part}]" if isinstance(part, int) else f"{'.' if path else ''}{clean(str(part))[:80]}"
+    # What stood there is shown when it is short and no part of it can be a secret.
+    value = error.get("input")
+    secret = any(part in {"password", "value", "session_token", "token", "manifest"} for part in where)
+    shown = clean(repr(value))[:100] if isinstance(value, str | int | float | bool) and not secret else None
+    return FieldProblem(path=path, message=clean(str(error.get("msg", "not valid")))[:300], found=shown)
+
+
+def _manifest(_: Request, error: ManifestError) -> JSONResponse:
+    found = [
+        FieldProblem(path=one.path, message=one.message, line=one.line, found=one.found, accepted=one.accepted)
+        for one in error.problems
+    ]
+    return answer(problems.INVALID_MANIFEST, str(error), found)
+
+
+def _store(_: Request, error: StoreError) -> JSONResponse:
+    # What a user's store refuses has become a Problem by now: this is ours, away or misconfigured.
+    log.warning("store", error=str(error), kind=error.kind)
+    return answer(problems.STORE_UNAVAILABLE, str(error))
+
+
+def _data(_: Request, error: DataError) -> JSONResponse:
+    # Values that Postgres can't hold, such as text with a NUL character.
+    log.info("value refused by the database", error=str(error.orig))
+    return answer(problems.INVALID_REQUEST, "a value holds something that can't be stored, such as a NUL character")
+
+
+def _database(_: Request, error: Exception) -> JSONResponse:
+    log.warning("database", error=str(getattr(error, "orig", error)).splitlines()[0])
+    return answer(problems.DATABASE_UNAVAILABLE, "the database does not answer; try again in a moment")
+
+
+def _dbapi(request: Request, error: DBAPIError) -> JSONResponse:
+    if error.connection_invalidated:
+        return _database(request, error)
+    return _unexpected(request, error)
+
+
+def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    request_id = getattr(request.state, "request_id", "")
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        log.error("disk full", request_id=request_id)
+        return answer(problems.STORE_UNAVAILABLE, "the server's disk is full")
+    log.error("unexpected", request_id=request_id, exc_info=error)
+    return answer(problems.INTERNAL, f"it is in the server's log as request {request_id}")

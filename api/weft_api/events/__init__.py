@@ -1,0 +1,1 @@
+"""What happened to a job, in order: read and followed."""

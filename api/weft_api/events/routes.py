@@ -1,0 +1,43 @@
+"""HTTP for events."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from weft_api.auth import Viewer
+from weft_api.context import Ctx
+from weft_api.events.schemas import EventPage
+from weft_api.events.service import EventFollower, read_events
+from weft_api.following import LastEventId, follow, last_event_id
+from weft_api.jobs.service import find_job
+from weft_api.problems import NOT_FOUND, responses
+
+router = APIRouter(prefix="/api/v1", tags=["events"])
+
+
+@router.get(
+    "/jobs/{job_id}/events",
+    summary="Read or follow what happened to a job",
+    response_model=EventPage,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **responses(NOT_FOUND)},
+)
+def get_events(
+    job_id: str,
+    request: Request,
+    context: Ctx,
+    who: Viewer,
+    after: Annotated[int, Query(ge=0, le=2**62, description="Only events with a greater id.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    resume: LastEventId = None,
+) -> EventPage | Response:
+    """With `Accept: text/event-stream` they are followed: `event: event`, and `event: end` once the job has ended."""
+    following = "text/event-stream" in request.headers.get("accept", "")
+    with context.database.transaction() as session:
+        scope = who.scope(session)
+        find_job(scope, job_id)
+        if not following:
+            return EventPage(events=read_events(scope, job_id, after, limit))
+    after = max(after, last_event_id(resume) or 0)
+    return follow(context, "events", job_id, EventFollower(context, who, job_id, after).look)

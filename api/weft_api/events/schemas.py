@@ -1,0 +1,36 @@
+"""Events on the wire."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_EVENT: dict[str, Any] = {
+    "id": 17,
+    "at": "2026-01-31T08:15:04.021Z",
+    "kind": "waiting",
+    "state": None,
+    "attempt": None,
+    "message": "waiting for 2 GPUs: 1 of 4 free",
+    "data": {},
+}
+
+
+class EventView(BaseModel):
+    model_config = ConfigDict(title="Event", json_schema_extra={"examples": [_EVENT]})
+
+    id: int
+    at: datetime
+    kind: str = Field(description="submitted, note, state, waiting, image, learner, condition, desired or warning")
+    state: str | None = Field(description="Of kind state: the state entered.")
+    attempt: int | None
+    message: str
+    data: dict[str, Any]
+
+
+class EventPage(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"events": [_EVENT]}]})
+
+    events: list[EventView]

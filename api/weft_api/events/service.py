@@ -1,0 +1,60 @@
+"""Reading and following a job's events."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from weft_api.auth import Principal
+from weft_api.context import Context
+from weft_api.events.schemas import EventView
+from weft_api.following import Look, event
+from weft_core.lifecycle import TERMINAL
+from weft_core.store.models import Event, Job
+from weft_core.store.scope import Scope
+
+_PAGE = 200
+
+
+def read_events(scope: Scope, job_id: str, after: int, limit: int) -> list[EventView]:
+    """Up to ``limit`` events of the job with an id greater than ``after``, oldest first.
+
+    A job's events are written under its row's lock, so an id that was read is never followed by a smaller one.
+    """
+    query = scope.select(Event, Event.job_id == job_id, Event.id > after).order_by(Event.id).limit(limit)
+    return [
+        EventView(
+            id=row.id,
+            at=row.created_at,
+            kind=row.kind,
+            state=row.state,
+            attempt=row.attempt,
+            message=row.message,
+            data=row.data,
+        )
+        for row in scope.all(query)
+    ]
+
+
+class EventFollower:
+    """Keeps where one follower stands. ``look`` is called by one thread at a time."""
+
+    def __init__(self, context: Context, who: Principal, job_id: str, after: int) -> None:
+        self._context = context
+        self._who = who
+        self._job_id = job_id
+        self._after = after
+
+    def look(self) -> Look:
+        with self._context.database.transaction() as session:
+            # The state before the events: when it is terminal now, the events read after are all.
+            query = select(Job.state, Job.reason).where(Job.project_id == self._who.project_id, Job.id == self._job_id)
+            row = session.execute(query).one_or_none()
+            found = read_events(self._who.scope(session), self._job_id, self._after, _PAGE)
+        events = [event("event", one, one.id) for one in found]
+        if found:
+            self._after = found[-1].id
+        state, reason = row if row else ("DELETED", "the job has been deleted")
+        more = len(found) == _PAGE
+        if not more and (row is None or state in TERMINAL):
+            return Look([*events, event("end", {"state": state, "reason": reason})], over=True)
+        return Look(events, more=more)

@@ -1,0 +1,102 @@
+"""The results of a job, wherever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from weft_api.auth import Principal
+from weft_api.context import Context
+from weft_api.files.schemas import FileList, FileView
+from weft_api.jobs.service import find_job
+from weft_api.problems import NO_RESULTS_YET, NOT_FOUND, RESULTS_GONE, Problem, not_found
+from weft_api.stores import StoreGone, results_location, users_store
+from weft_api.zipstream import Entry, stream_zip
+from weft_core.lifecycle import TERMINAL
+from weft_core.objects import Bucket, ObjectInfo, S3Store, code_key, results_prefix
+
+_MOST_LISTED = 10_000
+
+
+@dataclass(frozen=True)
+class Results:
+    """A job's results: the container and the prefix that they are under."""
+
+    bucket: Bucket
+    prefix: str
+    state: str
+
+    def objects(self) -> Iterator[ObjectInfo]:
+        """Without what is only a folder's name."""
+        return (one for one in self.bucket.objects(self.prefix) if not one.key.endswith("/"))
+
+
+def open_results(context: Context, who: Principal, job_id: str) -> Results:
+    """Raises Problem (not_found, results_gone)."""
+    with context.database.transaction() as session:
+        job = find_job(who.scope(session), job_id)
+        try:
+            location = results_location(session, context.box, job)
+        except StoreGone as error:
+            raise Problem(RESULTS_GONE, f"the results can't be reached any more: {error}") from error
+    if location is None:
+        return Results(context.objects, results_prefix(job.project_id, job.id), job.state)
+    with users_store():
+        return Results(S3Store(location), location.prefix + "/", job.state)
+
+
+def list_files(results: Results) -> FileList:
+    with users_store():
+        found = list(islice(results.objects(), _MOST_LISTED + 1))
+    files = [
+        FileView(path=one.key.removeprefix(results.prefix), size=one.size, modified=one.modified)
+        for one in found[:_MOST_LISTED]
+    ]
+    return FileList(files=files, complete=len(found) <= _MOST_LISTED)
+
+
+def read_file(results: Results, path: str) -> tuple[ObjectInfo, Iterator[bytes]]:
+    """One file, in pieces. Raises Problem not_found."""
+    key = results.prefix + path
+    if not path.isprintable() or any(part in ("", ".", "..") for part in path.split("/")):
+        raise not_found("file", path[:200])
+    with users_store():
+        info = results.bucket.head(key)
+        if info is None:
+            raise not_found("file", path)
+        return info, results.bucket.get_stream(key)
+
+
+def zip_results(results: Results) -> Iterator[bytes]:
+    """The results as a zip, made while it is sent.
+
+    Raises:
+        Problem: no_results_yet or results_gone; both before the first byte.
+    """
+    if results.state not in TERMINAL:
+        raise Problem(NO_RESULTS_YET, f"the job is {results.state}: its results come at its end")
+    with users_store():
+        objects = results.objects()
+        first = next(objects, None)
+    if first is None:
+        where = f"{results.bucket.container}/{results.prefix}"
+        raise Problem(RESULTS_GONE, f"the job is {results.state} and nothing is at {where}")
+    entries = (
+        Entry(one.key.removeprefix(results.prefix), one.modified, lambda key=one.key: results.bucket.get_stream(key))  # type: ignore[misc]
+        for one in chain([first], objects)
+    )
+    return stream_zip(entries)
+
+
+def read_definition(context: Context, who: Principal, job_id: str) -> tuple[ObjectInfo, Iterator[bytes]]:
+    """The code bundle that a job was submitted with. Raises Problem not_found."""
+    with context.database.transaction() as session:
+        sha256 = find_job(who.scope(session), job_id).code_sha256
+    if sha256 is None:
+        raise Problem(NOT_FOUND, f"the job {job_id} was submitted without code")
+    key = code_key(who.project_id, sha256)
+    info = context.objects.head(key)
+    if info is None:
+        raise Problem(NOT_FOUND, f"the code bundle {sha256} is not in the store any more")
+    return info, context.objects.get_stream(key)

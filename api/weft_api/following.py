@@ -1,0 +1,89 @@
+"""Following a job by server-sent events: look, send, wait to be woken, look again; until nothing more can come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import anyio.to_thread
+from fastapi import Header
+from pydantic import BaseModel
+from sqlalchemy.exc import DBAPIError
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from weft_api.context import Context
+from weft_api.problems import invalid
+
+_HEARTBEAT = 15  # seconds between comments, so that proxies keep the connection
+_GIVE_UP = 300  # seconds that a client may leave a piece untaken
+
+LastEventId = Annotated[
+    str | None,
+    Header(
+        alias="Last-Event-ID", max_length=20, description="Resume after this event; browsers send it by themselves."
+    ),
+]
+
+
+@dataclass
+class Look:
+    """What one look at the database found."""
+
+    events: list[ServerSentEvent] = field(default_factory=list)
+    more: bool = False
+    """There is more: look again at once."""
+    over: bool = False
+    """Nothing will ever come any more."""
+
+
+def event(name: str, data: BaseModel | dict[str, Any], event_id: int | None = None) -> ServerSentEvent:
+    body = data if isinstance(data, BaseModel) else _Free.model_validate(data)
+    return ServerSentEvent(body.model_dump_json(), event=name, id=None if event_id is None else str(event_id), sep="\n")
+
+
+class _Free(BaseModel, extra="allow"):
+    pass
+
+
+def last_event_id(value: str | None) -> int | None:
+    """Raises Problem invalid_request unless it is an id that this API gave."""
+    if not value:
+        return None
+    if not (value.isascii() and value.isdigit()) or int(value) > 2**53:
+        raise invalid("header.Last-Event-ID", "not an id that this API gave", found=value)
+    return int(value)
+
+
+def follow(context: Context, stream: str, job_id: str, look: Callable[[], Look]) -> EventSourceResponse:
+    """Answer with what ``look`` finds, again and again.
+
+    Each look is a short transaction in a thread; while the client takes its time, no connection is held.
+    """
+    return EventSourceResponse(
+        _events(context, stream, job_id, look),
+        ping=_HEARTBEAT,
+        send_timeout=_GIVE_UP,
+        sep="\n",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _events(
+    context: Context, stream: str, job_id: str, look: Callable[[], Look]
+) -> AsyncIterator[ServerSentEvent]:
+    with context.metrics.followers.labels(stream).track_inprogress():
+        async with aclosing(context.wake.listen(job_id)) as bell:
+            async for _ in bell:
+                more = True
+                while more:
+                    try:
+                        found = await anyio.to_thread.run_sync(look, limiter=context.followers)
+                    except DBAPIError:
+                        break  # Postgres is away: the stream stays, the next look may succeed
+                    for one in found.events:
+                        yield one
+                    if found.over:
+                        return
+                    more = found.more

@@ -1,0 +1,1 @@
+"""For load balancers, Kubernetes and Prometheus."""

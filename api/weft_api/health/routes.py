@@ -1,0 +1,35 @@
+"""HTTP for health."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from weft_api.context import Ctx
+from weft_api.health.service import Health, Readiness, readiness
+from weft_core import __version__
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", summary="Is the process alive?")
+async def healthz() -> Health:
+    return Health(status="ok", version=__version__)
+
+
+@router.get("/readyz", summary="Can requests be served?", responses={503: {"model": Readiness}})
+def readyz(context: Ctx, response: Response) -> Readiness:
+    found = readiness(context)
+    if found.status == "unavailable":
+        response.status_code = 503
+    return found
+
+
+@router.get(
+    "/metrics",
+    summary="Metrics for Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}}},
+)
+def metrics(context: Ctx) -> Response:
+    return Response(context.metrics.render(), media_type=CONTENT_TYPE_LATEST)

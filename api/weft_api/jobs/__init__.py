@@ -1,0 +1,1 @@
+"""Jobs: submit, list, read, halt, resume, rerun, delete."""

@@ -1,0 +1,81 @@
+"""The verbs on a job that exists: each sets what is desired, and the workers converge to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from weft_api.auth import Principal
+from weft_api.context import Context
+from weft_api.idempotency import Once
+from weft_api.jobs.rewrite import manifest_text
+from weft_api.jobs.schemas import JobView
+from weft_api.jobs.service import find_job, show_job
+from weft_api.jobs.submission import Submission
+from weft_api.jobs.submit import Submitted, submit
+from weft_api.problems import CONFLICT, Problem
+from weft_api.stores import credentials_name, unseal
+from weft_core.manifest import Manifest
+from weft_core.store import jobs
+from weft_core.store.models import Attempt, Job, Secret
+
+
+def halt(context: Context, who: Principal, job_id: str, grace_seconds: int | None, once: Once) -> JobView:
+    def ask(session: Session, job: Job) -> None:
+        jobs.request_halt(session, job)
+        if grace_seconds is not None:
+            open_attempt = who.scope(session).find(Attempt, Attempt.job_id == job.id, Attempt.ended_at.is_(None))
+            if open_attempt is not None:
+                session.execute(
+                    update(Attempt).where(Attempt.id == open_attempt.id).values(grace_seconds=grace_seconds)
+                )
+
+    return _change(context, who, job_id, ask, once)
+
+
+def resume(context: Context, who: Principal, job_id: str, once: Once) -> JobView:
+    return _change(context, who, job_id, jobs.request_resume, once)
+
+
+def delete(context: Context, who: Principal, job_id: str) -> JobView:
+    return _change(context, who, job_id, jobs.request_delete)
+
+
+def _change(
+    context: Context, who: Principal, job_id: str, verb: Callable[[Session, Job], None], once: Once | None = None
+) -> JobView:
+    with context.database.transaction() as session:
+        scope = who.scope(session)
+        job = find_job(scope, job_id, lock=True)
+        if once is None or once.seen(scope) is None:
+            verb(session, job)
+        if once is not None:
+            once.claim(scope, job_id)
+        session.flush()
+        session.refresh(job)
+        view = show_job(scope, who, job)
+    context.wake.job(job_id)
+    return view
+
+
+def rerun(context: Context, who: Principal, job_id: str, overrides: dict[str, str], once: Once) -> Submitted:
+    """Submit the job's manifest again, with its code and credentials.
+
+    Raises:
+        ManifestError, Problem: it, or what ``overrides`` makes of it, is not acceptable (any more).
+    """
+    with context.database.transaction() as session:
+        scope = who.scope(session)
+        job = find_job(scope, job_id)
+        if job.desired == "DELETED":
+            raise Problem(CONFLICT, "the job is being deleted")
+        manifest = Manifest.model_validate(job.manifest)
+        names = {credentials_name(job_id, store.id): store.id for store in manifest.data_stores}
+        kept = scope.all(scope.select(Secret, Secret.job_id == job_id))
+        credentials = {
+            names[secret.name]: unseal(context.box, secret.ciphertext) for secret in kept if secret.name in names
+        }
+        submission = Submission(manifest_text(manifest, credentials), job.code_sha256, None, overrides)
+    return submit(context, who, submission, once, rerun_of=job_id)

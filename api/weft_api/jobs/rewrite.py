@@ -1,0 +1,90 @@
+"""From a job back to the manifest it was made from, so that a rerun takes the same way in as any submission.
+
+What is written here has the job's credentials in it: it goes to the parser and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from weft_core.manifest import Credentials, DataStore, EvaluationMetrics, Manifest
+
+# The same in both forms.
+_SAME = ("name", "description", "version", "labels", "engine", "priority", "learners", "retries", "env", "secrets")
+
+
+def manifest_text(manifest: Manifest, credentials: Mapping[str, Credentials]) -> str:
+    """A manifest, as a user would write it, whose canonical form is ``manifest``.
+
+    Args:
+        credentials: by data store id.
+    """
+    kept = manifest.model_dump(mode="json", exclude_none=True)
+    written: dict[str, Any] = {name: kept[name] for name in _SAME if kept.get(name) not in (None, "", {})}
+    if manifest.elastic:
+        written["elastic"] = kept["elastic"]
+    written |= _resources(manifest)
+    framework = manifest.framework
+    written["framework"] = {
+        "name": framework.name,
+        "version": framework.version,
+        "launcher": framework.launcher,
+        "command": framework.command,
+    }
+    if manifest.data_stores:
+        written["data_stores"] = [_data_store(store, credentials.get(store.id)) for store in manifest.data_stores]
+    written["checkpoint"] = {
+        "every": _seconds(manifest.checkpoint.every_seconds),
+        "keep": manifest.checkpoint.keep,
+    }
+    if manifest.max_runtime_seconds is not None:
+        written["max_runtime"] = _seconds(manifest.max_runtime_seconds)
+    written["evaluation_metrics"] = _metrics(manifest.evaluation_metrics)
+    if manifest.notify:
+        written["notify"] = kept["notify"]
+    return yaml.safe_dump(written, sort_keys=False)
+
+
+def _resources(manifest: Manifest) -> dict[str, Any]:
+    sizes = manifest.resources
+    written: dict[str, Any] = {}
+    if manifest.profile:
+        written["profile"] = manifest.profile
+    else:
+        written |= {"cpus": sizes.cpus, "gpus": sizes.gpus, "memory": _bytes(sizes.memory)}
+        if sizes.gpu_type:
+            written["gpu_type"] = sizes.gpu_type
+    if sizes.storage is not None:
+        written["storage"] = _bytes(sizes.storage)
+    return written
+
+
+def _bytes(size: int) -> str:
+    return f"{size // 10**6}.{size % 10**6:06d}mb"  # exact
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.6f}"
+
+
+def _data_store(store: DataStore, credentials: Credentials | None) -> dict[str, Any]:
+    written = store.model_dump(mode="json", exclude_none=True, exclude={"model", "mount"})
+    if store.connection and credentials:
+        written["connection"] |= {"user_name": credentials.user_name, "password": credentials.password}
+        if credentials.session_token:
+            written["connection"]["session_token"] = credentials.session_token
+    if store.mount:
+        written["connection"] = {"type": "host_mount"} | store.mount.model_dump(exclude_none=True)
+    if store.model:
+        written["model"] = f"{store.model.name}@{store.model.version}"
+    return written
+
+
+def _metrics(metrics: EvaluationMetrics) -> dict[str, Any]:
+    written = metrics.model_dump(mode="json", exclude_none=True, exclude={"path"})
+    if metrics.path is not None:
+        written["in"] = metrics.path
+    return {key: value for key, value in written.items() if value not in ([], {})}

@@ -1,0 +1,213 @@
+"""HTTP for jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Depends, Query, Request, Response
+
+from weft_api.auth import Editor, Viewer
+from weft_api.context import Ctx
+from weft_api.idempotency import KeyHeader, once
+from weft_api.jobs import lifecycle
+from weft_api.jobs.schemas import HaltBody, JobDetail, JobPage, JobView, RerunBody, ValidManifest
+from weft_api.jobs.service import JobFilter, detail_job, find_job, list_jobs
+from weft_api.jobs.submission import Submitted as SubmissionDep
+from weft_api.jobs.submission import parse_set
+from weft_api.jobs.submit import Submitted, submit
+from weft_api.paging import Cursor, Limit
+from weft_api.problems import (
+    CODE_MISSING,
+    CONFLICT,
+    IDEMPOTENCY_CONFLICT,
+    INVALID_BUNDLE,
+    INVALID_MANIFEST,
+    NOT_FOUND,
+    STORE_UNAVAILABLE,
+    TOO_LARGE,
+    UNSUPPORTED_MEDIA,
+    invalid,
+    responses,
+)
+from weft_api.since import Since, parse_since
+from weft_core.lifecycle import JobState
+from weft_core.manifest import parse_manifest
+
+router = APIRouter(prefix="/api/v1", tags=["jobs"])
+
+Overrides = Annotated[
+    list[str],
+    Query(alias="set", description="key=value; replaces a value of the manifest.", examples=[["learners=2"]]),
+]
+States = Annotated[list[JobState], Query(description="Any of these.", examples=[["QUEUED", "PENDING"]])]
+Labels = Annotated[list[str], Query(max_length=20, description="key=value; all of these.", examples=[["team=vision"]])]
+
+_YAML = "name: hello\nframework:\n  name: pytorch\n  command: python train.py\n"
+_MULTIPART = {
+    "type": "object",
+    "required": ["manifest"],
+    "properties": {
+        "manifest": {"type": "string", "description": "The manifest, as YAML text or a file."},
+        "code": {"type": "string", "format": "binary", "description": "The code, as a zip."},
+        "set": {"type": "array", "items": {"type": "string"}, "description": "key=value, repeated."},
+    },
+}
+
+
+async def _yaml_body(request: Request, _: Viewer) -> bytes:
+    return await request.body()
+
+
+@router.post(
+    "/manifests:validate",
+    summary="Check a manifest without submitting it",
+    responses=responses(INVALID_MANIFEST, TOO_LARGE),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"text/yaml": {"schema": {"type": "string"}, "example": _YAML}},
+        }
+    },
+)
+def validate_manifest(
+    text: Annotated[bytes, Depends(_yaml_body)],
+    context: Ctx,
+    _: Viewer,
+    overrides: Annotated[
+        list[str],
+        Query(alias="set", description="key=value; replaces a value of the manifest.", examples=[["learners=2"]]),
+    ] = [],  # noqa: B006 - FastAPI copies it
+) -> ValidManifest:
+    """All problems at once, each with its path, line, what stood there and what is accepted."""
+    parsed = parse_manifest(text, context.settings, overrides=parse_set(overrides, "query.set"))
+    shown = parsed.manifest.model_dump(mode="json", exclude_none=True)
+    return ValidManifest(manifest=shown, notes=parsed.manifest.notes)
+
+
+@router.post(
+    "/jobs",
+    status_code=201,
+    summary="Submit a job",
+    responses={
+        201: {"headers": {"Location": {"schema": {"type": "string"}, "description": "The job's path."}}},
+        **responses(
+            INVALID_MANIFEST,
+            INVALID_BUNDLE,
+            CODE_MISSING,
+            IDEMPOTENCY_CONFLICT,
+            TOO_LARGE,
+            UNSUPPORTED_MEDIA,
+            STORE_UNAVAILABLE,
+        ),
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/Submission"}},
+                "multipart/form-data": {"schema": _MULTIPART},
+            },
+        }
+    },
+)
+def submit_job(
+    submission: SubmissionDep, context: Ctx, who: Editor, response: Response, key: KeyHeader = None
+) -> JobView:
+    """201 means that it is durable: code in the store, job in the database."""
+    request = once(context.settings, key, "POST /jobs", submission.digest_parts())
+    return _created(submit(context, who, submission, request), response)
+
+
+def _created(submitted: Submitted, response: Response) -> JobView:
+    response.headers["Location"] = f"/api/v1/jobs/{submitted.job.id}"
+    if submitted.replayed:
+        response.headers["Idempotency-Replayed"] = "true"
+    return submitted.job
+
+
+def _labels(values: list[str]) -> list[tuple[str, str]]:
+    labels = []
+    for value in values:
+        key, equals, rest = value.partition("=")
+        if not equals:
+            raise invalid("query.label", "not of the form key=value", found=value[:100], accepted="team=vision")
+        labels.append((key, rest))
+    return labels
+
+
+@router.get("/jobs", summary="List jobs, newest first")
+def get_jobs(
+    context: Ctx,
+    who: Viewer,
+    state: Annotated[list[JobState], Query(description="Any of these.", examples=[["QUEUED"]])] = [],  # noqa: B006
+    label: Annotated[
+        list[str], Query(max_length=20, description="key=value, all of these.", examples=[["team=vision"]])
+    ] = [],  # noqa: B006
+    q: Annotated[str, Query(max_length=200, description="Part of the name, id or description.")] = "",
+    since: Since = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> JobPage:
+    wanted = JobFilter(state, _labels(label), q, parse_since(since))
+    with context.database.transaction() as session:
+        return list_jobs(who.scope(session), who, wanted, limit, cursor)
+
+
+@router.get("/jobs/{job_id}", summary="Show a job", responses=responses(NOT_FOUND))
+def get_job(job_id: str, context: Ctx, who: Viewer) -> JobDetail:
+    with context.database.transaction() as session:
+        scope = who.scope(session)
+        return detail_job(scope, who, find_job(scope, job_id))
+
+
+@router.post(
+    "/jobs/{job_id}/halt",
+    status_code=202,
+    summary="Halt a job: SIGTERM, a grace to save a checkpoint, then the end",
+    responses=responses(NOT_FOUND, CONFLICT, IDEMPOTENCY_CONFLICT),
+)
+def halt_job(
+    job_id: str, context: Ctx, who: Editor, body: Annotated[HaltBody | None, Body()] = None, key: KeyHeader = None
+) -> JobView:
+    grace = body.grace_seconds if body else None
+    request = once(context.settings, key, f"POST /jobs/{job_id}/halt", grace)
+    return lifecycle.halt(context, who, job_id, grace, request)
+
+
+@router.post(
+    "/jobs/{job_id}/resume",
+    status_code=202,
+    summary="Resume a halted or failed job from its last checkpoint",
+    responses=responses(NOT_FOUND, CONFLICT, IDEMPOTENCY_CONFLICT),
+)
+def resume_job(job_id: str, context: Ctx, who: Editor, key: KeyHeader = None) -> JobView:
+    return lifecycle.resume(context, who, job_id, once(context.settings, key, f"POST /jobs/{job_id}/resume", None))
+
+
+@router.post(
+    "/jobs/{job_id}/rerun",
+    status_code=201,
+    summary="Submit the same again, as a new job",
+    responses=responses(NOT_FOUND, INVALID_MANIFEST, CONFLICT, IDEMPOTENCY_CONFLICT),
+)
+def rerun_job(
+    job_id: str,
+    context: Ctx,
+    who: Editor,
+    response: Response,
+    body: Annotated[RerunBody | None, Body()] = None,
+    key: KeyHeader = None,
+) -> JobView:
+    overrides = body.set if body else {}
+    request = once(context.settings, key, f"POST /jobs/{job_id}/rerun", overrides)
+    return _created(lifecycle.rerun(context, who, job_id, overrides, request), response)
+
+
+@router.delete(
+    "/jobs/{job_id}",
+    status_code=202,
+    summary="Delete a job; one that runs is stopped first",
+    responses=responses(NOT_FOUND),
+)
+def delete_job(job_id: str, context: Ctx, who: Editor) -> JobView:
+    return lifecycle.delete(context, who, job_id)

@@ -1,0 +1,195 @@
+"""Jobs on the wire."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from weft_core.launch import Resources
+
+_JOB_EXAMPLE: dict[str, Any] = {
+    "id": "job-4k9x2m7qd1ze",
+    "name": "mnist-horovod",
+    "description": "Handwritten digits on two learners",
+    "labels": {"team": "vision"},
+    "state": "PROCESSING",
+    "desired": "RUNNING",
+    "reason": "user code runs in 2 of 2 learners",
+    "error_code": None,
+    "condition": None,
+    "engine": "local",
+    "priority": 50,
+    "framework": {
+        "name": "horovod",
+        "version": "0.28.1-torch2.13",
+        "launcher": "horovod",
+        "command": "python train.py --epochs 2",
+    },
+    "learners": 2,
+    "resources": {"cpus": 1, "gpus": 0, "memory": 1073741824, "storage": None, "gpu_type": None},
+    "attempt": 1,
+    "retries": 2,
+    "failures": 0,
+    "code_sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "rerun_of": None,
+    "project": "default",
+    "user": "admin",
+    "created_at": "2026-01-31T08:15:02.512345Z",
+    "started_at": "2026-01-31T08:15:09.018211Z",
+    "ended_at": None,
+    "state_since": "2026-01-31T08:15:09.018211Z",
+    "queue_position": None,
+}
+
+
+class FrameworkView(BaseModel):
+    name: str
+    version: str
+    launcher: str
+    command: str
+
+
+class JobView(BaseModel):
+    """A job as lists show it."""
+
+    model_config = ConfigDict(title="Job", json_schema_extra={"examples": [_JOB_EXAMPLE]})
+
+    id: str
+    name: str
+    description: str
+    labels: dict[str, str]
+    state: str
+    desired: str
+    reason: str
+    error_code: str | None
+    condition: str | None
+    engine: str
+    priority: int
+    framework: FrameworkView
+    learners: int
+    resources: Resources
+    attempt: int
+    retries: int
+    failures: int
+    code_sha256: str | None
+    rerun_of: str | None
+    project: str
+    user: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    state_since: datetime
+    queue_position: int | None = Field(default=None, description="Jobs before it in its engine's queue, plus one.")
+
+
+class LearnerView(BaseModel):
+    learner: int = Field(description="LEARNER_ID, from 1.")
+    phase: str
+    address: str | None
+    exit_code: int | None
+    exit_reason: str | None
+
+
+class AttemptView(BaseModel):
+    n: int
+    outcome: str | None
+    reason: str
+    exit_code: int | None
+    created_at: datetime
+    ended_at: datetime | None
+    learners: list[LearnerView]
+
+
+class JobDetail(JobView):
+    """A job with its attempts and its manifest (in its canonical form, without credentials)."""
+
+    model_config = ConfigDict(
+        title="JobDetail",
+        json_schema_extra={
+            "examples": [
+                {
+                    **_JOB_EXAMPLE,
+                    "attempts": [
+                        {
+                            "n": 1,
+                            "outcome": None,
+                            "reason": "",
+                            "exit_code": None,
+                            "created_at": "2026-01-31T08:15:03Z",
+                            "ended_at": None,
+                            "learners": [
+                                {
+                                    "learner": 1,
+                                    "phase": "PROCESSING",
+                                    "address": "127.0.0.1",
+                                    "exit_code": None,
+                                    "exit_reason": None,
+                                }
+                            ],
+                        }
+                    ],
+                    "manifest": {"name": "mnist-horovod", "learners": 2},
+                }
+            ]
+        },
+    )
+
+    attempts: list[AttemptView]
+    manifest: dict[str, Any]
+
+
+class JobPage(BaseModel):
+    jobs: list[JobView]
+    next_cursor: str | None = Field(description="Of the next page; null on the last.")
+
+
+Overrides = Annotated[
+    dict[Annotated[str, Field(max_length=200)], Annotated[str, Field(max_length=10_000)]],
+    Field(max_length=100, description="Values that replace the manifest's, by path.", examples=[{"learners": "2"}]),
+]
+
+
+class SubmitBody(BaseModel):
+    """A submission as JSON; the code has been sent before (PUT /code/{sha256})."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        title="Submission",
+        json_schema_extra={
+            "examples": [
+                {
+                    "manifest": "name: hello\nframework: {name: pytorch, command: echo hello}\n",
+                    "code_sha256": None,
+                    "set": {"learners": "2"},
+                }
+            ]
+        },
+    )
+
+    manifest: str = Field(description="The manifest, as YAML text.")
+    code_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    set: Overrides = Field(default_factory=dict)
+
+
+class HaltBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"grace_seconds": 60}]})
+
+    grace_seconds: int | None = Field(
+        default=None, ge=0, le=86_400, description="From SIGTERM to SIGKILL; default: the installation's."
+    )
+
+
+class RerunBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"set": {"learners": "4"}}]})
+
+    set: Overrides = Field(default_factory=dict)
+
+
+class ValidManifest(BaseModel):
+    """What a manifest means, everything resolved."""
+
+    valid: bool = True
+    manifest: dict[str, Any]
+    notes: list[str] = Field(description="What is good to know but no error.")

@@ -1,0 +1,156 @@
+"""Reading jobs, and turning rows into what is shown of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, or_, select, tuple_
+
+from weft_api.auth import Principal
+from weft_api.jobs.schemas import AttemptView, FrameworkView, JobDetail, JobPage, JobView, LearnerView
+from weft_api.paging import decode_time_key, encode
+from weft_api.problems import not_found
+from weft_core.launch import Resources
+from weft_core.lifecycle import JobState
+from weft_core.store.models import Attempt, Job, Learner, User
+from weft_core.store.scope import Scope
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """What a list of jobs is limited to; empty members limit nothing."""
+
+    states: Sequence[JobState] = ()
+    labels: Sequence[tuple[str, str]] = ()
+    text: str = ""
+    since: datetime | None = None
+
+
+def find_job(scope: Scope, job_id: str, *, lock: bool = False) -> Job:
+    """The job of this project with this id. Raises Problem not_found."""
+    # An id is ours or it is none: nothing else has to reach the database.
+    if not job_id.isascii() or len(job_id) > 100 or "\0" in job_id:
+        raise not_found("job", job_id[:100])
+    job = scope.find(Job, Job.id == job_id, lock=lock)
+    if job is None:
+        raise not_found("job", job_id)
+    return job
+
+
+def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, limit: int, cursor: str | None) -> JobPage:
+    """A page of the project's jobs, newest first."""
+    query = scope.select(Job)
+    if wanted.states:
+        query = query.where(Job.state.in_([state.value for state in wanted.states]))
+    if wanted.labels:
+        query = query.where(Job.labels.contains(dict(wanted.labels)))
+    if wanted.text:
+        pattern = "%" + wanted.text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") + "%"
+        description = Job.manifest["description"].astext
+        query = query.where(or_(Job.name.ilike(pattern), Job.id.ilike(pattern), description.ilike(pattern)))
+    if wanted.since:
+        query = query.where(Job.created_at >= wanted.since)
+    if cursor:
+        query = query.where(tuple_(Job.created_at, Job.id) < decode_time_key(cursor))
+    rows = scope.all(query.order_by(Job.created_at.desc(), Job.id.desc()).limit(limit + 1))
+    page = rows[:limit]
+    users = _user_names(scope, {job.user_id for job in page})
+    last = page[-1] if len(rows) > limit else None
+    return JobPage(
+        jobs=[JobView(**_fields(job, who, users[job.user_id])) for job in page],
+        next_cursor=encode(last.created_at.isoformat(), last.id) if last else None,
+    )
+
+
+def show_job(scope: Scope, who: Principal, job: Job) -> JobView:
+    """One job, without its attempts."""
+    user = who.user if job.user_id == who.user_id else _user_names(scope, {job.user_id})[job.user_id]
+    return JobView(**_fields(job, who, user))
+
+
+def detail_job(scope: Scope, who: Principal, job: Job) -> JobDetail:
+    """One job with everything that belongs to it."""
+    fields = _fields(job, who, _user_names(scope, {job.user_id})[job.user_id])
+    if job.state == JobState.QUEUED:
+        fields["queue_position"] = _queue_position(scope, job)
+    return JobDetail(**fields, attempts=_attempts(scope, job), manifest=job.manifest)
+
+
+def _user_names(scope: Scope, ids: set[str]) -> dict[str, str]:
+    if not ids:
+        return {}
+    return dict(scope.session.execute(select(User.id, User.name).where(User.id.in_(ids))).all())
+
+
+def _queue_position(scope: Scope, job: Job) -> int:
+    """Place in the engine's queue. Other projects' jobs are counted, as they are in the way, but not shown."""
+    before = or_(
+        Job.priority > job.priority,
+        (Job.priority == job.priority) & (tuple_(Job.created_at, Job.id) < (job.created_at, job.id)),
+    )
+    query = select(func.count()).where(Job.engine == job.engine, Job.state == JobState.QUEUED.value, before)
+    return 1 + (scope.session.scalar(query) or 0)
+
+
+def _attempts(scope: Scope, job: Job) -> list[AttemptView]:
+    attempts = scope.all(scope.select(Attempt, Attempt.job_id == job.id).order_by(Attempt.n))
+    learners: dict[str, list[LearnerView]] = defaultdict(list)
+    wanted = scope.select(Learner, Learner.attempt_id.in_([one.id for one in attempts]))
+    for one in scope.all(wanted.order_by(Learner.rank)):
+        learners[one.attempt_id].append(
+            LearnerView(
+                learner=one.rank + 1,
+                phase=one.phase,
+                address=one.address,
+                exit_code=one.exit_code,
+                exit_reason=one.exit_reason,
+            )
+        )
+    return [
+        AttemptView(
+            n=one.n,
+            outcome=one.outcome,
+            reason=one.reason,
+            exit_code=one.exit_code,
+            created_at=one.created_at,
+            ended_at=one.ended_at,
+            learners=learners[one.id],
+        )
+        for one in attempts
+    ]
+
+
+def _fields(job: Job, who: Principal, user: str) -> dict[str, Any]:
+    manifest = job.manifest
+    framework = manifest["framework"]
+    return {
+        "id": job.id,
+        "name": job.name,
+        "description": manifest.get("description", ""),
+        "labels": job.labels,
+        "state": job.state,
+        "desired": job.desired,
+        "reason": job.reason,
+        "error_code": job.error_code,
+        "condition": job.condition,
+        "engine": job.engine,
+        "priority": job.priority,
+        "framework": FrameworkView(**{key: framework[key] for key in FrameworkView.model_fields}),
+        "learners": job.learners,
+        "resources": Resources(**manifest["resources"]),
+        "attempt": job.attempt,
+        "retries": job.retries,
+        "failures": job.failures,
+        "code_sha256": job.code_sha256,
+        "rerun_of": job.rerun_of,
+        "project": who.project,
+        "user": user,
+        "created_at": job.created_at,
+        "started_at": job.started_at,
+        "ended_at": job.ended_at,
+        "state_since": job.state_since,
+    }

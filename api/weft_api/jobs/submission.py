@@ -1,0 +1,105 @@
+"""Reading a submission from a request: JSON that refers to code sent before, or multipart with the code in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException
+
+from weft_api.auth import Editor
+from weft_api.context import Ctx
+from weft_api.jobs.schemas import SubmitBody
+from weft_api.problems import UNSUPPORTED_MEDIA, Problem, invalid
+from weft_api.spool import Spooled, spool_file
+
+
+@dataclass(frozen=True)
+class Submission:
+    manifest: str | bytes
+    code_sha256: str | None = None
+    code: Spooled | None = None
+    overrides: dict[str, str] = field(default_factory=dict)
+
+    def digest_parts(self) -> list[Any]:
+        """What makes two submissions the same, however they were sent."""
+        text = self.manifest if isinstance(self.manifest, str) else self.manifest.decode("utf-8", "backslashreplace")
+        return [text, self.code.sha256 if self.code else self.code_sha256, sorted(self.overrides.items())]
+
+
+async def read_submission(request: Request, context: Ctx, _: Editor) -> AsyncIterator[Submission]:
+    """A FastAPI dependency; the uploaded code is discarded when the request is over. (Signed in first, then read.)"""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        yield _from_json(await request.body())
+    elif kind == "multipart/form-data":
+        try:
+            form = await request.form(
+                max_files=2, max_fields=100, max_part_size=context.settings.limits.manifest_bytes + 1024
+            )
+        except MultiPartException as error:
+            raise invalid("body", f"not valid multipart/form-data: {error.message}") from None
+        submission = await run_in_threadpool(_from_form, form, context.settings.limits.manifest_bytes)
+        try:
+            yield submission
+        finally:
+            if submission.code:
+                submission.code.discard()
+            await form.close()
+    else:
+        raise Problem(
+            UNSUPPORTED_MEDIA, f"found {kind or 'no Content-Type'!r}: send application/json or multipart/form-data"
+        )
+
+
+Submitted = Annotated[Submission, Depends(read_submission)]
+
+
+def _from_json(body: bytes) -> Submission:
+    try:
+        parsed = SubmitBody.model_validate(json.loads(body))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ValidationError):
+            raise RequestValidationError(
+                [
+                    {**one, "loc": ("body", *one["loc"])}
+                    for one in error.errors(include_url=False, include_context=False)
+                ]
+            ) from None
+        raise invalid("body", "not valid JSON", accepted="a JSON object with `manifest`") from None
+    return Submission(parsed.manifest, parsed.code_sha256, None, parsed.set)
+
+
+def _from_form(form: FormData, manifest_limit: int) -> Submission:
+    for name in form:
+        if name not in {"manifest", "code", "set"}:
+            raise invalid(f"body.{name}"[:100], "an unknown field", accepted="manifest, code, set")
+    manifest = form.get("manifest")
+    if manifest is None:
+        raise invalid("body.manifest", "missing", accepted="the manifest, as YAML text")
+    text: str | bytes = manifest if isinstance(manifest, str) else manifest.file.read(manifest_limit + 1)
+    overrides: dict[str, str] = {}
+    for value in form.getlist("set"):
+        overrides.update(parse_set([value] if isinstance(value, str) else [], "body.set"))
+    code = form.get("code")
+    if isinstance(code, str):
+        raise invalid("body.code", "not a file", accepted="a zip, sent as a file")
+    return Submission(text, None, spool_file(code.file) if isinstance(code, UploadFile) else None, overrides)
+
+
+def parse_set(values: list[str], path: str) -> dict[str, str]:
+    """``key=value`` strings. Raises Problem invalid_request."""
+    overrides: dict[str, str] = {}
+    for value in values:
+        key, equals, rest = value.partition("=")
+        if not equals or not key.strip():
+            raise invalid(path, "not of the form key=value", found=value[:100], accepted="learners=2")
+        overrides[key.strip()] = rest
+    return overrides

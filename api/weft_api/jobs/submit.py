@@ -1,0 +1,181 @@
+"""From a submission to a job: everything that can be refused is refused first, then one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from weft_api.auth import Principal
+from weft_api.code.service import find_code, record_code, store_code
+from weft_api.context import Context
+from weft_api.idempotency import Once
+from weft_api.jobs.schemas import JobView
+from weft_api.jobs.service import find_job, show_job
+from weft_api.jobs.submission import Submission
+from weft_api.problems import CODE_MISSING, INVALID_MANIFEST, NOT_FOUND, FieldProblem, Problem
+from weft_api.stores import Opened, Wanted, credentials_name, open_kept, seal
+from weft_core.bundle import BundleInfo
+from weft_core.ids import new_id
+from weft_core.manifest import Manifest, ParsedManifest, parse_manifest
+from weft_core.store import jobs
+from weft_core.store.models import Job, Secret
+from weft_core.store.scope import Scope
+
+
+@dataclass(frozen=True)
+class Submitted:
+    job: JobView
+    replayed: bool = False
+    """It is the job of an earlier request with the same Idempotency-Key."""
+
+
+@dataclass
+class _Findings:
+    """What the project's kept things say about a manifest."""
+
+    problems: list[FieldProblem] = field(default_factory=list)
+    wanted: list[Wanted] = field(default_factory=list)
+
+
+def submit(
+    context: Context, who: Principal, submission: Submission, once: Once, rerun_of: str | None = None
+) -> Submitted:
+    """Make a job.
+
+    Raises:
+        ManifestError, BundleError, Problem: it can't be one.
+        StoreError: the installation's store is away; nothing has been made.
+    """
+    # One short transaction for all questions to the database; the stores are asked outside of it.
+    with context.database.transaction() as session:
+        scope = who.scope(session)
+        if (earlier := once.seen(scope)) is not None:
+            return Submitted(_earlier(scope, who, earlier), replayed=True)
+        parsed = parse_manifest(submission.manifest, context.settings, overrides=submission.overrides)
+        _check_code(scope, submission)
+        findings = _look_up(scope, context, parsed)
+    warnings = _check_stores(context, findings)
+    info = store_code(context, who.project_id, submission.code) if submission.code else None
+    return _insert(context, who, submission, once, parsed, info, warnings, rerun_of)
+
+
+def _earlier(scope: Scope, who: Principal, job_id: str) -> JobView:
+    try:
+        return show_job(scope, who, find_job(scope, job_id))
+    except Problem as problem:
+        if problem.kind is NOT_FOUND:
+            raise Problem(
+                NOT_FOUND, f"this Idempotency-Key made the job {job_id}, which has been deleted since; send a new key"
+            ) from None
+        raise
+
+
+def _check_code(scope: Scope, submission: Submission) -> None:
+    if submission.code_sha256 and find_code(scope, submission.code_sha256) is None:
+        raise Problem(
+            CODE_MISSING,
+            f"no code bundle with the sha256 {submission.code_sha256} in this project: "
+            "PUT it to /api/v1/code/{sha256} first",
+        )
+
+
+def _look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> _Findings:
+    findings = _Findings()
+    manifest = parsed.manifest
+    kept_secrets = (
+        scope.all(scope.select(Secret, Secret.name.in_(set(manifest.secrets.values())))) if manifest.secrets else []
+    )
+    names = {secret.name for secret in kept_secrets if secret.job_id is None}
+    for variable, name in manifest.secrets.items():
+        if name not in names:
+            findings.problems.append(
+                FieldProblem(
+                    path=f"secrets.{variable}",
+                    message=f"no secret named {name!r} in this project",
+                    found=name,
+                    accepted="the name of a secret (`PUT /api/v1/secrets/{name}`)",
+                )
+            )
+    for number, store in enumerate(manifest.data_stores):
+        path = f"data_stores[{number}]"
+        opened: Opened | None = None
+        if store.datastore is not None:
+            opened = open_kept(scope, context.box, store.datastore)
+            if opened is None:
+                findings.problems.append(
+                    FieldProblem(
+                        path=f"{path}.datastore",
+                        message=f"no data store named {store.datastore!r} in this project",
+                        found=store.datastore,
+                        accepted="the name of a data store (`GET /api/v1/datastores`)",
+                    )
+                )
+        elif store.connection is not None and store.id in parsed.credentials:
+            opened = Opened(store.connection.auth_url, store.connection.region, parsed.credentials[store.id])
+        if opened is None:
+            continue
+        credentials_path = f"{path}.datastore" if store.datastore is not None else f"{path}.connection"
+        for use in ("training_data", "training_results", "pretrained_model"):
+            place = getattr(store, use)
+            if place is not None:
+                findings.wanted.append(Wanted(f"{path}.{use}", credentials_path, opened, place))
+    return findings
+
+
+def _check_stores(context: Context, findings: _Findings) -> list[str]:
+    """Ask the users' stores; returns warnings. Raises Problem invalid_manifest with everything that was found."""
+    refusals, warnings = context.checker.check(findings.wanted)
+    problems = findings.problems + [
+        FieldProblem(path=one.path, message=one.message, found=one.found) for one in refusals
+    ]
+    if problems:
+        raise Problem(INVALID_MANIFEST, "; ".join(f"{one.path}: {one.message}" for one in problems), problems)
+    return warnings
+
+
+def _insert(
+    context: Context,
+    who: Principal,
+    submission: Submission,
+    once: Once,
+    parsed: ParsedManifest,
+    info: BundleInfo | None,
+    warnings: list[str],
+    rerun_of: str | None,
+) -> Submitted:
+    job_id = new_id("job")
+    with context.database.transaction() as session:
+        scope = who.scope(session)
+        if (winner := once.claim(scope, job_id)) != job_id:
+            return Submitted(_earlier(scope, who, winner), replayed=True)
+        code_sha256 = submission.code_sha256
+        if info and submission.code:
+            code_sha256 = submission.code.sha256
+            record_code(scope, code_sha256, info)
+        job = jobs.submit(scope, _row(job_id, who, parsed.manifest, code_sha256, rerun_of), parsed.manifest.notes)
+        for data_store_id, credentials in parsed.credentials.items():
+            name = credentials_name(job_id, data_store_id)
+            scope.add(Secret(id=new_id("sec"), name=name, job_id=job_id, ciphertext=seal(context.box, credentials)))
+        for warning in warnings:
+            jobs.record_event(session, job, "warning", warning)
+        session.flush()
+        session.refresh(job)
+        view = show_job(scope, who, job)
+    # Only now, as the job is durable; a wake-up that is lost costs a few seconds.
+    context.wake.job(job_id)
+    return Submitted(view)
+
+
+def _row(job_id: str, who: Principal, manifest: Manifest, code_sha256: str | None, rerun_of: str | None) -> Job:
+    return Job(
+        id=job_id,
+        user_id=who.user_id,
+        name=manifest.name,
+        labels=manifest.labels,
+        manifest=manifest.model_dump(mode="json", exclude_none=True),
+        code_sha256=code_sha256,
+        engine=manifest.engine,
+        priority=manifest.priority,
+        learners=manifest.learners,
+        retries=manifest.retries,
+        rerun_of=rerun_of,
+    )

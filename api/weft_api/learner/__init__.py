@@ -1,0 +1,1 @@
+"""The learners' own API, which only an attempt's token opens."""

@@ -1,0 +1,82 @@
+"""Whose call this is, and whether its attempt is still the one that counts (fencing)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from weft_api.auth import Bearer
+from weft_api.problems import STALE_ATTEMPT, UNAUTHENTICATED, Problem, invalid
+from weft_core.store.models import Attempt, Job, Learner
+from weft_core.tokens import ATTEMPT_PREFIX, hash_token
+
+
+@dataclass(frozen=True)
+class AttemptToken:
+    """A token that looks like an attempt's. Whether it is one is looked up with the rows that the call locks."""
+
+    sha256: str
+
+
+async def _attempt_token(bearer: Bearer) -> AttemptToken:
+    if bearer is None or not bearer.credentials.startswith(ATTEMPT_PREFIX) or not bearer.credentials.isascii():
+        raise Problem(UNAUTHENTICATED, "only the token of an attempt opens the learner's API")
+    return AttemptToken(hash_token(bearer.credentials))
+
+
+Token = Annotated[AttemptToken, Depends(_attempt_token)]
+
+
+def stale(detail: str) -> Problem:
+    return Problem(STALE_ATTEMPT, f"{detail}: stop and exit")
+
+
+def open_attempt(session: Session, token: AttemptToken) -> Attempt:
+    """The attempt of this token, if it is still open. Raises Problem stale_attempt."""
+    attempt = session.scalars(select(Attempt).where(Attempt.token_sha256 == token.sha256)).one_or_none()
+    if attempt is None:
+        raise stale("no attempt has this token (its job may have been deleted)")
+    if attempt.ended_at is not None:
+        raise stale(f"attempt {attempt.n} of job {attempt.job_id} has ended")
+    return attempt
+
+
+def fence(session: Session, token: AttemptToken, *, change: bool) -> tuple[Job, Attempt]:
+    """The job and the open attempt of this token; neither can be changed by others until this transaction is over.
+
+    The job's row is the lock (always taken before any other, so that no two transactions wait for each other): whoever
+    ends an attempt holds it too.
+
+    Args:
+        change: this transaction changes the job's row; else others may hold it the same way.
+
+    Raises:
+        Problem: stale_attempt.
+    """
+    owner = select(Attempt.job_id).where(Attempt.token_sha256 == token.sha256).scalar_subquery()
+    query = select(Job).where(Job.id == owner).with_for_update(read=not change, key_share=change)
+    job = session.scalars(query).one_or_none()
+    attempt = open_attempt(session, token)  # read only now, behind the lock
+    assert job is not None  # the attempt would not be there
+    return job, attempt
+
+
+def own_learner(session: Session, attempt: Attempt, rank: int, *, lock: bool = True) -> Learner:
+    """The row of this rank. Raises Problem invalid_request when the attempt has no such rank."""
+    query = select(Learner).where(Learner.attempt_id == attempt.id, Learner.rank == rank)
+    learner = session.scalars(query.with_for_update() if lock else query).one_or_none()
+    if learner is None:
+        raise invalid("rank", f"attempt {attempt.n} has no learner with rank {rank}", found=str(rank))
+    return learner
+
+
+def granted_learner(session: Session, attempt: Attempt, rank: int, instance: str, *, lock: bool = True) -> Learner:
+    """The row of this rank, if this very agent holds its start grant. Raises Problem stale_attempt."""
+    learner = own_learner(session, attempt, rank, lock=lock)
+    if learner.instance != instance:
+        raise stale(f"another agent, or none, holds the start grant of rank {rank}")
+    return learner

@@ -1,0 +1,51 @@
+"""Objects of a learner in the installation's own store: presigned URLs under its job's prefixes and nowhere else."""
+
+from __future__ import annotations
+
+from weft_api.context import Context
+from weft_api.learner.auth import AttemptToken, granted_learner, open_attempt
+from weft_api.learner.schemas import ObjectEntry, ObjectsAnswer, ObjectsCall
+from weft_api.problems import NO_GRANT, Problem, invalid
+from weft_core.objects import checkpoints_prefix, exit_key, results_prefix
+from weft_core.store.models import Attempt
+
+_URL_SECONDS = 900
+"""Short: an agent that has lost its attempt keeps its URLs for as long."""
+
+
+def objects(context: Context, token: AttemptToken, call: ObjectsCall) -> ObjectsAnswer:
+    """Raises Problem (stale_attempt, no_grant, invalid_request) and StoreError."""
+    for key in call.keys:
+        _check_key(key)
+    with context.database.transaction() as session:
+        attempt = open_attempt(session, token)
+        learner = granted_learner(session, attempt, call.rank, call.instance, lock=False)
+        if call.space == "results" and call.op in ("put", "delete") and learner.storing_at is None:
+            raise Problem(NO_GRANT, "results are stored only with a storing grant: POST /learner/storing first")
+    prefix = _prefix(attempt, call)
+    store = context.objects
+    if call.op == "put":
+        return ObjectsAnswer(urls={key: store.presign_put(prefix + key, _URL_SECONDS) for key in call.keys})
+    if call.op == "get":
+        return ObjectsAnswer(urls={key: store.presign_get(prefix + key, _URL_SECONDS) for key in call.keys})
+    if call.op == "delete":
+        store.delete(prefix + key for key in call.keys)
+        return ObjectsAnswer(objects=[])
+    found = [ObjectEntry(key=one.key.removeprefix(prefix), size=one.size) for one in store.objects(prefix)]
+    return ObjectsAnswer(objects=found)
+
+
+def _check_key(key: str) -> None:
+    parts = key.split("/")
+    if not key.isprintable() or "\\" in key or any(part in ("", ".", "..") for part in parts):
+        raise invalid("keys", "not a relative path", found=key[:100], accepted="model.pt, or logs/tb/events")
+
+
+def _prefix(attempt: Attempt, call: ObjectsCall) -> str:
+    if call.space == "results":
+        return results_prefix(attempt.project_id, attempt.job_id)
+    if call.space == "checkpoints":
+        return checkpoints_prefix(attempt.project_id, attempt.job_id)
+    if call.op not in ("put", "get") or call.keys != ["exit.json"]:
+        raise invalid("keys", "space 'exit' holds exit.json alone", accepted='op put or get, keys ["exit.json"]')
+    return exit_key(attempt.project_id, attempt.job_id, attempt.n, call.rank).removesuffix("exit.json")

@@ -1,0 +1,132 @@
+"""HTTP for learners."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from weft_api.context import Ctx
+from weft_api.learner import service
+from weft_api.learner.auth import Token
+from weft_api.learner.objects import objects
+from weft_api.learner.schemas import (
+    AddressCall,
+    ExitCall,
+    HeartbeatAnswer,
+    HeartbeatCall,
+    LogsCall,
+    ObjectsAnswer,
+    ObjectsCall,
+    Peers,
+    PhaseCall,
+    QueryPhase,
+    QueryRank,
+    StartCall,
+    StoringAnswer,
+    StoringCall,
+)
+from weft_api.logs.ingest import take_in
+from weft_api.problems import ALREADY_GRANTED, NO_GRANT, STALE_ATTEMPT, STORE_UNAVAILABLE, TOO_LARGE, invalid, responses
+from weft_core.launch import LearnerSpec
+from weft_core.lifecycle import LearnerPhase
+
+router = APIRouter(prefix="/api/v1/learner", tags=["learner"], responses=responses(STALE_ATTEMPT))
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5  # seconds
+
+
+@router.post("/start", summary="Get the start grant and the spec", responses=responses(ALREADY_GRANTED))
+def start(call: StartCall, context: Ctx, token: Token) -> LearnerSpec:
+    """Once for each rank of an attempt; the same instance gets the same answer again."""
+    return service.start(context, token, call)
+
+
+@router.post("/address", status_code=204, summary="Say where peers reach this learner")
+def address(call: AddressCall, context: Ctx, token: Token) -> None:
+    service.address(context, token, call)
+
+
+@router.get("/peers", summary="Where the gang's learners are; waits until all are there")
+async def peers(
+    context: Ctx,
+    token: Token,
+    rank: QueryRank,
+    wait: Annotated[float, Query(ge=0, le=30, description="Seconds to wait for the rest.")] = 0,
+    phase: QueryPhase = None,
+) -> Peers:
+    wanted = LearnerPhase(phase) if phase else None
+    deadline = time.monotonic() + wait
+    pause = _FIRST_PAUSE
+    while True:
+        # A thread only while the database is asked: many learners may wait at the same time.
+        found = await run_in_threadpool(service.peers, context, token, rank, wanted)
+        if found.ready or time.monotonic() >= deadline:
+            return found
+        await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+@router.post("/phase", status_code=204, summary="Report progress")
+def phase(call: PhaseCall, context: Ctx, token: Token) -> None:
+    service.phase(context, token, call)
+
+
+@router.post("/heartbeat", summary="Say that it lives; hear whether it is to stop")
+def heartbeat(call: HeartbeatCall, context: Ctx, token: Token) -> HeartbeatAnswer:
+    return service.heartbeat(context, token, call)
+
+
+async def _raw_body(request: Request, _: Token) -> bytes:
+    return await request.body()
+
+
+@router.post(
+    "/logs",
+    status_code=204,
+    summary="Send log lines; a repeated batch changes nothing",
+    responses=responses(TOO_LARGE),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": LogsCall.model_json_schema(ref_template="#/components/schemas/{model}")}
+            },
+        }
+    },
+)
+def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
+    # Read by hand: what user programs print is not always UTF-8, and no line may be lost for it.
+    try:
+        call = LogsCall.model_validate(json.loads(body.decode("utf-8", "replace")))
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False)
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in details]) from None
+    except (ValueError, RecursionError):
+        raise invalid("body", "not valid JSON") from None
+    take_in(context, token, call)
+
+
+@router.post("/storing", summary="Report the end of user code; ask for the grant to store results")
+def storing(call: StoringCall, context: Ctx, token: Token) -> StoringAnswer:
+    return service.storing(context, token, call)
+
+
+@router.post(
+    "/objects",
+    summary="Presigned URLs in the installation's own store",
+    responses=responses(NO_GRANT, STORE_UNAVAILABLE),
+)
+def learner_objects(call: ObjectsCall, context: Ctx, token: Token) -> ObjectsAnswer:
+    return objects(context, token, call)
+
+
+@router.post("/exit", status_code=204, summary="Report the learner's exit")
+def exited(call: ExitCall, context: Ctx, token: Token) -> None:
+    service.exited(context, token, call)

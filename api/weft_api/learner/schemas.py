@@ -1,0 +1,141 @@
+"""The learner's API on the wire. Texts come from user programs: they may hold anything."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+_INSTANCE = "0b0f7f0e-6a0e-4a51-8f0f-2f8f4e1a3c55"
+
+
+def _storable(value: Any) -> Any:
+    """What Postgres and JSON can't hold, as the replacement character: NUL, and halves of surrogate pairs."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    return value
+
+
+Storable = Annotated[str, BeforeValidator(_storable)]
+Rank = Annotated[int, Field(ge=0, le=100_000, description="From 0; LEARNER_ID is one more.", examples=[0])]
+
+
+def _examples(**fields: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [{"rank": 0, "instance": _INSTANCE, **fields}]})
+
+
+class _Call(BaseModel):
+    rank: Rank
+    instance: str = Field(
+        min_length=1,
+        max_length=64,
+        pattern=r"^[A-Za-z0-9._-]+$",
+        description="A UUID that the agent makes at its start; it tells a repeated call from that of another agent.",
+        examples=[_INSTANCE],
+    )
+
+
+class StartCall(_Call):
+    model_config = _examples(hostname="node-3")
+
+    hostname: Annotated[Storable, Field(max_length=255)] = ""
+
+
+class AddressCall(_Call):
+    model_config = _examples(address="10.0.0.7", ports=[40001, 40002, 40003, 40004])
+
+    address: str = Field(min_length=1, max_length=255, pattern=r"^[0-9A-Za-z.:_%-]+$")
+    ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(max_length=64)
+
+
+class PhaseCall(_Call):
+    model_config = _examples(phase="DOWNLOADING", message="")
+
+    phase: Literal["DOWNLOADING", "PROCESSING"]
+    message: Annotated[Storable, Field(max_length=2000)] = ""
+
+
+class HeartbeatCall(_Call):
+    model_config = _examples(system={"cpu_percent": 97.5, "memory_bytes": 734003200, "gpus": []})
+
+    system: dict[str, Any] | None = Field(default=None, description="CPU, memory and GPUs of the learner.")
+
+
+class LogLineIn(BaseModel):
+    """``t``: ms since the epoch by the learner's clock; ``s``: the line."""
+
+    t: int = Field(ge=0, le=253_402_300_799_999)
+    s: Storable
+
+
+class LogsCall(_Call):
+    model_config = _examples(sequence=0, lines=[{"t": 1769847309018, "s": "epoch 1: loss 0.412"}])
+
+    sequence: int = Field(ge=0, le=2**53, description="Of this agent's batches in this attempt, from 0, without gaps.")
+    lines: list[LogLineIn] = Field(max_length=2000)
+
+
+class StoringCall(_Call):
+    model_config = _examples(exit_code=0)
+
+    exit_code: int = Field(ge=-1000, le=1000)
+
+
+class ObjectsCall(_Call):
+    model_config = _examples(space="results", op="put", keys=["model.pt"])
+
+    space: Literal["results", "checkpoints", "exit"]
+    op: Literal["put", "get", "list", "delete"]
+    keys: list[Annotated[str, Field(max_length=900)]] = Field(default_factory=list, max_length=1000)
+
+
+class ExitCall(_Call):
+    model_config = _examples(exit_code=3, reason="exit code 3", last_lines=["RuntimeError: no such device"])
+
+    exit_code: int = Field(ge=-1000, le=1000)
+    reason: Annotated[Storable, Field(max_length=10_000)] = ""
+    last_lines: list[Annotated[Storable, Field(max_length=20_000)]] = Field(default_factory=list, max_length=200)
+
+
+class Peer(BaseModel):
+    rank: int
+    address: str | None
+    ports: list[int]
+    phase: str
+
+
+class Peers(BaseModel):
+    """``ready``: all learners have an address, and are at or past the phase that was asked for."""
+
+    ready: bool
+    peers: list[Peer]
+
+
+class HeartbeatAnswer(BaseModel):
+    stop: bool
+    grace_seconds: int | None = Field(description="From SIGTERM to SIGKILL, when `stop` is set.")
+
+
+class StoringAnswer(BaseModel):
+    """``granted``: store the results now. ``wait``: ask again soon."""
+
+    granted: bool
+    wait: bool
+
+
+class ObjectEntry(BaseModel):
+    key: str
+    size: int
+
+
+class ObjectsAnswer(BaseModel):
+    urls: dict[str, str] | None = Field(default=None, description="Presigned, by key.")
+    objects: list[ObjectEntry] | None = None
+
+
+QueryRank = Annotated[int, Query(ge=0, le=100_000, description="The asking learner's rank.", examples=[0])]
+QueryPhase = Annotated[
+    Literal["STARTED", "DOWNLOADING", "PROCESSING", "STORING", "EXITED"] | None,
+    Query(description="Wait until all are at or past this phase."),
+]

@@ -1,0 +1,188 @@
+"""What learners report, and what they are granted. Each call is one transaction; the wake-up follows its commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import func, select, update
+
+from weft_api.context import Context
+from weft_api.learner.auth import AttemptToken, fence, granted_learner, open_attempt, own_learner, stale
+from weft_api.learner.schemas import (
+    AddressCall,
+    ExitCall,
+    HeartbeatAnswer,
+    HeartbeatCall,
+    Peer,
+    Peers,
+    PhaseCall,
+    StartCall,
+    StoringAnswer,
+    StoringCall,
+)
+from weft_api.learner.spec import SpecBuilder
+from weft_api.problems import ALREADY_GRANTED, Problem
+from weft_api.stores import StoreGone
+from weft_core.launch import LearnerSpec
+from weft_core.lifecycle import LearnerPhase
+from weft_core.secrets import SecretsUnreadable
+from weft_core.store import jobs
+from weft_core.store.models import Attempt, Learner
+from weft_core.store.scope import Scope
+
+
+def _advance(learner: Learner, phase: LearnerPhase) -> None:
+    """Phases only go forward: a call that was overtaken by a later one changes nothing."""
+    if LearnerPhase(learner.phase).order < phase.order:
+        learner.phase = phase.value
+        learner.phase_since = func.now()
+    learner.heartbeat_at = func.now()
+
+
+def start(context: Context, token: AttemptToken, call: StartCall) -> LearnerSpec:
+    """The start grant: one agent for each rank of an attempt, no agent for an attempt that is to stop.
+
+    Raises:
+        Problem: stale_attempt, already_granted.
+    """
+    failure: str | None = None
+    spec: LearnerSpec | None = None
+    with context.database.transaction() as session:
+        job, attempt = fence(session, token, change=True)
+        learner = own_learner(session, attempt, call.rank)
+        if learner.instance is not None and learner.instance != call.instance:
+            raise Problem(ALREADY_GRANTED, f"another agent holds the start grant of rank {call.rank}")
+        if attempt.stop_requested_at is not None or attempt.outcome is not None:
+            raise stale(f"attempt {attempt.n} of job {attempt.job_id} is to stop")
+        if learner.phase == LearnerPhase.EXITED:
+            raise stale(f"rank {call.rank} of attempt {attempt.n} has exited")
+        if learner.instance is None:
+            learner.instance = call.instance
+            learner.started_at = func.now()
+        _advance(learner, LearnerPhase.STARTED)
+        try:
+            spec = SpecBuilder(context, Scope(session, attempt.project_id), job, attempt).build(call.rank)
+        except (StoreGone, SecretsUnreadable) as error:
+            # The agent could say no more than this either, so it is said here, where the workers look.
+            failure = str(error)
+            _exit(learner, 1, failure, "")
+        jobs.due(job)
+    context.wake.job(job.id)
+    if spec is None:
+        raise stale(f"the learner can't start: {failure}")
+    return spec
+
+
+def address(context: Context, token: AttemptToken, call: AddressCall) -> None:
+    with context.database.transaction() as session:
+        learner = granted_learner(session, open_attempt(session, token), call.rank, call.instance)
+        learner.address, learner.ports = call.address, call.ports
+        learner.heartbeat_at = func.now()
+
+
+def peers(context: Context, token: AttemptToken, rank: int, phase: LearnerPhase | None) -> Peers:
+    """All learners of the attempt as they are now."""
+    with context.database.transaction() as session:
+        attempt = open_attempt(session, token)
+        own_learner(session, attempt, rank, lock=False)
+        rows = session.scalars(select(Learner).where(Learner.attempt_id == attempt.id).order_by(Learner.rank)).all()
+    ready = all(
+        row.address is not None and (phase is None or LearnerPhase(row.phase).order >= phase.order) for row in rows
+    )
+    return Peers(
+        ready=ready,
+        peers=[Peer(rank=row.rank, address=row.address, ports=row.ports or [], phase=row.phase) for row in rows],
+    )
+
+
+def phase(context: Context, token: AttemptToken, call: PhaseCall) -> None:
+    with context.database.transaction() as session:
+        job, attempt = fence(session, token, change=True)
+        learner = granted_learner(session, attempt, call.rank, call.instance)
+        _advance(learner, LearnerPhase(call.phase))
+        if call.message:
+            jobs.record_event(
+                session,
+                job,
+                "learner",
+                f"learner {call.rank + 1}: {call.message}",
+                attempt=attempt.n,
+                data={"learner": call.rank + 1, "phase": call.phase},
+            )
+        jobs.due(job)
+    context.wake.job(job.id)
+
+
+def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> HeartbeatAnswer:
+    """One statement in the usual case: with many learners this is most of what the API does."""
+    beat = (
+        update(Learner)
+        .where(
+            Learner.attempt_id == Attempt.id,
+            Attempt.token_sha256 == token.sha256,
+            Attempt.ended_at.is_(None),
+            Learner.rank == call.rank,
+            Learner.instance == call.instance,
+        )
+        .values(heartbeat_at=func.now())
+        .returning(Attempt.stop_requested_at, Attempt.grace_seconds)
+        .execution_options(synchronize_session=False)
+    )
+    with context.database.transaction() as session:
+        row: Any = session.execute(beat).one_or_none()
+        if row is None:
+            granted_learner(session, open_attempt(session, token), call.rank, call.instance)  # says what is wrong
+            raise stale("the attempt has ended")
+    stop, grace = row
+    if stop is None:
+        return HeartbeatAnswer(stop=False, grace_seconds=None)
+    return HeartbeatAnswer(stop=True, grace_seconds=int(context.settings.timings.grace) if grace is None else grace)
+
+
+def storing(context: Context, token: AttemptToken, call: StoringCall) -> StoringAnswer:
+    """The storing grant. After success everywhere rank 0 stores last, so that its files win; after a failure or a stop
+    everyone stores what there is at once."""
+    with context.database.transaction() as session:
+        job, attempt = fence(session, token, change=True)
+        learner = granted_learner(session, attempt, call.rank, call.instance)
+        if learner.phase == LearnerPhase.EXITED:
+            raise stale(f"rank {call.rank} of attempt {attempt.n} has exited")
+        asked_before = learner.phase == LearnerPhase.STORING and learner.exit_code == call.exit_code
+        learner.exit_code = call.exit_code
+        _advance(learner, LearnerPhase.STORING)
+        others = select(Learner).where(Learner.attempt_id == attempt.id, Learner.rank != call.rank)
+        granted = _may_store(attempt, call, session.scalars(others).all())
+        if granted and learner.storing_at is None:
+            learner.storing_at = func.now()
+        if not asked_before:
+            jobs.due(job)
+    if not asked_before:
+        context.wake.job(job.id)
+    return StoringAnswer(granted=granted, wait=not granted)
+
+
+def _may_store(attempt: Attempt, call: StoringCall, others: Sequence[Learner]) -> bool:
+    partial = call.exit_code != 0 or attempt.stop_requested_at is not None or attempt.outcome is not None
+    if partial or any(row.exit_code not in (None, 0) for row in others):
+        return True
+    if call.rank == 0:
+        return all(row.phase == LearnerPhase.EXITED for row in others)
+    return all(row.exit_code == 0 for row in others)
+
+
+def exited(context: Context, token: AttemptToken, call: ExitCall) -> None:
+    with context.database.transaction() as session:
+        job, attempt = fence(session, token, change=True)
+        learner = granted_learner(session, attempt, call.rank, call.instance)
+        if learner.phase == LearnerPhase.EXITED:
+            return
+        _exit(learner, call.exit_code, call.reason, "\n".join(call.last_lines))
+        jobs.due(job)
+    context.wake.job(job.id)
+
+
+def _exit(learner: Learner, exit_code: int, reason: str, last_lines: str) -> None:
+    learner.exit_code, learner.exit_reason, learner.last_lines = exit_code, reason, last_lines
+    learner.exited_at = func.now()
+    _advance(learner, LearnerPhase.EXITED)

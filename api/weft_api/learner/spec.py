@@ -1,0 +1,107 @@
+"""The LearnerSpec: what a learner is to do, put together when it gets its start grant."""
+
+from __future__ import annotations
+
+from weft_api.context import Context
+from weft_api.stores import Opened, StoreGone, open_job_store
+from weft_core.launch import CodeInput, DataInput, LearnerSpec, S3Location
+from weft_core.manifest import DataStore, Manifest, Place
+from weft_core.objects import code_key
+from weft_core.store.models import Attempt, CodeBundle, Job, Secret
+from weft_core.store.scope import Scope
+
+_CODE_URL_SECONDS = 24 * 3600
+
+
+class SpecBuilder:
+    """Puts together the spec of one attempt's learners."""
+
+    def __init__(self, context: Context, scope: Scope, job: Job, attempt: Attempt) -> None:
+        self._context = context
+        self._scope = scope
+        self._job = job
+        self._attempt = attempt
+        self._manifest = Manifest.model_validate(job.manifest)
+        self._opened: dict[str, Opened] = {}
+
+    def build(self, rank: int) -> LearnerSpec:
+        """Raises StoreGone when something that the manifest names is not kept any more."""
+        manifest, timings = self._manifest, self._context.settings.timings
+        results, checkpoints = self._results()
+        return LearnerSpec(
+            job_id=self._job.id,
+            job_name=self._job.name,
+            attempt=self._attempt.n,
+            rank=rank,
+            learners=self._attempt.resources.get("learners", self._job.learners),
+            cpus=manifest.resources.cpus,
+            gpus=manifest.resources.gpus,
+            command=manifest.framework.command,
+            framework=manifest.framework.name,
+            launcher=manifest.framework.launcher,
+            env=manifest.env | self._secrets(),
+            code=self._code(),
+            data=[
+                DataInput(id=store.id, location=self._at(store, place), mode=place.mode)
+                for store, place in manifest.inputs
+            ],
+            pretrained=self._pretrained(),
+            results=results,
+            checkpoints=checkpoints,
+            checkpoint=manifest.checkpoint,
+            elastic=manifest.elastic,
+            heartbeat_seconds=timings.heartbeat,
+            grace_seconds=timings.grace,
+            max_runtime_seconds=manifest.max_runtime_seconds,
+        )
+
+    def _open(self, store: DataStore) -> Opened:
+        if store.id not in self._opened:
+            self._opened[store.id] = open_job_store(self._scope, self._context.box, self._job.id, store)
+        return self._opened[store.id]
+
+    def _at(self, store: DataStore, place: Place) -> S3Location:
+        return self._open(store).at(place.container, place.prefix)
+
+    def _pretrained(self) -> S3Location | None:
+        found = self._manifest.pretrained
+        if found is None:
+            return None
+        store, place = found
+        if not isinstance(place, Place):
+            raise StoreGone(f"model: {place.name}@{place.version} can't be fetched: this installation has no registry")
+        return self._at(store, place)
+
+    def _results(self) -> tuple[S3Location | None, S3Location | None]:
+        """Where results and checkpoints go; None: the installation's own store."""
+        if self._manifest.results is None:
+            return None, None
+        store, place = self._manifest.results
+        opened = self._open(store)
+        return (
+            opened.at(place.container, place.prefix, self._job.id),
+            opened.at(place.container, place.prefix, "_checkpoints", self._job.id),
+        )
+
+    def _secrets(self) -> dict[str, str]:
+        wanted = self._manifest.secrets
+        if not wanted:
+            return {}
+        rows = self._scope.all(
+            self._scope.select(Secret, Secret.name.in_(set(wanted.values())), Secret.job_id.is_(None))
+        )
+        kept = {row.name: row.ciphertext for row in rows}
+        missing = sorted(name for name in wanted.values() if name not in kept)
+        if missing:
+            raise StoreGone(f"the secret {missing[0]!r} that the manifest names has been deleted")
+        return {variable: self._context.box.decrypt(kept[name]) for variable, name in wanted.items()}
+
+    def _code(self) -> CodeInput | None:
+        sha256 = self._job.code_sha256
+        if sha256 is None:
+            return None
+        row = self._scope.find(CodeBundle, CodeBundle.sha256 == sha256)
+        if row is None:
+            raise StoreGone(f"the job's code bundle {sha256} is gone")
+        url = self._context.objects.presign_get(code_key(self._scope.project_id, sha256), _CODE_URL_SECONDS)
+        return CodeInput(sha256=sha256, size=row.size, url=url)

@@ -1,0 +1,1 @@
+"""Log lines: taken in from learners, read in ranges, followed."""

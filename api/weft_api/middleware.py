@@ -1,0 +1,128 @@
+"""Around every request: a body that stays within its limit, timing, the log of requests, safe headers."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from weft_api.metrics import Metrics
+from weft_api.problems import TOO_LARGE, Problem, answer
+from weft_core.settings import LimitSettings
+
+_MIB = 1 << 20
+_QUIET = {
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/api/v1/learner/heartbeat",
+    "/api/v1/learner/logs",
+    "/api/v1/learner/peers",
+}
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+
+log = structlog.get_logger("weft.api")
+
+
+class BodyLimit:
+    """Answers 413 to a body that is longer than its route takes, without reading more of it."""
+
+    def __init__(self, app: ASGIApp, limits: LimitSettings) -> None:
+        self._app = app
+        self._limits = limits
+
+    def _limit(self, method: str, path: str, content_type: str) -> tuple[int, str]:
+        limits = self._limits
+        if method == "PUT" and path.startswith("/api/v1/code/"):
+            return limits.bundle_bytes, "a code bundle"
+        if path == "/api/v1/manifests:validate":
+            return limits.manifest_bytes, "a manifest"
+        if path == "/api/v1/jobs" and content_type.startswith("multipart/"):
+            return limits.bundle_bytes + limits.manifest_bytes + _MIB, "a manifest with its code bundle"
+        if path == "/api/v1/jobs":
+            return 2 * limits.manifest_bytes + _MIB // 16, "a submission"  # JSON's escapes need room
+        if path == "/api/v1/learner/logs":
+            return 8 * _MIB, "a batch of log lines"  # 1 MiB of text, in JSON's escapes
+        return _MIB, "the body of this request"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        limit, what = self._limit(scope["method"], scope["path"], headers.get("content-type", ""))
+        refusal = f"{what} may have {limit} bytes ({limit / _MIB:.1f} MiB)"
+        length = headers.get("content-length", "")
+        if length.isascii() and length.isdigit() and int(length[:20]) > limit:
+            await answer(TOO_LARGE, refusal, headers={"Connection": "close"})(scope, receive, send)
+            return
+        taken = 0
+
+        async def limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > limit:
+                raise Problem(TOO_LARGE, refusal, headers={"Connection": "close"})
+            return message
+
+        await self._app(scope, limited, send)
+
+
+class Observed:
+    """Times requests by route template, logs them, and adds the safe headers."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status = 500
+        request_id = secrets.token_hex(8)
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                headers["X-Request-ID"] = request_id
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            self._note(scope, status, time.perf_counter() - started, request_id)
+
+    def _note(self, scope: MutableMapping[str, Any], status: int, seconds: float, request_id: str) -> None:
+        # The template, never the path: ids would make endless time series. Mounts and 404s have no route of their own.
+        route = getattr(scope.get("route"), "path", None) or "other"
+        self._metrics.requests.labels(scope["method"], route, str(status)).observe(seconds)
+        level = log.debug if scope["path"] in _QUIET and status < 500 else log.info
+        level(
+            "request",
+            method=scope["method"],
+            path=scope["path"],
+            status=status,
+            ms=round(seconds * 1000, 1),
+            request_id=request_id,
+        )

@@ -1,0 +1,51 @@
+"""Keyset paging: a cursor is the sort key of the last row seen, sealed against no one, but nobody's to interpret."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Query
+
+from weft_api.problems import invalid
+
+Limit = Annotated[int, Query(ge=1, le=500, description="Rows a page.", examples=[50])]
+Cursor = Annotated[
+    str | None, Query(max_length=500, description="`next_cursor` of the page before; opaque.", examples=[None])
+]
+
+
+def encode(*key: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+
+
+def decode(cursor: str, parts: int) -> list[str]:
+    """The key of a cursor made by :func:`encode`. Raises Problem invalid_request for anything else."""
+    try:
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        key = json.loads(raw)
+    except (binascii.Error, ValueError, RecursionError):
+        key = None
+    # Postgres takes no NUL characters.
+    if (
+        not isinstance(key, list)
+        or len(key) != parts
+        or not all(isinstance(one, str) and "\0" not in one and one.isascii() for one in key)
+    ):
+        raise invalid("query.cursor", "not a cursor that this API gave", accepted="`next_cursor` of the page before")
+    return key
+
+
+def decode_time_key(cursor: str) -> tuple[datetime, str]:
+    """The (time, id) key of a cursor."""
+    when, row_id = decode(cursor, 2)
+    try:
+        at = datetime.fromisoformat(when)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise invalid("query.cursor", "not a cursor that this API gave", accepted="`next_cursor` of the page before")
+    return at, row_id

@@ -1,0 +1,158 @@
+"""What the API says when it says no: the one list from which the answers (RFC 9457) and the OpenAPI schemas follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import HTTPException
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One reason to refuse. ``code`` is stable: clients may branch on it; ``example`` is a detail as a user sees it."""
+
+    code: str
+    status: int
+    title: str
+    example: str
+    retry_after: int | None = None  # seconds
+
+
+def _kind(code: str, status: int, title: str, example: str, retry_after: int | None = None) -> Kind:
+    return Kind(code, status, title, example, retry_after)
+
+
+INVALID_REQUEST = _kind("invalid_request", 400, "The request is not valid", "query.limit: 'x' is not a whole number")
+INVALID_MANIFEST = _kind("invalid_manifest", 400, "The manifest is not valid", "learners: 'two' is not a whole number")
+INVALID_BUNDLE = _kind("invalid_bundle", 400, "The code bundle is not valid", "this is not a zip file")
+CODE_MISSING = _kind(
+    "code_missing",
+    400,
+    "The code bundle is not here",
+    "no code with this sha256: PUT it to /api/v1/code/{sha256} first",
+)
+STORE_REFUSED = _kind("store_refused", 400, "The data store refused", "container 'data' does not exist at http://…")
+UNAUTHENTICATED = _kind("unauthenticated", 401, "Not signed in", "send 'Authorization: Bearer <token>'")
+FORBIDDEN = _kind("forbidden", 403, "Not allowed", "this needs the role editor, the token has viewer")
+NOT_FOUND = _kind("not_found", 404, "Not found", "no job 'job-000000000000' in this project")
+METHOD_NOT_ALLOWED = _kind("method_not_allowed", 405, "Method not allowed", "PATCH is not served here")
+CONFLICT = _kind("conflict", 409, "Does not fit the present state", "the job is COMPLETED: there is nothing to halt")
+EXISTS = _kind("already_exists", 409, "Exists already", "a data store named 'cos' exists already")
+IDEMPOTENCY_CONFLICT = _kind(
+    "idempotency_conflict", 409, "The key was used for something else", "this Idempotency-Key came with another body"
+)
+NO_RESULTS_YET = _kind("no_results_yet", 409, "No results yet", "the job is PROCESSING: its results come at its end")
+ALREADY_GRANTED = _kind("already_granted", 409, "Already granted", "another agent holds the start grant of rank 0")
+NO_GRANT = _kind(
+    "no_grant", 409, "No grant", "results are stored only with a storing grant: POST /learner/storing first"
+)
+RESULTS_GONE = _kind("results_gone", 410, "The results are gone", "nothing is left at results/job-…")
+STALE_ATTEMPT = _kind("stale_attempt", 410, "The attempt is over", "this attempt has ended: stop and exit")
+TOO_LARGE = _kind("too_large", 413, "Too large", "the manifest may have 1048576 bytes")
+UNSUPPORTED_MEDIA = _kind("unsupported_media_type", 415, "Unsupported media type", "send application/json")
+INTERNAL = _kind("internal", 500, "Something went wrong on the server", "it is in the server's log as request 1f0c…")
+STORE_UNAVAILABLE = _kind("store_unavailable", 503, "The object store does not answer", "can't reach http://…", 5)
+DATABASE_UNAVAILABLE = _kind("database_unavailable", 503, "The database does not answer", "try again in a moment", 2)
+
+
+class FieldProblem(BaseModel):
+    """One thing that is wrong: where, what stood there, what is accepted."""
+
+    path: str
+    message: str
+    line: int | None = None
+    found: str | None = None
+    accepted: str | None = None
+
+
+class ProblemBody(BaseModel):
+    """An RFC 9457 problem. ``code`` is stable."""
+
+    model_config = ConfigDict(title="Problem")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    problems: list[FieldProblem] | None = None
+
+
+class Problem(HTTPException):
+    """Raised anywhere below a route to answer with ``kind``.
+
+    An HTTPException so that it also passes through FastAPI's own body reading.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        detail: str,
+        problems: Sequence[FieldProblem] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(kind.status, detail, dict(headers or {}))
+        self.kind = kind
+        self.text = detail
+        self.problems = list(problems)
+
+
+def _document(kind: Kind, detail: str, problems: Sequence[FieldProblem] = ()) -> dict[str, Any]:
+    body = ProblemBody(
+        type=f"urn:weft:problem:{kind.code}", title=kind.title, status=kind.status, detail=clean(detail), code=kind.code
+    ).model_dump(exclude_none=True)
+    if problems:
+        body["problems"] = [one.model_dump(exclude_none=True) for one in problems]
+    return body
+
+
+def answer(
+    kind: Kind, detail: str, problems: Sequence[FieldProblem] = (), headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """The HTTP answer for ``kind``."""
+    extra = dict(headers or {})
+    if kind.retry_after is not None:
+        extra.setdefault("Retry-After", str(kind.retry_after))
+    if kind is UNAUTHENTICATED:
+        extra.setdefault("WWW-Authenticate", "Bearer")
+    return JSONResponse(_document(kind, detail, problems), kind.status, extra, media_type=MEDIA_TYPE)
+
+
+def clean(value: str) -> str:
+    """Text that any JSON reader takes: lone surrogates, as JSON input may smuggle in, become escapes."""
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
+def not_found(what: str, name: str) -> Problem:
+    return Problem(NOT_FOUND, f"no {what} {name!r} in this project")
+
+
+def invalid(path: str, message: str, *, found: str | None = None, accepted: str | None = None) -> Problem:
+    """A refusal of one value of the request."""
+    one = FieldProblem(path=path, message=message, found=found, accepted=accepted)
+    return Problem(INVALID_REQUEST, f"{path}: {message}", [one])
+
+
+def responses(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
+    """``responses=`` of a route that may answer with ``kinds``."""
+    entries: dict[int | str, dict[str, Any]] = {}
+    for kind in kinds:
+        entry = entries.setdefault(
+            kind.status,
+            {
+                "description": kind.title,
+                "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": {}}},
+            },
+        )
+        entry["content"][MEDIA_TYPE]["examples"][kind.code] = {"value": _document(kind, kind.example)}
+        if len(entry["content"][MEDIA_TYPE]["examples"]) > 1:
+            entry["description"] = "; ".join(
+                one["value"]["title"] for one in entry["content"][MEDIA_TYPE]["examples"].values()
+            )
+    return entries

@@ -1,0 +1,1 @@
+"""Secrets kept on the server: written, listed by name, never read back."""

@@ -1,0 +1,32 @@
+"""HTTP for secrets."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from weft_api.auth import Editor, Viewer
+from weft_api.context import Ctx
+from weft_api.problems import NOT_FOUND, responses
+from weft_api.secrets import service
+from weft_api.secrets.schemas import SecretBody, SecretList, SecretName, SecretView
+
+router = APIRouter(prefix="/api/v1", tags=["secrets"])
+
+
+@router.get("/secrets", summary="List the names of secrets")
+def get_secrets(context: Ctx, who: Viewer) -> SecretList:
+    with context.database.transaction() as session:
+        return SecretList(secrets=service.list_secrets(who.scope(session)))
+
+
+@router.put("/secrets/{name}", summary="Keep a secret")
+def put_secret(name: SecretName, body: SecretBody, context: Ctx, who: Editor) -> SecretView:
+    """Encrypted, for manifests' `secrets:`. It never comes out of this API again."""
+    with context.database.transaction() as session:
+        return service.put_secret(who.scope(session), context.box, name, body.value.get_secret_value())
+
+
+@router.delete("/secrets/{name}", status_code=204, summary="Delete a secret", responses=responses(NOT_FOUND))
+def delete_secret(name: SecretName, context: Ctx, who: Editor) -> None:
+    with context.database.transaction() as session:
+        service.delete_secret(who.scope(session), name)

@@ -1,0 +1,43 @@
+"""``since=``: an instant (ISO 8601 or ms since the epoch) or a span until now (``30s``, ``5m``, ``2h``, ``1d``)."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import Query
+
+from weft_api.problems import invalid
+
+Since = Annotated[
+    str | None,
+    Query(
+        max_length=64,
+        description="From then on: ISO 8601, milliseconds since the epoch, or a span such as `30s`, `5m`, `2h`, `1d`.",
+        examples=["30m"],
+    ),
+]
+
+_SPAN = re.compile(r"(\d{1,9})(ms|s|m|h|d)", re.ASCII)
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def parse_since(text: str | None) -> datetime | None:
+    """The instant that ``since`` means. Raises Problem invalid_request."""
+    if not text:
+        return None
+    try:
+        if span := _SPAN.fullmatch(text):
+            return datetime.now(UTC) - timedelta(**{_UNITS[span[2]]: int(span[1])})
+        if text.isascii() and text.isdigit():
+            return datetime.fromtimestamp(int(text) / 1000, UTC)
+        at = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
+        raise invalid(
+            "query.since",
+            "not a time",
+            found=text,
+            accepted="2026-01-31T08:00:00Z, milliseconds since the epoch, or a span: 30s, 5m, 2h, 1d",
+        ) from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -1,0 +1,45 @@
+"""HTTP for signing in and tokens."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from weft_api.auth import Viewer
+from weft_api.context import Ctx
+from weft_api.idempotency import KeyHeader, once
+from weft_api.problems import IDEMPOTENCY_CONFLICT, NOT_FOUND, UNAUTHENTICATED, responses
+from weft_api.tokens import service
+from weft_api.tokens.schemas import CreatedToken, LoginBody, Me, TokenBody, TokenList
+
+router = APIRouter(prefix="/api/v1", tags=["tokens"])
+
+
+@router.get("/me", summary="Who am I?")
+def me(who: Viewer) -> Me:
+    return Me(user=who.user, project=who.project, role=who.role)
+
+
+@router.post("/login", summary="Exchange a password for a token", responses=responses(UNAUTHENTICATED))
+def login(body: LoginBody, context: Ctx) -> CreatedToken:
+    """The token lives for 90 days. (Without an Idempotency-Key: a repeated sign-in makes another token.)"""
+    return service.login(context, body)
+
+
+@router.get("/tokens", summary="List tokens")
+def get_tokens(context: Ctx, who: Viewer) -> TokenList:
+    with context.database.transaction() as session:
+        return TokenList(tokens=service.list_tokens(who.scope(session), who))
+
+
+@router.post(
+    "/tokens", status_code=201, summary="Make a token with your own rights", responses=responses(IDEMPOTENCY_CONFLICT)
+)
+def post_token(body: TokenBody, context: Ctx, who: Viewer, key: KeyHeader = None) -> CreatedToken:
+    request = once(context.settings, key, "POST /tokens", [who.user_id, body.model_dump()])
+    return service.create_token(context, who, body, request)
+
+
+@router.delete("/tokens/{token_id}", status_code=204, summary="Revoke a token", responses=responses(NOT_FOUND))
+def delete_token(token_id: str, context: Ctx, who: Viewer) -> None:
+    with context.database.transaction() as session:
+        service.revoke_token(who.scope(session), who, token_id)

@@ -1,0 +1,140 @@
+"""Signing in, and keeping tokens."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from weft_api.auth import Principal
+from weft_api.context import Context
+from weft_api.idempotency import Once
+from weft_api.problems import UNAUTHENTICATED, Problem, invalid, not_found
+from weft_api.tokens.schemas import CreatedToken, LoginBody, TokenBody, TokenView
+from weft_core.ids import new_id
+from weft_core.store.models import Member, Project, Token, User
+from weft_core.store.scope import Scope
+from weft_core.tokens import hash_password, new_token, verify_password
+
+_LOGIN_DAYS = 90
+
+
+@dataclass(frozen=True)
+class _Owner:
+    """Whom a new token is for."""
+
+    user_id: str
+    user: str
+    project_id: str
+    project: str
+
+
+def list_tokens(scope: Scope, who: Principal) -> list[TokenView]:
+    """The user's own tokens in this project; an owner sees everyone's."""
+    query = scope.select(Token, Token.revoked_at.is_(None)).order_by(Token.created_at, Token.id)
+    if not who.may("owner"):
+        query = query.where(Token.user_id == who.user_id)
+    rows = scope.all(query)
+    users = select(User.id, User.name).where(User.id.in_({row.user_id for row in rows}))
+    names = dict(scope.session.execute(users).all())
+    return [_view(row, names[row.user_id]) for row in rows]
+
+
+def create_token(context: Context, who: Principal, body: TokenBody, once: Once) -> CreatedToken:
+    """Make a token with the caller's own rights. The same Idempotency-Key gets the same token again."""
+    owner = _Owner(who.user_id, who.user, who.project_id, who.project)
+    with context.database.transaction() as session:
+        return _issue(context, session, owner, body.name, body.expires_in_days, once)
+
+
+def revoke_token(scope: Scope, who: Principal, token_id: str) -> None:
+    """Raises Problem not_found: also for the token of another user, unless the caller is an owner."""
+    row = scope.find(Token, Token.id == token_id, Token.revoked_at.is_(None))
+    if row is None or (row.user_id != who.user_id and not who.may("owner")):
+        raise not_found("token", token_id[:100])
+    row.revoked_at = func.now()
+
+
+def login(context: Context, body: LoginBody) -> CreatedToken:
+    """Exchange a password for a token.
+
+    Raises:
+        Problem: unauthenticated, the same for an unknown user and a wrong password; invalid_request when the user is a
+            member of several projects and named none.
+    """
+    with context.database.transaction() as session:
+        user = session.scalars(select(User).where(User.name == body.user)).one_or_none()
+    known = user.password_hash if user and user.disabled_at is None else None
+    # Outside of a transaction, as it takes its time by design; and the same time for a user that does not exist.
+    matches = verify_password(body.password.get_secret_value(), known or _nobody())
+    if user is None or known is None or not matches:
+        raise Problem(UNAUTHENTICATED, "wrong user name or password")
+    with context.database.transaction() as session:
+        project = _choose_project(session, user, body.project)
+        owner = _Owner(user.id, user.name, project.id, project.name)
+        return _issue(context, session, owner, "login", _LOGIN_DAYS, Once(None, "POST /login", ""))
+
+
+_NOBODY: list[str] = []
+
+
+def _nobody() -> str:
+    if not _NOBODY:
+        _NOBODY.append(hash_password(new_token("user").plain))
+    return _NOBODY[0]
+
+
+def _choose_project(session: Session, user: User, name: str | None) -> Project:
+    query = select(Project).join(Member, Member.project_id == Project.id).where(Member.user_id == user.id)
+    projects = session.scalars(query.order_by(Project.name)).all()
+    if name is not None:
+        projects = [one for one in projects if one.name == name]
+    if len(projects) == 1:
+        return projects[0]
+    if not projects:
+        raise Problem(UNAUTHENTICATED, f"{user.name!r} is no member of " + (f"{name!r}" if name else "any project"))
+    raise invalid(
+        "body.project", "you are a member of several projects", accepted=", ".join(one.name for one in projects)
+    )
+
+
+def _issue(context: Context, session: Session, owner: _Owner, name: str, days: int | None, once: Once) -> CreatedToken:
+    scope = Scope(session, owner.project_id)
+    token = new_token("user")
+    # The answer of a repeated request has the token in it, which else is kept as a hash only: so it is kept encrypted
+    # with the key, which expires.
+    mine = json.dumps({"id": new_id("tok"), "sealed": context.box.encrypt(token.plain).decode()})
+    kept = once.claim(scope, mine)
+    made = json.loads(kept)
+    if kept == mine:
+        scope.add(
+            Token(
+                id=made["id"],
+                user_id=owner.user_id,
+                name=name,
+                prefix=token.prefix,
+                sha256=token.sha256,
+                expires_at=func.now() + timedelta(days=days) if days else None,
+            )
+        )
+        session.flush()
+    row = scope.find(Token, Token.id == made["id"])
+    if row is None:
+        raise not_found("token", made["id"])
+    plain = context.box.decrypt(made["sealed"].encode())
+    return CreatedToken(**_view(row, owner.user).model_dump(), token=plain, project=owner.project)
+
+
+def _view(row: Token, user: str) -> TokenView:
+    return TokenView(
+        id=row.id,
+        name=row.name,
+        prefix=row.prefix,
+        user=user,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        last_used_at=row.last_used_at,
+    )
