@@ -43,8 +43,8 @@ class Place:
         store, colon, path = text.partition(":")
         if not colon:
             store, path = DEFAULT_STORE, text
-        container, _, prefix = path.removeprefix("//").partition("/")
-        if not _NAME.fullmatch(store) or (container and not _NAME.fullmatch(container)):
+        container, _, prefix = path.partition("/")
+        if not _NAME.fullmatch(store) or (path and not _NAME.fullmatch(container)):
             raise WeftError(f"{text!r} is no place in a data store; expected DATASTORE:CONTAINER/PREFIX")
         return cls(store, container, prefix.lstrip("/"))
 

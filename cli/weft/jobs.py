@@ -22,6 +22,8 @@ from weft.transfer import Progress, download, silent
 from weft.watch import Item, watch
 
 _PAGE = 500
+_SLOWEST = 2.0
+"""Seconds between two looks at a job that is waited for; the first ones come quicker."""
 _ID = re.compile(r"job-[0-9a-z]{12}")
 Trouble = Callable[[Unavailable], None]
 
@@ -326,14 +328,13 @@ class Jobs:
 
     # --- waiting ---------------------------------------------------------------------------------------------------
 
-    def wait(self, job_id: str, timeout: float | None = None, *, check: bool = True, every: float = 2.0) -> Job:
+    def wait(self, job_id: str, timeout: float | None = None, *, check: bool = True) -> Job:
         """Block until the job has ended; survives lost connections.
 
         Args:
             job_id: the job.
             timeout: seconds; None = as long as it takes.
             check: raise for an end other than COMPLETED.
-            every: seconds between looks.
 
         Raises:
             JobFailed, JobHalted: with ``check``; ``error.job`` is the job.
@@ -343,6 +344,7 @@ class Jobs:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         contact = time.monotonic()
+        pause = 0.1
         while True:
             try:
                 job = self.get(job_id)
@@ -353,9 +355,9 @@ class Jobs:
             else:
                 if job.is_terminal:
                     break
-            pause = every
+            pause = min(pause * 1.5, _SLOWEST)
             if deadline is not None:
-                pause = min(every, deadline - time.monotonic())
+                pause = min(pause, deadline - time.monotonic())
                 if pause <= 0:
                     raise WaitTimeout(f"job {job_id} has not ended within {timeout:g} s")
             time.sleep(pause)

@@ -10,7 +10,7 @@ from weft.follow import PATIENCE, Follower
 from weft.http import Transport, segment
 from weft.models import LogLine, StateChange
 
-_PAGE = 500
+_PAGE = 5000
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from weft import errors
 from weft.commands import COMMANDS, Entry
 from weft.exits import MEANINGS, ExitCode, exit_code_of
 
-# A blank line is what the help's formatter takes for the end of a line.
-_EPILOG = "[dim]Exit codes[/]\n\n" + "\n\n".join(f"{code.value:>4}  {meaning}" for code, meaning in MEANINGS)
+_EPILOG = "Exit codes\n" + "\n".join(f"{code.value:>5}  {meaning}" for code, meaning in MEANINGS)
 
 
 class _LazyGroup(TyperGroup):

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from weft.errors import ConfigurationError
 
@@ -37,14 +38,19 @@ def normalise_url(url: str) -> str:
     Raises:
         ConfigurationError: it is no http or https URL.
     """
-    url = url.strip().rstrip("/")
+    url = url.strip()
     if "://" not in url:
         url = "http://" + url
-    scheme, _, rest = url.partition("://")
-    if scheme.lower() not in ("http", "https") or not rest or any(c.isspace() for c in rest):
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port  # reading the port checks it
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https") or any(c.isspace() for c in url) or parts.query:
         raise ConfigurationError(f"{url!r} is no server URL; expected something like https://weft.example.com")
-    if "@" in rest.split("/", 1)[0]:
+    if parts.username is not None:
         raise ConfigurationError("the server's URL must not hold a user name or password; use `weft login`")
+    url = url.rstrip("/")
     for suffix in ("/api/v1", "/v1"):
         url = url.removesuffix(suffix)
     return url

@@ -151,8 +151,9 @@ def download(
     Raises:
         TransferError: it did not come through after repetitions, or can't be written; the ``.part`` file stays.
     """
-    failure: Exception | None = None
-    for delay in (*delays, None):
+    failures = 0
+    farthest = 0
+    while True:
         counted = 0
 
         def count(size: int) -> None:
@@ -164,13 +165,15 @@ def download(
             _fetch(open_at, target, count)
             return
         except Unavailable as error:
-            failure = error
+            # As long as each try brings more than all before, there is no reason to give up.
+            failures = 0 if counted > farthest else failures + 1
+            farthest = max(farthest, counted)
+            progress(-counted)
+            if failures > len(delays):
+                raise TransferError(f"{target.name} did not come through: {error}") from error
         except OSError as error:
             raise TransferError(f"{target} can't be written: {error.strerror}") from error
-        progress(-counted)
-        if delay is not None:
-            sleep(jitter(delay))
-    raise TransferError(f"{target.name} did not come through: {failure}") from failure
+        sleep(jitter(delays[max(failures - 1, 0)]))
 
 
 def _fetch(open_at: Opener, target: Path, progress: Progress) -> None:
@@ -190,7 +193,8 @@ def _fetch(open_at: Opener, target: Path, progress: Progress) -> None:
         if resumed:
             progress(start)
         with part.open("ab" if resumed else "wb") as file:
-            for block in response.iter_bytes(_BLOCK):
+            # As they arrive: httpx's chunks of a given size would lose what waits for the rest of its chunk.
+            for block in response.iter_bytes():
                 file.write(block)
                 progress(len(block))
             file.flush()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import typer
 
 from weft.client import Client
+from weft.errors import NotFound
 from weft.exits import ExitCode, exit_code_of_state
 from weft.jobs import Job
 from weft.ui.console import say
@@ -36,11 +37,16 @@ def follow_to_the_end(client: Client, job: Job, *, as_json: bool = False) -> Non
             feed.show(item)
 
     interruptible(job, work)
-    finish(job.refresh(), feed)
+    finish(job, feed)
 
 
 def finish(job: Job, feed: Feed) -> None:
     """Say what became of a followed job; exits with the outcome's code."""
+    try:
+        job = job.refresh()
+    except NotFound:
+        say(f"{job.id} has been deleted")
+        raise typer.Exit(ExitCode.NOT_FOUND) from None
     if feed.as_json:
         feed.json_line("job", dict(job.raw))
     else:

@@ -47,7 +47,7 @@ def logs(
             feed.show(item)
 
     interruptible(found, work)
-    finish(found.refresh(), feed)
+    finish(found, feed)
 
 
 @app.command("events")
