@@ -1,0 +1,150 @@
+"""A local engine in a temporary home, with a stand-in for the agent: it runs the script that the API's URL names."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from weft_core.engine import LearnerObservation, Observation
+from weft_core.launch import LaunchSpec, Resources
+from weft_core.settings import EngineSettings
+from weft_workers.engines.local import LocalEngine
+from weft_workers.environments import EnvironmentBuilder
+from weft_workers.supervision import processes
+from weft_workers.supervision.run import RunFolder
+
+T = TypeVar("T")
+INSTALLATION = "inst-test"
+_AGENT = "import os, pathlib; exec(pathlib.Path(os.environ['WEFT_API_URL']).read_text())"
+FOREVER = "import time\ntime.sleep(600)"
+# Each start of a learner leaves one letter.
+COUNT = """
+import os, time
+with open(f"{OUT}/started-{os.environ['WEFT_RANK']}", "a") as file:
+    file.write("x")
+time.sleep(600)
+"""
+
+
+def until(look: Callable[[], T], seconds: float = 30.0) -> T:
+    """The first true answer."""
+    deadline = time.monotonic() + seconds
+    while not (answer := look()):
+        assert time.monotonic() < deadline, f"not within {seconds} s; last answer: {answer!r}"
+        time.sleep(0.01)
+    return answer
+
+
+class Bench:
+    """One home with its engine. Nothing of it may be left at the end: see :meth:`close`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.out = folder / "out"  # where scripts leave what tests read
+        self.out.mkdir()
+        self.agent = folder / "agent" / "weft_trainer"
+        self.agent.mkdir(parents=True)
+        (self.agent / "__init__.py").touch()
+        (self.agent / "__main__.py").write_text(_AGENT)
+        self.images = EnvironmentBuilder(folder / "environments", agent=self.agent)
+        self.engine = self.new_engine()
+
+    def new_engine(self, name: str = "local", installation: str = INSTALLATION, **settings: object) -> LocalEngine:
+        """An engine as another worker would have it."""
+        chosen = EngineSettings.model_validate({"type": "local", "cpus": 64, "memory": 1 << 40, **settings})
+        return LocalEngine(name, chosen, self.home, self.images, installation)
+
+    def spec(
+        self,
+        script: str,
+        *,
+        job: str = "a",
+        learners: int = 1,
+        image: str = sys.prefix,
+        memory: int = 1 << 30,
+        cpus: float = 0.5,
+        gpus: int = 0,
+        gpu_type: str | None = None,
+    ) -> LaunchSpec:
+        path = self.folder / f"{job}.py"
+        path.write_text(f"OUT = {str(self.out)!r}\n{script}\n")
+        return LaunchSpec(
+            run_name=f"weft-job-{job}-1",
+            installation=INSTALLATION,
+            project_id="prj-1",
+            job_id=f"job-{job}",
+            attempt=1,
+            learners=learners,
+            resources=Resources(cpus=cpus, gpus=gpus, memory=memory, gpu_type=gpu_type),
+            image=image,
+            api_url=str(path),
+            token="weft_a_very-secret",
+        )
+
+    def run(self, spec: LaunchSpec) -> RunFolder:
+        return RunFolder(self.home / "runs" / spec.run_name)
+
+    def look(self, spec: LaunchSpec) -> Observation | None:
+        return self.engine.observe().get(spec.run_name)
+
+    def wait(self, spec: LaunchSpec, is_so: Callable[[Observation], object]) -> Observation:
+        """The first observation of the run that ``is_so``."""
+
+        def look() -> Observation | None:
+            seen = self.look(spec)
+            return seen if seen and is_so(seen) else None
+
+        seen = until(look)
+        assert seen
+        return seen
+
+    def said(self, name: str) -> Path:
+        """A file that a script writes, once it is there."""
+        path = self.out / name
+        until(path.exists)
+        return path
+
+    def ended(self, spec: LaunchSpec) -> dict[int, LearnerObservation]:
+        """The learners, once all have exited."""
+
+        seen = self.wait(spec, lambda seen: seen.failed or (seen.learners and seen.gone))
+        assert not seen.failed
+        return dict(seen.learners)
+
+    def stop(self, spec: LaunchSpec, grace: float = 0.0) -> None:
+        """Stop a run, and wait until nothing of it is left."""
+        self.engine.stop(spec.run_name, timedelta(seconds=grace))
+        until(lambda: self.look(spec) is None)
+        until(lambda: not self.processes())
+
+    def processes(self) -> list[str]:
+        """Command lines of the processes that have to do with this home, whatever they made of themselves."""
+        found = []
+        for name in os.listdir("/proc"):
+            with suppress(OSError):
+                if not name.isdecimal() or int(name) == os.getpid():
+                    continue
+                command = Path(f"/proc/{name}/cmdline").read_bytes()
+                inside = str(self.folder) in os.readlink(f"/proc/{name}/cwd")
+                if inside or os.fsencode(self.folder) in command + Path(f"/proc/{name}/environ").read_bytes():
+                    found.append(f"{name} {command.replace(bytes(1), b' ').decode()}")
+        return found
+
+    def close(self) -> None:
+        for path in (self.home / "runs").glob("[!.]*"):
+            self.engine.stop(path.name, timedelta(0))
+            self.new_engine("other").stop(path.name, timedelta(0))
+        until(lambda: not self.processes())
+
+
+def kill(who: processes.Identity | None) -> None:
+    assert who is not None
+    os.kill(who.pid, signal.SIGKILL)
