@@ -270,7 +270,8 @@ def _syntax_error(error: yaml.YAMLError, text: str) -> ManifestError:
         position = getattr(error, "position", None)
         line = text.encode()[:position].count(b"\n") + 1 if isinstance(position, int) else None
         return fatal(f"not valid YAML: {_PLAIN_WORDS.get(words, words)}", line)
-    line, column = mark.line + 1, mark.column + 1
+    # What ends too soon is found behind the last line.
+    line, column = min(mark.line + 1, len(text.splitlines()) or 1), mark.column + 1
     lines = text.split("\n", line)
     before = lines[line - 1][:column] if line <= len(lines) else ""
     if "\t" in before and not before.strip():
