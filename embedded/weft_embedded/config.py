@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,12 +88,18 @@ def read_settings(home: Home) -> Settings:
     return settings
 
 
-def external_servers(settings: Settings) -> External:
-    """A server whose URL is given, in the file or the environment, is not ours to run."""
-    given = settings.model_fields_set
-    return External(
-        postgres="database_url" in given, redis="redis_url" in given, s3="endpoint" in settings.s3.model_fields_set
-    )
+def external_servers(settings: Settings, ours: Mapping[str, str]) -> External:
+    """A server whose URL is given, in the file or the environment, is not ours to run.
+
+    Args:
+        ours: the URLs that ``weft env`` prints, which a shell may have taken over; these are ours nonetheless.
+    """
+    given = {
+        "postgres": settings.database_url.get_secret_value() if "database_url" in settings.model_fields_set else None,
+        "redis": settings.redis_url.get_secret_value() if "redis_url" in settings.model_fields_set else None,
+        "s3": settings.s3.endpoint if "endpoint" in settings.s3.model_fields_set else None,
+    }
+    return External(**{name: url is not None and url != ours[name] for name, url in given.items()})
 
 
 def service_environment(home: Home, **settings: str | Path | int) -> dict[str, str]:

@@ -37,12 +37,15 @@ class Part(ABC):
     """Seconds from ``stop_signal`` to SIGKILL."""
     start_patience: float = 60.0
     """Seconds it may take from its start until it answers."""
+    refusal: int | None = None
+    """Its exit code when another start would not change anything."""
     drops_root: bool = False
 
     def __init__(self, run: Path, log: Path) -> None:
         self.run = run
         self.log = log
         self.process: subprocess.Popen[bytes] | None = None
+        self.started = 0.0  # by the monotonic clock
 
     # --- what a part says of itself ---
 
@@ -102,6 +105,7 @@ class Part(ABC):
         root = "drop" if self.drops_root and os.geteuid() == 0 else "keep"
         wrapper = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(int(self.stop_signal)), root]
         self._rotate_log()
+        self.started = time.monotonic()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 [*wrapper, *self.command()],

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import psycopg
+
 from weft_embedded import probe
 from weft_embedded.part import Part
+
+_LOOKED = "select 1 from engines where seen_at > now() - make_interval(secs => %s) or unreachable_since is not null"
 
 
 class Service(Part):
     """``python -m MODULE``."""
 
     module: str
+    refusal = 2
 
     def __init__(self, environment: Mapping[str, str], run: Path, log: Path) -> None:
         super().__init__(run, log)
@@ -50,11 +56,31 @@ class ApiService(Service):
 
 
 class WorkerService(Service):
-    """The Celery worker with its sweeper. It listens nowhere, so being alive is its health."""
+    """The Celery worker with its sweeper. It listens nowhere: it is up when it has looked at an engine.
+
+    Args:
+        database_url: where the workers write down what they see, as libpq takes it.
+    """
 
     name = "worker"
     module = "weft_workers"
     stop_grace = 15.0  # a step that is under way may end
 
+    def __init__(self, database_url: str, environment: Mapping[str, str], run: Path, log: Path) -> None:
+        super().__init__(environment, run, log)
+        self._database_url = database_url
+        self._works: int | None = None  # pid of the one that has been seen to work
+
     def health(self) -> str | None:
-        return None if self.pid is not None else "not running"
+        if self.pid is None:
+            return "not running"
+        if self._works != self.pid:
+            age = time.monotonic() - self.started
+            try:
+                with psycopg.connect(self._database_url, connect_timeout=1) as connection:
+                    if connection.execute(_LOOKED, [age]).fetchone() is None:
+                        return "has not looked at its engines yet"
+            except psycopg.Error as error:
+                return str(error).strip()
+            self._works = self.pid
+        return None

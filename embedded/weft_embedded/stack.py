@@ -39,11 +39,12 @@ class Stack:
         self.home = home
         self.given = settings
         self.choice = choice
-        self.external = external_servers(settings)
         self.port = home.load_port() or DEFAULT_PORT
         self._postgres = PostgresServer(home.postgres, home.sockets, home.run, home.logs / "postgres.log")
         self._redis = RedisServer(home.redis, home.sockets, home.run, home.logs / "redis.log")
         self._s3 = SeaweedServer(home.s3, self._identities(), home.run, home.logs / "s3.log")
+        ours = {"postgres": self._postgres.url, "redis": self._redis.url, "s3": self._s3.url}
+        self.external: External = external_servers(settings, ours)
 
     def choose_port(self, wanted: int | None) -> None:
         """The API's port: asked for, or set, or that of the last start, or 8080; 0 asks for any free one.
@@ -69,7 +70,7 @@ class Stack:
 
     def servers(self) -> list[Part]:
         """The servers that we run, in the order in which they are started."""
-        external: External = self.external
+        external = self.external
         chosen = [(external.postgres, self._postgres), (external.redis, self._redis), (external.s3, self._s3)]
         return [server for is_external, server in chosen if not is_external]
 
@@ -80,13 +81,13 @@ class Stack:
         if self.choice.api:
             parts.append(ApiService(self.local_url, environment, self.home.run, self.home.logs / "api.log"))
         if self.choice.worker:
-            parts.append(WorkerService(environment, self.home.run, self.home.logs / "worker.log"))
+            parts.append(WorkerService(self.database_url(), environment, self.home.run, self.home.logs / "worker.log"))
         return parts
 
     def leftovers(self) -> list[Part]:
         """Every part that an earlier supervisor may have left, in the order in which they are to be ended."""
         api = ApiService(self.local_url, {}, self.home.run, self.home.logs / "api.log")
-        worker = WorkerService({}, self.home.run, self.home.logs / "worker.log")
+        worker = WorkerService("", {}, self.home.run, self.home.logs / "worker.log")
         return [worker, api, self._s3, self._redis, self._postgres]
 
     # --- wiring ---

@@ -105,8 +105,8 @@ class Supervisor:
             return
         services = self._stack.services()
         for service in services:
-            # The API takes a while to start and can do so beside S3; the worker wants all of it at once.
-            if service.name not in self._parts and (service.name == "api" or (servers <= up and bucket)):
+            # They take as long as S3 does, so they start beside it; to both, S3 being away is nothing special.
+            if service.name not in self._parts:
                 self._watch(service)
         if bucket and servers | {service.name for service in services} <= up:
             self._state.ready = True
@@ -184,10 +184,11 @@ class Supervisor:
     def _fell(self, watched: _Watched, how: str) -> None:
         """A part died or never got up: try again soon, or give up if the stack never got ready."""
         part, known = watched.part, watched.known
-        said = part.last_lines()
+        refused = part.refusal is not None and part.process is not None and part.process.poll() == part.refusal
+        said = part.last_lines(1 if refused else 5)
         part.stop()
         watched.failures += 1
-        if not watched.answered and not self._state.ready and watched.failures >= _TRIES:
+        if not watched.answered and not self._state.ready and (refused or watched.failures >= _TRIES):
             raise StartFailed(f"{part.name} does not start: {how}{self._disk()}. Its log ({part.log}) ends: {said}")
         wait = min(_BACKOFF_FIRST * 2 ** (watched.failures - 1), _BACKOFF_LAST)
         watched.not_before = time.monotonic() + wait
