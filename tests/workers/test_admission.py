@@ -40,9 +40,7 @@ def test_a_gang_must_fit_node_by_node_and_not_only_in_sum() -> None:
     nodes = Capacity((node("n1", gpus=2), node("n2", gpus=2)))
     busy = [Running(2, need(gpus=1), nodes=("n1", "n2"))]
     decided = plan("e", nodes, busy, [Request("a", 1, need(gpus=2))])
-    assert decided.waiting == {
-        "a": "waiting for room for 1 learner of 2 GPUs, 1 CPU, 1 GiB each: there is room for 0"
-    }
+    assert decided.waiting == {"a": "waiting for room for 1 learner of 2 GPUs, 1 CPU, 1 GiB each: there is room for 0"}
     # Where they really are matters: both on one node leave the other free.
     packed = [Running(2, need(gpus=1), nodes=("n1", "n1"))]
     assert plan("e", nodes, packed, [Request("a", 1, need(gpus=2))]).places == {"a": ("n2",)}
@@ -137,7 +135,9 @@ def test_no_node_is_ever_given_more_than_it_has_and_everybody_gets_an_answer(
     assert sorted(answers) == sorted(one.job_id for one in queue)
     assert all([*decided.waiting.values(), *decided.impossible.values()])
     for one in capacity.nodes:
-        here = [request.each for request in queue for name in decided.places.get(request.job_id, ()) if name == one.name]
+        here = [
+            request.each for request in queue for name in decided.places.get(request.job_id, ()) if name == one.name
+        ]
         assert sum(each.cpus for each in here) <= one.cpus
         assert sum(each.gpus for each in here) <= one.gpus
         assert sum(each.memory for each in here) <= one.memory

@@ -29,8 +29,9 @@ class World:
 
     def __post_init__(self) -> None:
         with self.context.database.transaction() as session:
-            session.add(Installation(singleton=True, id=self.context.installation))
-            session.add_all([Project(id=PROJECT, name="lab"), User(id=USER, name="ada")])
+            session.merge(Installation(singleton=True, id=self.context.installation))
+            session.merge(Project(id=PROJECT, name="lab"))
+            session.merge(User(id=USER, name="ada"))
 
     def transaction(self) -> Any:
         return self.context.database.transaction()
@@ -79,7 +80,9 @@ class World:
         with self.transaction() as session:
             attempt = select(Attempt.id).where(Attempt.job_id == job_id, Attempt.ended_at.is_(None)).scalar_subquery()
             which = update(Learner).where(Learner.attempt_id == attempt)
-            session.execute(which.values(**values) if rank is None else which.where(Learner.rank == rank).values(**values))
+            session.execute(
+                which.values(**values) if rank is None else which.where(Learner.rank == rank).values(**values)
+            )
             session.execute(update(Job).where(Job.id == job_id).values(next_step_at=func.now()))
 
     def leave_exit_report(self, job_id: str, rank: int, code: int, reason: str = "") -> None:

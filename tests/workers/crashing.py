@@ -1,0 +1,57 @@
+"""A worker in a process of its own, that is killed in the middle of a step; run by test_crash.
+
+The engine's runs are files in a folder, so that they outlive the process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from weft_core.engine import Capacity, LearnerObservation, LearnerState, Node, Observation
+from weft_core.launch import LaunchSpec
+from weft_core.settings import Settings
+from weft_workers.context import make_context
+from weft_workers.reconcile import step
+
+
+class FileEngine:
+    """Runs are files; ``die`` names the moment of a launch at which this process kills itself."""
+
+    def __init__(self, folder: Path, die: str = "") -> None:
+        self.name, self.folder, self.die = "local", folder, die
+
+    def launch(self, spec: LaunchSpec) -> None:
+        if self.die == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        with (self.folder / "launches.log").open("a") as log:
+            path = self.folder / f"{spec.run_name}.run"
+            log.write(("adopted " if path.exists() else "created ") + f"{spec.run_name}\n")
+            path.touch()
+        if self.die == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def observe(self) -> Mapping[str, Observation]:
+        names = [one.stem for one in self.folder.glob("*.run")]
+        return {name: Observation(name, {0: LearnerObservation(0, LearnerState.RUNNING)}) for name in names}
+
+    def stop(self, run_name: str, grace: timedelta) -> None:
+        (self.folder / f"{run_name}.run").unlink(missing_ok=True)
+
+    def capacity(self) -> Capacity:
+        return Capacity((Node("n", 4, 0, 8 << 30),))
+
+    @property
+    def log(self) -> list[str]:
+        path = self.folder / "launches.log"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+def work(settings: Settings, folder: Path, job_id: str, die: str) -> None:
+    """Step a job once."""
+    context = make_context(settings, "inst-test", {"local": FileEngine(folder, die)})
+    step(context, job_id)
+    context.close()

@@ -1,0 +1,158 @@
+"""Users, learners, engines and time in any order, against a real database: what must hold, always holds."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from dataclasses import replace
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.workers.fake_engine import FakeEngine
+from tests.workers.world import World
+
+from weft_core.engine import LearnerState
+from weft_core.lifecycle import ACTIVE, TERMINAL, TRANSITIONS, JobState, LearnerPhase
+from weft_core.store.jobs import Conflict
+from weft_workers.context import Context
+from weft_workers.observing import Ages, Lookout
+
+
+class Life(RuleBasedStateMachine):
+    """One job's life."""
+
+    context: Context  # set by the test
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine = FakeEngine()
+        engines = {"local": Lookout(self.engine, "local", Ages(0, 0, 0))}
+        self.world = World(replace(self.context, engines=engines), self.engine)
+
+    @initialize(learners=st.integers(1, 2), retries=st.integers(0, 2))
+    def submit(self, learners: int, retries: int) -> None:
+        self.job = self.world.submit(learners=learners, retries=retries)
+        self.learners = learners
+
+    @property
+    def alive(self) -> bool:
+        return self.world.find(self.job) is not None
+
+    @rule(times=st.integers(1, 3))
+    def step(self, times: int) -> None:
+        self.world.step(self.job, times)
+
+    @rule(what=st.sampled_from(["halt", "resume", "halt", "delete"]), really=st.integers(0, 2))
+    def user(self, what: str, really: int) -> None:
+        # Preconditions would ask the database what may be drawn; and a delete is seldom, as it ends the story.
+        if not self.alive or (what == "delete" and really):
+            return
+        with contextlib.suppress(Conflict):
+            getattr(self.world, what)(self.job)
+
+    @rule(phase=st.sampled_from(list(LearnerPhase)[1:5]), rank=st.integers(0, 1))
+    def progress(self, phase: LearnerPhase, rank: int) -> None:
+        learners = [one for one in self.world.learners(self.job) if one.rank == rank][-1:]
+        if learners and LearnerPhase(learners[0].phase).order < phase.order:
+            self.world.phase(self.job, phase, rank)
+
+    @rule(code=st.sampled_from([0, 0, 3]), rank=st.none() | st.integers(0, 1), reports=st.booleans())
+    def end(self, code: int, rank: int | None, reports: bool) -> None:
+        if reports:
+            self.world.exit(self.job, code, rank)
+        for name, run in list(self.engine.runs.items()):
+            for one in list(run.learners) if rank is None else [rank] if rank in run.learners else []:
+                self.engine.end_learner(name, one, exit_code=code)
+
+    @rule(how=st.sampled_from(["vanish", "kill", "interrupt", "gone"]))
+    def fault(self, how: str) -> None:
+        for name, run in list(self.engine.runs.items()):
+            if how == "gone":
+                del self.engine.runs[name]
+            elif run.learners and how == "vanish":
+                self.engine.lose_learner(name, min(run.learners))
+            elif run.learners:
+                self.engine.end_learner(name, min(run.learners), exit_code=-9, interrupted=how == "interrupt")
+
+    @rule(seconds=st.sampled_from([1, 20, 100, 1000]))
+    def time(self, seconds: int) -> None:
+        self.world.pass_time(seconds)
+
+    @rule()
+    def toggle_reachable(self) -> None:
+        self.engine.unreachable = "" if self.engine.unreachable else "timed out"
+
+    @rule()
+    def toggle_obedient(self) -> None:
+        self.engine.obeys = not self.engine.obeys
+
+    @rule()
+    def late_create(self) -> None:
+        self.engine.late_create = True
+
+    @invariant()
+    def laws(self) -> None:
+        if not hasattr(self, "job") or not self.alive:
+            return
+        job, attempts = self.world.job(self.job), self.world.attempts(self.job)
+        state, opened = JobState(job.state), [one for one in attempts if one.ended_at is None]
+        assert len(opened) == (state in ACTIVE), "an attempt is open in the active states, and one at most"
+        assert [one.n for one in attempts] == list(range(1, job.attempt + 1))
+        assert all(one.outcome for one in attempts if one.ended_at)
+        assert job.failures <= job.retries + 1
+        assert job.lease_token is None, "every step gives its lease back"
+        if state not in TERMINAL:
+            assert job.next_step_at is not None, "somebody comes back to it"
+        assert len(self.engine.created) == len(set(self.engine.created)), "nothing is launched twice"
+        live = {
+            name
+            for name, run in self.engine.runs.items()
+            if any(one.state is not LearnerState.EXITED for one in run.learners.values())
+        }
+        assert live <= {one.run_name for one in opened}, "nothing runs that no open attempt owns"
+        # Several steps may pass between two looks, so what must hold of states is read from the events.
+        path = [JobState.QUEUED, *map(JobState, self.world.states(self.job))]
+        for one, after in itertools.pairwise(path):
+            resumed = after is JobState.QUEUED and one in (JobState.HALTED, JobState.FAILED)
+            assert after in TRANSITIONS[one] or resumed
+
+    def teardown(self) -> None:
+        """Left alone with a healthy engine whose learners end, the job comes to an end."""
+        if not hasattr(self, "job"):
+            return
+        self.engine.unreachable, self.engine.obeys, self.engine.late_create = "", True, False
+        for _ in range(12):
+            if not self.alive or JobState(self.world.job(self.job).state) in TERMINAL:
+                break
+            self.world.pass_time(120)
+            if self.engine.runs:
+                self.world.exit(self.job, 0)
+            self.world.step(self.job, times=2)
+        else:
+            raise AssertionError(f"stuck: {self.world.job(self.job).state} {self.world.job(self.job).reason}")
+        if self.alive and self.world.job(self.job).desired != "DELETED":
+            self.world.delete(self.job)
+            self.world.step(self.job)
+        self.world.step(self.job)
+        assert not self.alive
+
+
+def test_what_must_hold_always_holds(context: Context) -> None:
+    Life.context = context
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        Life,
+        settings=settings(
+            max_examples=12,
+            stateful_step_count=25,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

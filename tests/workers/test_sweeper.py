@@ -1,0 +1,89 @@
+"""The sweeper alone, without any hint from Redis."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+from sqlalchemy import func
+from tests.workers.world import World
+
+from weft_core.lifecycle import LearnerPhase
+from weft_core.settings import TimingSettings
+from weft_core.store.models import Job
+from weft_core.wake import Wake
+from weft_workers.context import Context
+from weft_workers.sweeper import Sweeper
+
+
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+@contextmanager
+def sweeping(context: Context, **timings: float) -> Iterator[Sweeper]:
+    quick = context.settings.model_copy(update={"timings": TimingSettings(sweep=0.1, **timings)})
+    sweeper = Sweeper(replace(context, settings=quick), threads=3)
+    thread = threading.Thread(target=sweeper.run)
+    thread.start()
+    try:
+        yield sweeper
+    finally:
+        sweeper.stop()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_with_redis_away_for_good_a_job_completes(world: World, context: Context) -> None:
+    nowhere = Wake("unix:///nowhere/redis.sock")
+    world.context = replace(context, wake=nowhere)
+    job = world.submit(learners=2)
+    with sweeping(world.context):
+        until(lambda: world.job(job).state == "PENDING" and bool(world.engine.created))
+        world.phase(job, LearnerPhase.PROCESSING)
+        until(lambda: world.job(job).state == "PROCESSING")
+        world.exit(job, 0)
+        until(lambda: world.job(job).state == "COMPLETED")
+    assert world.engine.created == [f"weft-{job}-1"]
+    nowhere.close()
+
+
+def test_a_job_whose_worker_died_goes_on_when_its_lease_runs_out(world: World, context: Context) -> None:
+    job = world.submit()
+    with world.transaction() as session:
+        row = session.get_one(Job, job)
+        row.lease_token, row.lease_owner, row.lease_until = "dead", "dead:1", row.created_at
+        row.version = 7
+    with sweeping(context):
+        until(lambda: world.job(job).state == "PENDING")
+
+
+def test_trouble_with_one_job_is_logged_and_leaves_the_others_alone(world: World, context: Context) -> None:
+    broken, fine = world.submit(), world.submit()
+    with world.transaction() as session:
+        session.get_one(Job, broken).state = "PROCESSING"  # with no attempt: somebody's edit
+    with sweeping(context):
+        until(lambda: world.job(fine).state == "PENDING")
+        until(lambda: world.job(broken).version > 0 and world.job(broken).lease_token is None)
+    row = world.job(broken)
+    assert row.state == "PROCESSING"
+    assert row.next_step_at is not None, "tried again later"
+
+
+def test_the_next_sweep_comes_when_the_next_job_is_due(world: World, context: Context) -> None:
+    rare = context.settings.model_copy(update={"timings": TimingSettings(sweep=1000)})
+    sweeper = Sweeper(replace(context, settings=rare), threads=1)
+    assert sweeper.sweep() >= 700, "nothing is due: the usual interval"
+    job = world.submit()
+    with world.transaction() as session:
+        session.get_one(Job, job).next_step_at = func.now() + timedelta(seconds=300)
+    assert 100 < sweeper.sweep() <= 300
+    sweeper.stop()
+    sweeper.run()
