@@ -14,8 +14,8 @@ import boto3
 from pydantic import SecretStr
 
 from weft_core.settings import S3Settings
+from weft_core.store import migrate
 from weft_core.store.database import Database
-from weft_core.store.models import Base
 from weft_embedded.servers import PostgresServer, RedisServer, SeaweedServer
 from weft_embedded.servers.seaweedfs import S3Identity
 
@@ -64,7 +64,7 @@ class Servers:
         with self.postgres.connect() as connection:
             connection.execute(f"create database {_TEMPLATE}")
         database = Database(self.postgres.url_of(_TEMPLATE))
-        Base.metadata.create_all(database.engine)
+        migrate.upgrade(database.engine)
         database.close()
         return _TEMPLATE
 

@@ -11,7 +11,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from sqlalchemy.exc import OperationalError
+from alembic.util import CommandError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from weft_core.objects import Objects, StoreError
 from weft_core.secrets import SecretsUnreadable
@@ -38,8 +39,10 @@ def main(arguments: list[str] | None = None) -> int:
             _patiently(lambda: _bucket(settings))
         else:
             _patiently(lambda: _database(settings, options.datastore, not options.no_profile))
-    except OperationalError as error:
-        print(f"Postgres: {str(error.orig).strip()}", file=sys.stderr)
+    except DBAPIError as error:
+        print(f"Postgres: {' '.join(str(error.orig).split())}", file=sys.stderr)
+    except CommandError as error:
+        print(f"the database is of another version of Weft: {error}", file=sys.stderr)
     except (HomeError, SecretsUnreadable, StoreError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
     else:

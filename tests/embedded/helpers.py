@@ -1,0 +1,65 @@
+"""Running ``python -m weft_embedded`` as a user does, and looking at what it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+class Weft:
+    """The commands on one home."""
+
+    def __init__(self, home: Path, **environment: str) -> None:
+        self.home = home
+        self.profile = home.parent / f"{home.name}-profile.toml"
+        self.environment = {**os.environ, "WEFT_PROFILE_FILE": str(self.profile), **environment}
+
+    def run(self, action: str, *flags: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "weft_embedded", action, "--home", str(self.home), *flags],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def up(self, *flags: str) -> None:
+        """Start it unless it runs."""
+        done = self.run("up", "--detach", "--port", "0", *flags)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = json.loads(self.run("status", "--json").stdout)
+        return status
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        return {part["name"]: part for part in self.status()["parts"]}
+
+    def processes(self) -> dict[int, str]:
+        """Every living process that belongs to this home, whoever its parent is, with its command."""
+        found = {}
+        for folder in Path("/proc").iterdir():
+            try:
+                environment = (folder / "environ").read_bytes().split(b"\0")
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            ours = any(one.startswith(b"WEFT_PART=") and str(self.home).encode() in one for one in environment)
+            if command and (ours or f"--home {self.home} " in f"{command} "):
+                found[int(folder.name)] = command
+        return found
+
+
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    """Wait until it is so; the patience is for a busy machine only."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.1)

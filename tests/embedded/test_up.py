@@ -1,0 +1,163 @@
+"""``weft up`` with everything, in one home that the tests share: each begins by bringing it up, if it isn't."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import httpx
+import pytest
+from botocore.exceptions import ClientError
+from mypy_boto3_s3 import S3Client
+from tests.embedded.helpers import Weft, wait_for
+
+PARTS = ["postgres", "redis", "s3", "api", "worker"]
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Weft]:
+    with tempfile.TemporaryDirectory(prefix="weft-up-", dir="/tmp") as folder:
+        weft = Weft(Path(folder) / "home")
+        yield weft
+        weft.run("down", "--grace", "0")
+
+
+@pytest.fixture
+def weft(home: Weft) -> Weft:
+    home.up()
+    return home
+
+
+def client(weft: Weft) -> httpx.Client:
+    """As the profile that `weft up` wrote says."""
+    profile = tomllib.loads(weft.profile.read_text())["profiles"]["default"]
+    return httpx.Client(base_url=profile["url"], headers={"Authorization": f"Bearer {profile['token']}"})
+
+
+def store(weft: Weft, identity: str) -> S3Client:
+    settings = tomllib.loads((weft.home / "weft.toml").read_text())
+    kept = json.loads((weft.home / "s3" / "identities.json").read_text())
+    pair = next(one for one in kept["identities"] if one["name"] == identity)["credentials"][0]
+    if identity == "weft":
+        assert pair["secretKey"] == settings["s3"]["secret_key"]
+    ports = json.loads((weft.home / "s3" / "ports.json").read_text())
+    return boto3.client(
+        "s3",
+        endpoint_url=f"http://127.0.0.1:{ports['s3']}",
+        region_name="us-east-1",
+        aws_access_key_id=pair["accessKey"],
+        aws_secret_access_key=pair["secretKey"],
+    )
+
+
+def test_everything_runs_and_the_profile_opens_it(weft: Weft) -> None:
+    status = weft.status()
+    assert status["running"]
+    assert status["ready"]
+    assert {part["name"]: part["state"] for part in status["parts"]} == dict.fromkeys(PARTS, "running")
+    with client(weft) as api:
+        assert str(api.base_url).rstrip("/") == status["url"]
+        me = api.get("/api/v1/me")
+        assert me.status_code == 200, me.text
+        assert "admin" in me.text
+        assert api.get("/readyz").json()["status"] == "ready"
+        assert [one["name"] for one in api.get("/api/v1/datastores").json()["datastores"]] == ["default"]
+
+
+def test_it_is_private(weft: Weft) -> None:
+    assert stat.S_IMODE(weft.home.stat().st_mode) == 0o700
+    for secret in (weft.home / "weft.toml", weft.home / "client.toml", weft.profile, weft.home / "s3/identities.json"):
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600, secret
+    pids = {part["pid"] for part in weft.parts().values()}
+    listening = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    listening += [line.split() for line in Path("/proc/net/tcp6").read_text().splitlines()[1:]]
+    addresses = {fields[9]: fields[1] for fields in listening if fields[3] == "0A"}
+    ours = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            target = os.readlink(link)
+            if target.startswith("socket:["):
+                ours.add(target[8:-1])
+    opened = [addresses[inode] for inode in ours if inode in addresses]
+    assert len(opened) >= 2  # API and S3 at least
+    assert {address.split(":")[0] for address in opened} == {"0100007F"}  # 127.0.0.1
+
+
+def test_jobs_credentials_open_any_bucket_but_the_installations_own(weft: Weft) -> None:
+    store(weft, "weft").put_object(Bucket="weft", Key="code/secret.zip", Body=b"secret")
+    jobs = store(weft, "default")
+    with pytest.raises(ClientError, match="AccessDenied"):
+        jobs.get_object(Bucket="weft", Key="code/secret.zip")
+    with pytest.raises(ClientError, match="AccessDenied"):
+        jobs.list_objects_v2(Bucket="weft")
+    with pytest.raises(ClientError, match="AccessDenied"):
+        jobs.put_object(Bucket="weft", Key="code/secret.zip", Body=b"other")
+    jobs.create_bucket(Bucket="digits")
+    jobs.put_object(Bucket="digits", Key="a/b", Body=b"data")
+    with pytest.raises(ClientError, match="AccessDenied"):
+        jobs.copy_object(Bucket="digits", Key="stolen", CopySource={"Bucket": "weft", "Key": "code/secret.zip"})
+    assert jobs.get_object(Bucket="digits", Key="a/b")["Body"].read() == b"data"
+
+
+def test_a_second_up_says_who_runs(weft: Weft) -> None:
+    state = weft.status()
+    second = weft.run("up")
+    assert second.returncode == 1
+    assert f"already running on {weft.home}: pid {state['supervisor']['pid']}, {state['url']}" in second.stderr
+    assert weft.status()["supervisor"] == state["supervisor"]
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_that_is_killed_is_started_again(weft: Weft, name: str) -> None:
+    before = weft.parts()[name]
+    os.kill(before["pid"], signal.SIGKILL)
+    wait_for(lambda: weft.parts()[name]["restarts"] > before["restarts"], f"{name} was seen to die")
+    wait_for(lambda: weft.parts()[name]["state"] == "running", f"{name} runs again")
+    assert weft.parts()[name]["pid"] != before["pid"]
+    assert (
+        f"{name} was killed by signal 9 (SIGKILL); starting it again" in (weft.home / "logs/supervisor.log").read_text()
+    )
+    with client(weft) as api:
+        wait_for(lambda: api.get("/readyz").json()["status"] == "ready", "the API is ready")
+
+
+def test_killed_supervisor_takes_all_along_and_nothing_is_lost(weft: Weft) -> None:
+    with client(weft) as api:
+        made = api.put("/api/v1/secrets/KEPT", json={"value": "x"})
+        assert made.status_code < 300, made.text
+    store(weft, "weft").put_object(Bucket="weft", Key="kept", Body=b"kept")
+    status = weft.status()
+    os.kill(status["supervisor"]["pid"], signal.SIGKILL)
+    wait_for(lambda: weft.processes() == {}, "all processes ended with their supervisor")
+    assert weft.run("status").returncode == 3
+
+    weft.up()
+    assert weft.status()["url"] == status["url"]  # learners come back to it
+    with client(weft) as api:
+        assert "KEPT" in api.get("/api/v1/secrets").text
+    assert store(weft, "weft").get_object(Bucket="weft", Key="kept")["Body"].read() == b"kept"
+
+
+def test_down_leaves_nothing_and_up_finds_everything(weft: Weft) -> None:
+    token, url = tomllib.loads(weft.profile.read_text())["profiles"]["default"]["token"], weft.status()["url"]
+    assert set(weft.processes()) >= {part["pid"] for part in weft.parts().values()}
+    down = weft.run("down")
+    assert down.returncode == 0, down.stderr
+    assert [line for line in down.stdout.splitlines() if line.endswith("is stopped")][-6:] == [
+        *(f"{name} is stopped" for name in ("worker", "api", "s3", "redis", "postgres")),
+        "all is stopped",
+    ]
+    assert weft.processes() == {}
+    assert weft.run("down").stdout == "nothing runs\n"
+
+    weft.up()
+    assert tomllib.loads(weft.profile.read_text())["profiles"]["default"] == {"url": url, "token": token}
+    with client(weft) as api:
+        assert api.get("/api/v1/me").status_code == 200
