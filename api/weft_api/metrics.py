@@ -21,7 +21,7 @@ class Metrics:
     """A registry of its own, so that several apps can live in one process."""
 
     def __init__(self, database: Database) -> None:
-        disable_created_metrics()  # a series a counter that nobody reads
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody reads
         self.registry = CollectorRegistry()
         self.requests = Histogram(
             "weft_api_request_seconds",

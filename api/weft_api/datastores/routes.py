@@ -11,6 +11,7 @@ from weft_api.context import Ctx
 from weft_api.datastores import service, transfers
 from weft_api.datastores.schemas import (
     CompleteBody,
+    Container,
     DatastoreBody,
     DatastoreList,
     DatastoreName,
@@ -88,6 +89,17 @@ def get_objects(
     cursor: Annotated[str | None, Query(max_length=2000)] = None,
 ) -> ObjectPage:
     return transfers.list_objects(context, who, name, container, prefix, limit, cursor)
+
+
+@router.put(
+    "/datastores/{name}/containers/{container}",
+    status_code=204,
+    summary="Create a container",
+    responses=responses(NOT_FOUND, *_STORE),
+)
+def put_container(name: DatastoreName, container: Container, context: Ctx, who: Editor) -> None:
+    """One that is there already is left as it is."""
+    transfers.create_container(context, who, name, container)
 
 
 @router.post(

@@ -41,6 +41,12 @@ def list_objects(
     )
 
 
+def create_container(context: Context, who: Principal, name: str, container: str) -> None:
+    store = open_datastore(context, who, name, container)
+    with users_store():
+        store.create()
+
+
 def begin_upload(context: Context, who: Principal, name: str, body: UploadBody, once: Once) -> Upload:
     """URLs to PUT an object to: one for a small object, one a part for a large one."""
     with context.database.transaction() as session:

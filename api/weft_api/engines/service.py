@@ -17,11 +17,8 @@ from weft_core.store.models import Attempt, EngineStatus, Job
 def list_engines(context: Context, session: Session) -> list[EngineView]:
     """The engines of the settings, with what the workers last saw of them."""
     seen = {row.name: row for row in session.scalars(select(EngineStatus))}
-    queued = dict(
-        session.execute(
-            select(Job.engine, func.count()).where(Job.state == JobState.QUEUED.value).group_by(Job.engine)
-        ).all()
-    )
+    waiting = select(Job.engine, func.count()).where(Job.state == JobState.QUEUED.value).group_by(Job.engine)
+    queued = dict(session.execute(waiting).all())
     opened: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for engine, resources in session.execute(
         select(Attempt.engine, Attempt.resources).where(Attempt.ended_at.is_(None))

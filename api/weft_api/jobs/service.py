@@ -46,8 +46,8 @@ def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, limit: int, curso
     query = scope.select(Job)
     if wanted.states:
         query = query.where(Job.state.in_([state.value for state in wanted.states]))
-    if wanted.labels:
-        query = query.where(Job.labels.contains(dict(wanted.labels)))
+    for key, value in wanted.labels:
+        query = query.where(Job.labels.contains({key: value}))
     if wanted.text:
         pattern = "%" + wanted.text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") + "%"
         description = Job.manifest["description"].astext

@@ -16,7 +16,8 @@ _URL_SECONDS = 900
 def objects(context: Context, token: AttemptToken, call: ObjectsCall) -> ObjectsAnswer:
     """Raises Problem (stale_attempt, no_grant, invalid_request) and StoreError."""
     for key in call.keys:
-        _check_key(key)
+        # A prefix to list may end with a slash.
+        _check_key(key.removesuffix("/") if call.op == "list" else key)
     with context.database.transaction() as session:
         attempt = open_attempt(session, token)
         learner = granted_learner(session, attempt, call.rank, call.instance, lock=False)
@@ -31,8 +32,8 @@ def objects(context: Context, token: AttemptToken, call: ObjectsCall) -> Objects
     if call.op == "delete":
         store.delete(prefix + key for key in call.keys)
         return ObjectsAnswer(objects=[])
-    found = [ObjectEntry(key=one.key.removeprefix(prefix), size=one.size) for one in store.objects(prefix)]
-    return ObjectsAnswer(objects=found)
+    objects = (one for wanted in call.keys or [""] for one in store.objects(prefix + wanted))
+    return ObjectsAnswer(objects=[ObjectEntry(key=one.key.removeprefix(prefix), size=one.size) for one in objects])
 
 
 def _check_key(key: str) -> None:

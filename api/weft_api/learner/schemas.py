@@ -87,7 +87,9 @@ class ObjectsCall(_Call):
 
     space: Literal["results", "checkpoints", "exit"]
     op: Literal["put", "get", "list", "delete"]
-    keys: list[Annotated[str, Field(max_length=900)]] = Field(default_factory=list, max_length=1000)
+    keys: list[Annotated[str, Field(max_length=900)]] = Field(
+        default_factory=list, max_length=1000, description="Relative paths; with op list: prefixes (none: all)."
+    )
 
 
 class ExitCall(_Call):

@@ -1,0 +1,282 @@
+"""Submitting, listing and changing jobs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from tests.api.conftest import HELLO, Api, Person, code_of, zipped
+
+from weft_core.objects import code_key
+from weft_core.store.models import Attempt, Event, Job, Secret
+
+
+def test_a_submitted_job_is_durable_and_shown_as_it_is(api: Api, ann: Person) -> None:
+    answer = ann.http.post("/api/v1/jobs", json={"manifest": HELLO, "set": {"learners": "2", "labels.team": "x"}})
+    assert answer.status_code == 201, answer.text
+    job = answer.json()
+    assert answer.headers["location"] == f"/api/v1/jobs/{job['id']}"
+    assert (job["name"], job["state"], job["learners"], job["labels"]) == ("hello", "QUEUED", 2, {"team": "x"})
+    assert (job["project"], job["user"]) == (ann.project, ann.name)
+    assert job["framework"]["command"] == "echo hello"
+    detail = ann.http.get(answer.headers["location"]).json()
+    assert detail["manifest"]["framework"]["command"] == "echo hello"
+    assert detail["attempts"] == [] and detail["queue_position"] >= 1
+    with api.context.database.transaction() as session:
+        row = session.get_one(Job, job["id"])
+        assert row.next_step_at is not None, "the sweep has to find it even when the wake-up was lost"
+        assert session.scalar(select(Event.message).where(Event.job_id == row.id)) == "submitted to engine local"
+
+
+def test_multipart_with_code(api: Api, ann: Person) -> None:
+    bundle = zipped(train__py="print('hi')")
+    answer = ann.http.post(
+        "/api/v1/jobs",
+        data={"manifest": HELLO, "set": ["learners=2", "priority=70"]},
+        files={"code": ("code.zip", bundle, "application/zip")},
+    )
+    assert answer.status_code == 201, answer.text
+    job = answer.json()
+    assert (job["learners"], job["priority"]) == (2, 70)
+    assert api.context.objects.get(code_key(ann.project_id, job["code_sha256"])) == bundle
+    assert ann.http.get(f"/api/v1/jobs/{job['id']}/definition").content == bundle
+
+
+def test_multipart_takes_the_manifest_as_a_file(ann: Person) -> None:
+    answer = ann.http.post("/api/v1/jobs", files={"manifest": ("manifest.yml", HELLO, "application/octet-stream")})
+    assert answer.status_code == 201, answer.text
+
+
+def test_attempts_are_shown_with_their_learners(api: Api, ann: Person) -> None:
+    job = ann.submit(set={"learners": "2"})
+    attempt = api.attempt(job["id"])
+    attempt.agents[1].start()
+    attempt.agents[1].post("exit", exit_code=3, reason="exit code 3", last_lines=["a\0b"])
+    shown = ann.http.get(f"/api/v1/jobs/{job['id']}").json()["attempts"]
+    assert [one["n"] for one in shown] == [1]
+    assert [(one["learner"], one["phase"], one["exit_code"]) for one in shown[0]["learners"]] == [
+        (1, "WAITING", None),
+        (2, "EXITED", 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"manifest": "learners: two"}, "invalid_manifest"),
+        ({"manifest": ""}, "invalid_manifest"),
+        ({"manifest": "a: &a [*a]"}, "invalid_manifest"),
+        ({"manifest": HELLO + "secrets: {KEY: nothing-like-it}"}, "invalid_manifest"),
+        (
+            {"manifest": HELLO + "data_stores: [{id: d, datastore: gone, training_data: {container: c}}]"},
+            "invalid_manifest",
+        ),
+        ({"manifest": HELLO, "set": {"nonsense": "1"}}, "invalid_manifest"),
+        ({"manifest": HELLO, "code_sha256": "0" * 64}, "code_missing"),
+        ({"manifest": HELLO, "code_sha256": "x"}, "invalid_request"),
+        ({"manifest": HELLO, "extra": 1}, "invalid_request"),
+        ({"manifest": 5}, "invalid_request"),
+        ({"manifest": "name: \ud800"}, "invalid_manifest"),
+        ([], "invalid_request"),
+        ({}, "invalid_request"),
+    ],
+)
+def test_bad_submissions_say_why(ann: Person, body: Any, code: str) -> None:
+    answer = ann.http.post("/api/v1/jobs", content=json.dumps(body), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert code_of(answer) == code
+    assert answer.json()["detail"]
+
+
+def test_manifest_problems_have_path_line_and_what_is_accepted(ann: Person) -> None:
+    problem = ann.http.post("/api/v1/jobs", json={"manifest": "name: x\nlearners: two\ncpuss: 1\n"}).json()
+    by_path = {one["path"]: one for one in problem["problems"]}
+    assert by_path["learners"]["line"] == 2 and "two" in by_path["learners"]["found"]
+    assert "did you mean 'cpus'" in by_path["cpuss"]["message"]
+    assert "framework" in by_path
+
+
+def test_broken_bodies(ann: Person) -> None:
+    post = ann.http.post
+    assert (
+        code_of(post("/api/v1/jobs", content=b"{", headers={"Content-Type": "application/json"})) == "invalid_request"
+    )
+    assert code_of(post("/api/v1/jobs", content=b"x" * 10, headers={"Content-Type": "text/plain"})) == (
+        "unsupported_media_type"
+    )
+    for broken in (b"--b\r\n", b"", b"--b\r\nContent-Disposition: form-data\r\n\r\nx\r\n--b--\r\n"):
+        answer = post("/api/v1/jobs", content=broken, headers={"Content-Type": "multipart/form-data; boundary=b"})
+        assert answer.status_code == 400, answer.text
+    answer = post("/api/v1/jobs", data={"manifest": HELLO}, files={"code": ("c.zip", b"no zip", "application/zip")})
+    assert (answer.status_code, code_of(answer)) == (400, "invalid_bundle")
+    answer = post("/api/v1/jobs", content=b"[" * 100_000, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+
+
+def test_ten_megabytes_of_yaml(ann: Person) -> None:
+    huge = "x: " + "y" * (10 << 20)
+    for answer in (
+        ann.http.post("/api/v1/jobs", json={"manifest": huge}),
+        ann.http.post("/api/v1/manifests:validate", content=huge),
+    ):
+        assert (answer.status_code, code_of(answer)) == (413, "too_large")
+        assert "MiB" in answer.json()["detail"]
+
+
+def test_a_body_without_a_length_is_cut_off_too(ann: Person) -> None:
+    answer = ann.http.post("/api/v1/manifests:validate", content=(b"x" * 65536 for _ in range(40)))
+    assert (answer.status_code, code_of(answer)) == (413, "too_large")
+
+
+def test_credentials_of_a_manifest_never_come_out(api: Api, ann: Person) -> None:
+    s3 = api.settings.s3
+    password = s3.secret_key.get_secret_value()
+    manifest = f"""
+name: stored
+framework: {{name: pytorch, command: 'true'}}
+data_stores:
+- id: mine
+  connection: {{auth_url: '{s3.endpoint}', user_name: '{s3.access_key}', password: '{password}'}}
+  training_data: {{container: {s3.bucket}}}
+  training_results: {{container: {s3.bucket}, prefix: out}}
+"""
+    job = ann.submit(manifest)
+    detail = ann.http.get(f"/api/v1/jobs/{job['id']}").text
+    assert password not in detail and s3.access_key not in detail
+    with api.context.database.transaction() as session:
+        kept = session.scalars(select(Secret).where(Secret.job_id == job["id"])).one()
+        assert password.encode() not in kept.ciphertext
+    assert ann.http.get("/api/v1/secrets").json() == {"secrets": []}
+
+
+def test_validate_answers_what_the_manifest_means(ann: Person) -> None:
+    answer = ann.http.post("/api/v1/manifests:validate?set=learners=3", content=HELLO)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["valid"] is True
+    assert answer.json()["manifest"]["learners"] == 3
+    assert code_of(ann.http.post("/api/v1/manifests:validate?set=learners", content=HELLO)) == "invalid_request"
+    assert code_of(ann.http.post("/api/v1/manifests:validate", content=b"\xff\xfe")) == "invalid_manifest"
+
+
+def test_lists_are_paged_newest_first_and_filtered(ann: Person) -> None:
+    ids = [ann.submit(set={"name": f"job {n}", "labels.n": str(n % 2)})["id"] for n in range(5)]
+    ids.reverse()
+    pages, cursor = [], None
+    while True:
+        page = ann.http.get("/api/v1/jobs", params={"limit": 2, **({"cursor": cursor} if cursor else {})}).json()
+        pages.append([job["id"] for job in page["jobs"]])
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert pages == [ids[:2], ids[2:4], ids[4:]]
+
+    def found(**params: Any) -> list[str]:
+        return [job["id"] for job in ann.http.get("/api/v1/jobs", params=params).json()["jobs"]]
+
+    assert found(label="n=1") == [ids[1], ids[3]]
+    assert found(label=["n=1", "n=0"]) == []
+    assert found(q="JOB 3") == [ids[1]]
+    assert found(q="%") == [], "a percent sign is no wildcard"
+    assert found(state=["QUEUED", "FAILED"]) == ids
+    assert found(state="COMPLETED") == []
+    assert found(since="1h") == ids
+    assert found(since="2999-01-01") == []
+    assert found(since=str(32503680000000)) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["cursor=x", "cursor=WyJhIiwiYiJd", "cursor=WzFd", "limit=0", "limit=9999", "limit=x", "state=NONE", "label=x"]
+    + ["since=yesterday", "since=99999999999999999999", "since=999999999d", "q=%00", "label=a=%00"],
+)
+def test_bad_queries(ann: Person, query: str) -> None:
+    answer = ann.http.get(f"/api/v1/jobs?{query}")
+    assert (answer.status_code, code_of(answer)) == (400, "invalid_request"), answer.text
+
+
+def test_halt_and_delete_set_what_is_desired_and_can_be_repeated(api: Api, ann: Person) -> None:
+    job = ann.submit()
+    attempt = api.attempt(job["id"])
+    for _ in range(2):
+        answer = ann.http.post(f"/api/v1/jobs/{job['id']}/halt", json={"grace_seconds": 7})
+        assert (answer.status_code, answer.json()["desired"]) == (202, "HALTED")
+    with api.context.database.transaction() as session:
+        assert session.get_one(Attempt, attempt.id).grace_seconds == 7
+    api.end_attempt(attempt)
+    assert code_of(ann.http.post(f"/api/v1/jobs/{job['id']}/resume")) == "conflict"
+    api.set_state(job["id"], "HALTED")
+    answer = ann.http.post(f"/api/v1/jobs/{job['id']}/resume")
+    assert (answer.status_code, answer.json()["state"], answer.json()["desired"]) == (202, "QUEUED", "RUNNING")
+    for _ in range(2):
+        answer = ann.http.delete(f"/api/v1/jobs/{job['id']}")
+        assert (answer.status_code, answer.json()["desired"]) == (202, "DELETED")
+    assert code_of(ann.http.post(f"/api/v1/jobs/{job['id']}/halt")) == "conflict"
+
+
+def test_a_finished_job_can_be_neither_halted_nor_resumed(api: Api, ann: Person) -> None:
+    job = ann.submit()
+    for state in ("PENDING", "PROCESSING", "COMPLETED"):
+        api.set_state(job["id"], state)
+    for verb in ("halt", "resume"):
+        answer = ann.http.post(f"/api/v1/jobs/{job['id']}/{verb}")
+        assert (answer.status_code, code_of(answer)) == (409, "conflict")
+        assert "COMPLETED" in answer.json()["detail"]
+
+
+FULL = """
+name: everything
+description: all of it
+version: "1.0"
+labels: {team: vision, "on": "yes"}
+priority: 7
+learners: 2
+cpus: 0.5
+gpus: 0
+memory: 1.5Gb
+storage: 2Gb
+framework: {name: pytorch, launcher: torchrun, command: "python train.py --lr 0.1"}
+data_stores:
+- id: mine
+  type: mount_cos
+  connection: {auth_url: '%(endpoint)s', user_name: '%(access)s', password: '%(secret)s', region: eu-de}
+  training_data: {container: %(bucket)s, prefix: in, mode: stream}
+  training_results: {container: %(bucket)s, prefix: out}
+checkpoint: {every: 90s, keep: 5}
+retries: 3
+max_runtime: 2h
+env: {A: "1", EMPTY: "", NUL: "null", ODD: "\\x80 ü ' \\" : #"}
+secrets: {WANDB: wandb}
+evaluation_metrics: {type: tensorboard, in: $JOB_STATE_DIR/logs/tb, line_lookahead: 5}
+notify: [{url: "https://example.org/hook", on: [COMPLETED]}]
+"""
+
+
+def test_a_rerun_is_the_same_job_again(api: Api, ann: Person) -> None:
+    s3 = api.settings.s3
+    values = {
+        "endpoint": s3.endpoint,
+        "access": s3.access_key,
+        "secret": s3.secret_key.get_secret_value(),
+        "bucket": s3.bucket,
+    }
+    ann.http.put("/api/v1/secrets/wandb", json={"value": "s3cr3t"})
+    bundle = zipped(train__py="pass")
+    answer = ann.http.post("/api/v1/jobs", data={"manifest": (FULL % values)}, files={"code": bundle})
+    assert answer.status_code == 201, answer.text
+    first = answer.json()
+    answer = ann.http.post(f"/api/v1/jobs/{first['id']}/rerun")
+    assert answer.status_code == 201, answer.text
+    second = answer.json()
+    assert second["id"] != first["id"] and second["rerun_of"] == first["id"]
+    assert second["code_sha256"] == first["code_sha256"]
+    shown = [ann.http.get(f"/api/v1/jobs/{one['id']}").json()["manifest"] for one in (first, second)]
+    assert shown[0] == shown[1]
+    spec = api.attempt(second["id"]).agents[0].start()
+    assert spec["data"][0]["location"]["secret_key"] == values["secret"]
+    assert spec["results"]["prefix"] == f"out/{second['id']}"
+    changed = ann.http.post(f"/api/v1/jobs/{first['id']}/rerun", json={"set": {"learners": "3", "env.A": "2"}}).json()
+    assert changed["learners"] == 3
+    answer = ann.http.post(f"/api/v1/jobs/{first['id']}/rerun", json={"set": {"learners": "none"}})
+    assert (answer.status_code, code_of(answer)) == (400, "invalid_manifest")

@@ -1,0 +1,290 @@
+"""The learner's API: grants are given once, a stale attempt gets none, and the gang meets."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import select
+from tests.api.conftest import HELLO, Agent, Api, Attempted, Person, code_of, zipped
+
+from weft_core.launch import LearnerSpec
+from weft_core.store.models import Event, Job, Learner
+
+
+@pytest.fixture
+def gang(api: Api, ann: Person) -> Attempted:
+    return api.attempt(ann.submit(set={"learners": "2"})["id"])
+
+
+def _learner(api: Api, attempt: Attempted, rank: int) -> Learner:
+    with api.context.database.transaction() as session:
+        return session.get_one(Learner, (attempt.id, rank))
+
+
+def _not_due(api: Api, job_id: str) -> None:
+    with api.context.database.transaction() as session:
+        session.get_one(Job, job_id).next_step_at = datetime.now(UTC) + timedelta(days=1)
+
+
+def _is_due(api: Api, job_id: str) -> bool:
+    with api.context.database.transaction() as session:
+        at = session.get_one(Job, job_id).next_step_at
+        return at is not None and at < datetime.now(UTC) + timedelta(hours=1)
+
+
+def test_the_spec_has_all_that_a_learner_needs(api: Api, ann: Person) -> None:
+    ann.http.put("/api/v1/secrets/wandb", json={"value": "s3cr3t"})
+    bundle = zipped(train__py="pass")
+    manifest = (
+        HELLO + "env: {A: b}\nsecrets: {KEY: wandb}\nlearners: 2\ncheckpoint: {every: 10s, keep: 2}\nmax_runtime: 1h"
+    )
+    job = ann.http.post("/api/v1/jobs", data={"manifest": manifest}, files={"code": bundle}).json()
+    attempt = api.attempt(job["id"])
+    spec = LearnerSpec.model_validate(attempt.agents[1].start())
+    assert (spec.job_id, spec.attempt, spec.rank, spec.learners) == (job["id"], 1, 1, 2)
+    assert (spec.command, spec.launcher, spec.env) == ("echo hello", "torchrun", {"A": "b", "KEY": "s3cr3t"})
+    assert (spec.checkpoint.every_seconds, spec.checkpoint.keep, spec.max_runtime_seconds) == (10, 2, 3600)
+    assert (spec.results, spec.checkpoints) == (None, None)
+    assert spec.code is not None and (spec.code.sha256, spec.code.size) == (job["code_sha256"], len(bundle))
+    assert httpx.get(spec.code.url).content == bundle
+
+
+def test_one_start_grant_for_each_rank(api: Api, gang: Attempted) -> None:
+    agent = gang.agents[0]
+    _not_due(api, gang.job_id)
+    first = agent.start()
+    assert _is_due(api, gang.job_id), "the workers have to see it"
+    again = agent.start()
+    for spec in (first, again):
+        spec.pop("code", None)
+    assert first == again, "a repeated call of the same agent gets the same answer"
+    other = Agent(agent.http, 0)
+    answer = other.post("start", hostname="there")
+    assert (answer.status_code, code_of(answer)) == (409, "already_granted")
+    assert code_of(other.post("exit", exit_code=0, reason="", last_lines=[])) == "stale_attempt"
+    assert _learner(api, gang, 0).phase == "STARTED" and _learner(api, gang, 1).phase == "WAITING"
+
+
+def test_of_many_agents_at_the_same_time_one_gets_the_grant(gang: Attempted) -> None:
+    agents = [Agent(gang.agents[0].http, 0) for _ in range(12)]
+    with ThreadPoolExecutor(12) as pool:
+        codes = list(pool.map(lambda agent: agent.post("start", hostname="x").status_code, agents))
+    assert sorted(codes) == [200] + [409] * 11
+
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("start", {"hostname": "h"}),
+    ("address", {"address": "10.0.0.1", "ports": [1]}),
+    ("phase", {"phase": "PROCESSING"}),
+    ("heartbeat", {}),
+    ("logs", {"sequence": 0, "lines": [{"t": 0, "s": "late"}]}),
+    ("storing", {"exit_code": 0}),
+    ("objects", {"space": "results", "op": "put", "keys": ["a"]}),
+    ("exit", {"exit_code": 0, "reason": "", "last_lines": []}),
+]
+
+
+def test_a_stale_attempt_gets_410_for_everything(api: Api, ann: Person, gang: Attempted) -> None:
+    agent = gang.agents[0]
+    agent.start()
+    api.end_attempt(gang)
+    api.attempt(gang.job_id)
+    for verb, body in CALLS:
+        answer = agent.post(verb, **body)
+        assert (verb, answer.status_code, code_of(answer)) == (verb, 410, "stale_attempt")
+    assert code_of(agent.http.get("/api/v1/learner/peers?rank=0&wait=5")) == "stale_attempt"
+    assert ann.http.get(f"/api/v1/jobs/{gang.job_id}/logs").json()["lines"] == []
+
+
+def test_unknown_tokens(api: Api, ann: Person, gang: Attempted) -> None:
+    for token, status in (("weft_a_" + "x" * 43, 410), (ann.token, 401), ("nonsense", 401), (None, 401)):
+        agent = Agent(api.client(token), 0)
+        for verb, body in CALLS:
+            assert agent.post(verb, **body).status_code == status
+        assert agent.http.get("/api/v1/learner/peers?rank=0").status_code == status
+    answer = gang.agents[0].http.get("/api/v1/jobs")
+    assert (answer.status_code, code_of(answer)) == (401, "unauthenticated"), "an attempt's token opens nothing else"
+
+
+def test_ranks_out_of_range_and_wrong_bodies(gang: Attempted) -> None:
+    http = gang.agents[0].http
+    for rank in (2, 99_999):
+        answer = Agent(http, rank).post("start", hostname="x")
+        assert (answer.status_code, code_of(answer)) == (400, "invalid_request")
+        assert http.get(f"/api/v1/learner/peers?rank={rank}").status_code == 400
+    for rank in (-1, 10**9, "x", None):
+        assert http.post("/api/v1/learner/start", json={"rank": rank, "instance": "i"}).status_code == 400
+    for verb, _ in CALLS:
+        for body in (b"", b"{}", b"[]", b"\xff", b"null", b'{"rank": 0, "instance": "\\u0000"}'):
+            assert http.post(f"/api/v1/learner/{verb}", content=body).status_code == 400
+
+
+def test_an_attempt_that_is_to_stop_starts_no_one(api: Api, gang: Attempted) -> None:
+    api.set_attempt(gang, stop_requested_at=datetime.now(UTC))
+    assert code_of(gang.agents[0].post("start", hostname="x")) == "stale_attempt"
+    assert _learner(api, gang, 0).instance is None
+
+
+def test_a_secret_that_is_gone_fails_the_learner_with_the_reason(api: Api, ann: Person) -> None:
+    ann.http.put("/api/v1/secrets/wandb", json={"value": "s3cr3t"})
+    attempt = api.attempt(ann.submit(HELLO + "secrets: {KEY: wandb}")["id"])
+    assert ann.http.delete("/api/v1/secrets/wandb").status_code == 204
+    assert code_of(attempt.agents[0].post("start", hostname="x")) == "stale_attempt"
+    learner = _learner(api, attempt, 0)
+    assert (learner.phase, learner.exit_code) == ("EXITED", 1)
+    assert learner.exit_reason == "the secret 'wandb' that the manifest names has been deleted"
+
+
+def test_peers_meet(gang: Attempted) -> None:
+    first, second = gang.agents
+    first.start(), second.start()
+    assert first.post("address", address="10.0.0.1", ports=[1, 2]).status_code == 204
+    answer = first.http.get("/api/v1/learner/peers?rank=0").json()
+    assert answer["ready"] is False and answer["peers"][1]["address"] is None
+    late = threading.Timer(0.3, lambda: second.post("address", address="fe80::1", ports=[3]))
+    late.start()
+    asked = time.monotonic()
+    answer = first.http.get("/api/v1/learner/peers?rank=0&wait=20").json()
+    assert time.monotonic() - asked < 10, "it answers when the peer is there, not at the end of the wait"
+    assert answer["ready"] is True
+    assert [(one["rank"], one["address"], one["ports"]) for one in answer["peers"]] == [
+        (0, "10.0.0.1", [1, 2]),
+        (1, "fe80::1", [3]),
+    ]
+    first.post("phase", phase="PROCESSING")
+    assert first.http.get("/api/v1/learner/peers?rank=0&phase=PROCESSING").json()["ready"] is False
+    second.post("phase", phase="PROCESSING")
+    assert first.http.get("/api/v1/learner/peers?rank=0&phase=PROCESSING").json()["ready"] is True
+
+
+def test_a_hundred_waiting_learners_leave_the_api_free(api: Api, ann: Person) -> None:
+    attempt = api.attempt(ann.submit(set={"learners": "101"})["id"])
+    with (
+        httpx.Client(
+            base_url=api.url,
+            headers={"Authorization": f"Bearer {attempt.token}"},
+            timeout=30,
+            limits=httpx.Limits(max_connections=None),
+        ) as http,
+        ThreadPoolExecutor(100) as pool,
+    ):
+        waiting = [pool.submit(http.get, f"/api/v1/learner/peers?rank={rank}&wait=3") for rank in range(100)]
+        while sum(one.running() for one in waiting) < 100:
+            time.sleep(0.01)
+        assert ann.http.get("/api/v1/jobs", timeout=2.5).status_code == 200
+        assert {one.result().status_code for one in waiting} == {200}
+
+
+def test_phases_go_forward_only_and_messages_become_events(api: Api, gang: Attempted) -> None:
+    agent = gang.agents[0]
+    agent.start()
+    _not_due(api, gang.job_id)
+    agent.post("phase", phase="PROCESSING", message="12 files\0")
+    assert _is_due(api, gang.job_id)
+    agent.post("phase", phase="DOWNLOADING")
+    assert _learner(api, gang, 0).phase == "PROCESSING"
+    with api.context.database.transaction() as session:
+        query = select(Event.message).where(Event.job_id == gang.job_id, Event.kind == "learner")
+        assert session.scalars(query).all() == ["learner 1: 12 files\ufffd"]
+
+
+def test_heartbeats_bring_the_stop(api: Api, gang: Attempted) -> None:
+    agent = gang.agents[0]
+    agent.start()
+    _not_due(api, gang.job_id)
+    assert agent.post("heartbeat", system={"cpu_percent": 3.5}).json() == {"stop": False, "grace_seconds": None}
+    assert not _is_due(api, gang.job_id), "a heartbeat is no reason to step"
+    assert _learner(api, gang, 0).heartbeat_at is not None
+    api.set_attempt(gang, stop_requested_at=datetime.now(UTC))
+    assert agent.post("heartbeat").json() == {"stop": True, "grace_seconds": 120}
+    api.set_attempt(gang, grace_seconds=0)
+    assert agent.post("heartbeat").json() == {"stop": True, "grace_seconds": 0}
+    assert code_of(gang.agents[1].post("heartbeat")) == "stale_attempt", "no grant, no heartbeat"
+
+
+def test_rank_0_stores_last(gang: Attempted) -> None:
+    first, second = gang.agents
+    first.start(), second.start()
+    wait, go = {"granted": False, "wait": True}, {"granted": True, "wait": False}
+    assert first.post("storing", exit_code=0).json() == wait
+    assert second.post("storing", exit_code=0).json() == go
+    assert first.post("storing", exit_code=0).json() == wait, "rank 1 may still be storing"
+    assert code_of(first.post("objects", space="results", op="put", keys=["a"])) == "no_grant"
+    assert second.post("objects", space="results", op="put", keys=["a"]).status_code == 200
+    second.post("exit", exit_code=0, reason="", last_lines=[])
+    assert first.post("storing", exit_code=0).json() == go
+    assert code_of(second.post("storing", exit_code=0)) == "stale_attempt", "it has exited"
+
+
+def test_partial_results_are_stored_at_once(api: Api, ann: Person, gang: Attempted) -> None:
+    first, second = gang.agents
+    first.start(), second.start()
+    assert first.post("storing", exit_code=0).json()["granted"] is False
+    assert second.post("storing", exit_code=3).json()["granted"] is True
+    assert first.post("storing", exit_code=0).json()["granted"] is True, (
+        "a peer has failed: there is nothing to wait for"
+    )
+    other = api.attempt(ann.submit(set={"learners": "2"})["id"])
+    other.agents[0].start()
+    api.set_attempt(other, stop_requested_at=datetime.now(UTC))
+    assert other.agents[0].post("storing", exit_code=0).json()["granted"] is True
+
+
+def test_objects_are_under_the_jobs_own_prefixes(api: Api, ann: Person, gang: Attempted) -> None:
+    agent = gang.agents[1]
+    agent.start()
+    agent.post("storing", exit_code=1)
+    keys = ["model.pt", "logs/tb/x y.txt"]
+    urls = agent.post("objects", space="results", op="put", keys=keys).json()["urls"]
+    for key in keys:
+        assert httpx.put(urls[key], content=key.encode()).status_code == 200
+    prefix = f"jobs/{ann.project_id}/{gang.job_id}"
+    assert api.context.objects.get(f"{prefix}/results/model.pt") == b"model.pt"
+    listed = agent.post("objects", space="results", op="list").json()["objects"]
+    assert listed == [{"key": "logs/tb/x y.txt", "size": 15}, {"key": "model.pt", "size": 8}]
+    assert len(agent.post("objects", space="results", op="list", keys=["logs/"]).json()["objects"]) == 1
+    url = agent.post("objects", space="results", op="get", keys=keys[:1]).json()["urls"]["model.pt"]
+    assert httpx.get(url).content == b"model.pt"
+    assert agent.post("objects", space="results", op="delete", keys=keys[:1]).status_code == 200
+    assert api.context.objects.head(f"{prefix}/results/model.pt") is None
+    url = agent.post("objects", space="exit", op="put", keys=["exit.json"]).json()["urls"]["exit.json"]
+    assert httpx.put(url, content=b"{}").status_code == 200
+    assert api.context.objects.get(f"{prefix}/attempts/1/learner-1/exit.json") == b"{}"
+
+
+@pytest.mark.parametrize(
+    "key", ["../x", "a/../../x", "/x", "x/", "", "a//b", "./a", "a\\b", "a\0b", "a\nb", "..", "\ud800"]
+)
+def test_hostile_keys(gang: Attempted, key: str) -> None:
+    agent = gang.agents[0]
+    agent.start()
+    body = {"rank": 0, "instance": agent.instance, "space": "checkpoints", "op": "put", "keys": [key]}
+    answer = agent.http.post("/api/v1/learner/objects", content=json.dumps(body))
+    assert (answer.status_code, code_of(answer)) == (400, "invalid_request")
+
+
+def test_the_exit_space_holds_one_object(gang: Attempted) -> None:
+    agent = gang.agents[0]
+    agent.start()
+    for op, keys in (("put", ["other.json"]), ("put", []), ("list", []), ("delete", ["exit.json"])):
+        assert agent.post("objects", space="exit", op=op, keys=keys).status_code == 400
+
+
+def test_exits_are_reported_once(api: Api, gang: Attempted) -> None:
+    agent = gang.agents[0]
+    agent.start()
+    _not_due(api, gang.job_id)
+    assert agent.post("exit", exit_code=3, reason="exit code 3", last_lines=["a", "b\0"]).status_code == 204
+    assert _is_due(api, gang.job_id)
+    assert agent.post("exit", exit_code=0, reason="other", last_lines=[]).status_code == 204
+    learner = _learner(api, gang, 0)
+    assert (learner.phase, learner.exit_code, learner.exit_reason) == ("EXITED", 3, "exit code 3")
+    assert learner.last_lines == "a\nb\ufffd"
+    assert code_of(agent.post("start", hostname="x")) == "stale_attempt"
