@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import select
+from sqlalchemy.exc import ProgrammingError
 
 from weft_core.engine import Engine, EngineUnreachable
 from weft_core.objects import Objects
@@ -52,8 +53,11 @@ def read_installation(database: Database) -> str:
     Raises:
         LookupError: the database has none, as it was never migrated.
     """
-    with database.transaction() as session:
-        found = session.scalars(select(Installation.id)).one_or_none()
+    try:
+        with database.transaction() as session:
+            found = session.scalars(select(Installation.id)).one_or_none()
+    except ProgrammingError:  # not even the tables are there
+        found = None
     if found is None:
         raise LookupError("the database is empty: run `python -m weft_core.store.migrate upgrade`")
     return found

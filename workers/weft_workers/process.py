@@ -8,12 +8,14 @@ import signal
 import sys
 import time
 
+import redis
 import structlog
 from pydantic import ValidationError
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from weft_core.settings import Settings, load_settings
 from weft_core.store.database import Database
+from weft_core.wake import client_url
 from weft_workers.context import Context, make_context, read_installation
 from weft_workers.engines import build
 
@@ -42,11 +44,16 @@ def wait_for_installation(settings: Settings, seconds: float = float("inf")) -> 
     """This installation's id; waits for a database that is still to come up, or to be migrated.
 
     Raises:
+        BadSettings: ``database_url`` is no URL of a Postgres.
         TimeoutError: it did not within ``seconds``.
     """
     end, said = time.monotonic() + seconds, ""
     while True:
-        database = Database(settings.database_url.get_secret_value(), pool_size=1)
+        try:
+            database = Database(settings.database_url.get_secret_value(), pool_size=1)
+        except (ArgumentError, ImportError):
+            # Not what stood there: it may hold a password.
+            raise BadSettings("database_url: is not of the form postgresql://user:password@host/database") from None
         try:
             return read_installation(database)
         except LookupError as error:
@@ -65,6 +72,10 @@ def wait_for_installation(settings: Settings, seconds: float = float("inf")) -> 
 
 def open_context(settings: Settings, installation: str, connections: int) -> Context:
     """This process's context. Raises BadSettings."""
+    try:
+        redis.ConnectionPool.from_url(client_url(settings.redis_url.get_secret_value()))
+    except ValueError as error:
+        raise BadSettings(f"redis_url: {error}") from None
     try:
         return make_context(settings, installation, build(settings, installation), connections=connections)
     except ValueError as error:
