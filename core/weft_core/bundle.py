@@ -88,7 +88,9 @@ def normalise_bundle(source: Path | IO[bytes], target: Path, limits: LimitSettin
         try:
             if absolute:
                 starts = _check_layout(file, directory, entries)
-                _rewrite(file, zip(entries, _relative_names(entries), starts, strict=True), target)
+                names = _relative_names(entries)
+                _check_tree(name for name in names if name)
+                _rewrite(file, zip(entries, names, starts, strict=True), target)
             else:
                 file.seek(0)
                 with target.open("wb") as copy:
@@ -148,8 +150,7 @@ def _check_tree(names: Iterable[str]) -> None:
     # With NUL for '/', whatever lies below a path sorts right behind it.
     paths = sorted((check_name(name).replace("/", "\0"), name) for name in names)
     for (path, name), (next_path, next_name) in pairwise(paths):
-        both_folders = name.endswith("/") and next_name.endswith("/")
-        if path == next_path and (both_folders or name == next_name):
+        if path == next_path and name.endswith("/") == next_name.endswith("/"):
             raise BundleError(f"{show(name)} is in the zip twice", "duplicate")
         if path == next_path or (not name.endswith("/") and next_path.startswith(path + "\0")):
             shown = f"{show(name)} and {show(next_name)}"

@@ -19,7 +19,8 @@ _END64_LOCATOR = struct.Struct("<4sLQL")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _CENTRAL = struct.Struct("<4s4B4HL2L5H2L")
 _LOCAL = struct.Struct("<4s2B4HL2L2H")
-_ENCRYPTED = 0x1
+_ENCRYPTED, _SIZES_FOLLOW, _PATCHES, _UTF8 = 0x2041, 0x8, 0x20, 0x800  # flags; encrypted in one of three ways
+_NEWEST = 63  # version 6.3 of the format, the last that Python's zipfile reads
 _METHODS = {0: "stored", 8: "deflated"}
 _KINDS = {
     stat.S_IFLNK: "a symbolic link",
@@ -118,7 +119,7 @@ def read_entries(file: BinaryIO, directory: Directory) -> Iterator[Entry]:
         if len(head) < _CENTRAL.size or head[:4] != b"PK\x01\x02":
             raise BundleError("the zip's directory has fewer entries than it says: cut off or damaged", "truncated")
         fields = _CENTRAL.unpack(head)
-        flags, method = fields[5:7]
+        version, _, flags, method = fields[3:7]
         crc, compressed, size, n_name, n_extra, n_comment, disk = fields[9:16]
         attributes, offset = fields[17:]
         left -= _CENTRAL.size + n_name + n_extra + n_comment
@@ -127,6 +128,8 @@ def read_entries(file: BinaryIO, directory: Directory) -> Iterator[Entry]:
         name = decode_name(file.read(n_name))
         compressed, size, offset, disk = _zip64_sizes(name, file.read(n_extra), size, compressed, offset, disk)
         file.seek(n_comment, os.SEEK_CUR)
+        if version > _NEWEST:
+            raise BundleError(f"{show(name)} needs a newer version of zip than is read here", "malformed")
         entry = Entry(name, flags, method, crc, compressed, size, offset, attributes >> 16)
         check_entry(entry)
         if disk:
@@ -152,25 +155,32 @@ def _zip64_sizes(
     """Sizes that did not fit into 32 bits stand in an extra field, only those that say so, in this order."""
     values = [size, compressed, offset]
     wanting = [index for index, value in enumerate(values) if value == 0xFFFFFFFF]
-    if not wanting and disk != 0xFFFF:
-        return compressed, size, offset, disk
+    fields = _extra_fields(name, extra)
+    wide = [body for kind, body in fields if kind == 1]
+    if len(wide) > 1 or (wanting and (not wide or len(wide[0]) < 8 * len(wanting))):
+        raise BundleError(f"{show(name)}: its size (zip64) is missing or given twice", "malformed")
+    for position, index in enumerate(wanting):
+        (values[index],) = struct.unpack_from("<Q", wide[0], 8 * position)
+    return values[1], values[0], values[2], 0 if wide and disk == 0xFFFF else disk
+
+
+def _extra_fields(name: str, extra: bytes) -> list[tuple[int, bytes]]:
+    fields = []
     at = 0
     while at + 4 <= len(extra):
         kind, length = struct.unpack_from("<HH", extra, at)
-        body = extra[at + 4 : at + 4 + length]
-        if kind == 1 and len(body) == length >= 8 * len(wanting):
-            for position, index in enumerate(wanting):
-                (values[index],) = struct.unpack_from("<Q", body, 8 * position)
-            return values[1], values[0], values[2], 0 if disk == 0xFFFF else disk
         at += 4 + length
-    raise BundleError(f"{show(name)}: its size (zip64) is missing", "malformed")
+        if at > len(extra):
+            raise BundleError(f"{show(name)}: its extra field is damaged", "malformed")
+        fields.append((kind, extra[at - length : at]))
+    return fields
 
 
 def check_entry(entry: Entry) -> None:
     """What one entry must be, whatever else is in the zip: a plain file or folder, not encrypted, of a known method."""
     if entry.flags & _ENCRYPTED:
         raise BundleError(f"{show(entry.name)} is encrypted: send the code without a password", "encrypted")
-    if entry.method not in _METHODS:
+    if entry.method not in _METHODS or entry.flags & _PATCHES:
         accepted = " and ".join(_METHODS.values())
         raise BundleError(f"{show(entry.name)}: compression method {entry.method}, accepted are {accepted}", "method")
     kind = stat.S_IFMT(entry.mode)
@@ -194,12 +204,12 @@ def data_start(file: BinaryIO, entry: Entry, directory: Directory) -> int:
     if magic != b"PK\x03\x04":
         raise BundleError(f"{show(entry.name)} is not where the zip's directory says", "malformed")
     name = file.read(n_name)
-    # With flag 3 the sizes follow the data (a stream could not know them); zip64 has them elsewhere.
-    follow, zip64 = flags & 0x8, 0xFFFFFFFF in (compressed, size)
+    # Sizes may follow the data (a stream could not know them) or stand in the extra field (zip64).
+    follow, zip64 = flags & _SIZES_FOLLOW, 0xFFFFFFFF in (compressed, size)
     same = (
         name == entry.name.encode()
         and method == entry.method
-        and flags & _ENCRYPTED == 0
+        and (flags ^ entry.flags) & (_ENCRYPTED | _PATCHES | _UTF8) == 0
         and (follow or crc == entry.crc)
         and (follow or zip64 or (compressed, size) == (entry.compressed, entry.size))
     )
