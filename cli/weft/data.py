@@ -115,6 +115,12 @@ class Data:
         page = self._transport.json("GET", f"/datastores/{segment(store)}/objects")
         return [str(one["name"] if isinstance(one, dict) else one) for one in page.get("containers") or []]
 
+    def create(self, place: Place | str) -> None:
+        """Make a container (bucket); one that is there already is left as it is."""
+        place = Place.parse(place) if isinstance(place, str) else place
+        path = f"/datastores/{segment(place.store)}/containers/{segment(place.container)}"
+        self._transport.request("PUT", path)
+
     def objects(self, place: Place | str, *, limit: int | None = None) -> Iterator[ObjectInfo]:
         """The objects under a prefix, by key; further pages are fetched as the iteration reaches them."""
         place = Place.parse(place) if isinstance(place, str) else place

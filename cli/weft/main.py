@@ -108,6 +108,9 @@ def _explain(error: errors.WeftError) -> int:
     if _debugging():
         raise error
     print(f"weft: error: {error}", file=sys.stderr)
+    for problem in error.problems if isinstance(error, errors.ApiError) else ():
+        accepted = f"; accepted: {problem.accepted}" if problem.accepted else ""
+        print(f"  {problem.path}: {problem.message}{accepted}", file=sys.stderr)
     return exit_code_of(error)
 
 

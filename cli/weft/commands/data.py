@@ -1,4 +1,4 @@
-"""``data put``, ``data ls``, ``data get``."""
+"""``data create``, ``data put``, ``data ls``, ``data get``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,20 @@ from weft.ui.words import count, moment, size
 app = typer.Typer(no_args_is_help=True, help="Put data into a data store, list it, get it.")
 
 _FORM = "DATASTORE:CONTAINER/PREFIX; without DATASTORE: the one named 'default'."
+
+
+@app.command("create")
+def create(
+    ctx: typer.Context,
+    place: Annotated[str, typer.Argument(metavar="[DATASTORE:]CONTAINER", help=_FORM, show_default=False)],
+) -> None:
+    """Make a container, for results that go there.
+
+    One that is there already is left as it is.
+    """
+    where = Place.parse(place)
+    client_of(ctx).data.create(where)
+    say(f"[green]✓[/] {escape(where.store)}:{escape(where.container)}")
 
 
 @app.command("put")

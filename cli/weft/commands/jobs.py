@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -16,11 +17,23 @@ app = typer.Typer()
 _DEFAULT_LIMIT = 20
 
 
+class State(StrEnum):
+    QUEUED = "QUEUED"
+    PENDING = "PENDING"
+    DOWNLOADING = "DOWNLOADING"
+    PROCESSING = "PROCESSING"
+    STORING = "STORING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    HALTED = "HALTED"
+
+
 @app.command("list")
 def list_jobs(
     ctx: typer.Context,
     state: Annotated[
-        list[str] | None, typer.Option("--state", "-s", help="Only this state, such as FAILED; repeatable.")
+        list[State] | None,
+        typer.Option("--state", "-s", case_sensitive=False, help="Only in this state; repeatable.", metavar="STATE"),
     ] = None,
     label: Annotated[list[str] | None, typer.Option("--label", "-l", help="Only with KEY=VALUE; repeatable.")] = None,
     query: Annotated[
@@ -33,7 +46,7 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first."""
     found = client_of(ctx).jobs.list(
-        state=[one.upper() for one in state or ()],
+        state=[one.value for one in state or ()],
         label=label or (),
         q=query,
         since=since,

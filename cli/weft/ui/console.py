@@ -14,14 +14,14 @@ from rich.theme import Theme
 
 _THEME = Theme(
     {
-        "state.QUEUED": "yellow",
-        "state.PENDING": "yellow",
-        "state.DOWNLOADING": "cyan",
-        "state.PROCESSING": "bold cyan",
-        "state.STORING": "cyan",
-        "state.COMPLETED": "bold green",
-        "state.FAILED": "bold red",
-        "state.HALTED": "magenta",
+        "state.queued": "yellow",
+        "state.pending": "yellow",
+        "state.downloading": "cyan",
+        "state.processing": "bold cyan",
+        "state.storing": "cyan",
+        "state.completed": "bold green",
+        "state.failed": "bold red",
+        "state.halted": "magenta",
         "command": "bold",
         "key": "dim",
     }

@@ -12,7 +12,7 @@ from rich.markup import escape
 from weft.errors import Unavailable
 from weft.models import Event, Json, LogLine, StateChange
 from weft.ui.console import err, say
-from weft.ui.words import styled_state
+from weft.ui.words import first_line, styled_state
 
 _LEARNER_COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95, 92, 94, 91)  # ANSI foregrounds, told apart easily
 
@@ -46,7 +46,7 @@ class Feed:
         elif isinstance(item, Event):
             self.event(item)
         elif not self._events and not item.final:
-            self.note(f"{styled_state(item.state)}  {escape(item.reason)}")
+            self.note(_told(item.state, item.reason))
 
     def show_all(self, items: Iterable[LogLine]) -> None:
         """Print many lines, without a flush for each."""
@@ -73,7 +73,7 @@ class Feed:
             self.json_line("event", event.raw)
             return
         clock = f"{event.at.astimezone():%H:%M:%S}  " if event.at else ""
-        text = f"{styled_state(event.state)}  {escape(event.message)}" if event.state else escape(event.message)
+        text = _told(event.state, event.message)
         if event.kind == "image" and self._terminal:
             self._passing = clock + text
             err().file.write("\r\x1b[2K")
@@ -122,3 +122,9 @@ class Feed:
                 tag = f"\x1b[{_LEARNER_COLOURS[(line.learner - 1) % len(_LEARNER_COLOURS)]}m{tag}\x1b[0m"
             parts.append(tag)
         return " ".join(parts) + " " if parts else ""
+
+
+def _told(state: str | None, reason: str) -> str:
+    # Longer reasons stand below the outcome.
+    text = escape(first_line(reason))
+    return f"{styled_state(state, 11)}  {text}" if state else text

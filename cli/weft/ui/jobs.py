@@ -8,6 +8,8 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +19,8 @@ from weft.ui import words
 from weft.ui.console import out
 
 _WIDE = 100
+_NAME_WIDE, _NAME_NARROW = 32, 17
+_REASON_LEAST = 20
 
 
 def table(*headers: str, numbers: Sequence[str] = ()) -> Table:
@@ -27,28 +31,44 @@ def table(*headers: str, numbers: Sequence[str] = ()) -> Table:
     return made
 
 
+_COLUMNS = ("ID", "NAME", "STATE", "FRAMEWORK", "LEARNERS", "SUBMITTED", "TIME")
+
+
 def job_table(jobs: Sequence[Job]) -> Table:
     """One line a job; its reason where there is room."""
-    wide = out().width >= _WIDE
-    made = table("ID", "NAME", "STATE", "FRAMEWORK", "LEARNERS", "SUBMITTED", "TIME", numbers=("LEARNERS", "TIME"))
-    made.columns[0].min_width = 16
-    made.columns[2].min_width = 11
-    if wide:
-        made.add_column("REASON", no_wrap=True, overflow="ellipsis", style="dim", ratio=1)
-    for job in jobs:
-        cells: list[RenderableType] = [
+    console = out()
+    wide = console.width >= _WIDE
+    longest = _NAME_WIDE if wide else _NAME_NARROW
+    rows: list[list[RenderableType]] = [
+        [
             job.id,
-            Text(job.name),
+            Text(words.shortened(job.name, longest) if console.is_terminal else job.name),
             words.state(job.state),
-            job.framework.name,
+            *([job.framework.name] if wide else []),
             str(job.learners),
             words.ago(job.created_at),
             _run_time(job),
         ]
-        if wide:
-            cells.append(Text("" if job.state == "COMPLETED" else job.condition or job.reason))
-        made.add_row(*cells)
+        for job in jobs
+    ]
+    columns = [name for name in _COLUMNS if wide or name != "FRAMEWORK"]
+    plain = _filled(table(*columns, numbers=("LEARNERS", "TIME")), rows)
+    room = console.width - Measurement.get(console, console.options, plain).maximum
+    if room < _REASON_LEAST:
+        return plain
+    for row, job in zip(rows, jobs, strict=True):
+        row.append(Text(words.shortened(_short_reason(job), room - 2), style="dim"))
+    return _filled(table(*columns, "REASON", numbers=("LEARNERS", "TIME")), rows)
+
+
+def _filled(made: Table, rows: Sequence[Sequence[RenderableType]]) -> Table:
+    for row in rows:
+        made.add_row(*row)
     return made
+
+
+def _short_reason(job: Job) -> str:
+    return "" if job.state == "COMPLETED" else words.first_line(job.condition or job.reason)
 
 
 def job_panel(job: Job) -> RenderableType:
@@ -61,7 +81,11 @@ def job_panel(job: Job) -> RenderableType:
         facts.add_row(key, value if isinstance(value, Text) else Text(value))
     parts: list[RenderableType] = [head, "", facts]
     for attempt in job.attempts:
-        parts += ["", _attempt_title(attempt), _learner_table(attempt)]
+        parts += ["", _attempt_title(attempt)]
+        rest = attempt.reason.partition("\n")[2]
+        if rest and attempt.reason != job.reason:
+            parts.append(Padding(Text(rest, style="dim"), (0, 0, 0, 2)))
+        parts.append(_learner_table(attempt))
     return Group(*parts)
 
 
@@ -69,7 +93,7 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
     framework = job.framework
     launcher = f", launcher {framework.launcher}" if framework.launcher not in ("", "none") else ""
     rows: list[tuple[str, str | Text | None]] = [
-        ("reason", job.reason),
+        ("reason", job.reason if job.reason.upper() != job.state else None),
         ("condition", Text(job.condition, style="yellow") if job.condition else None),
         ("desired", job.desired if job.desired != "RUNNING" else None),
         ("queue", f"place {job.queue_position}" if job.queue_position else None),
@@ -104,7 +128,7 @@ def _attempt_title(attempt: Attempt) -> Text:
         took = (attempt.ended_at - attempt.created_at).total_seconds()
         title.append(f"  {words.span(took)}", style="dim")
     if attempt.reason:
-        title.append(f"  {attempt.reason}")
+        title.append(f"  {words.first_line(attempt.reason)}")
     return title
 
 
@@ -135,13 +159,13 @@ def results_place(job: Job) -> str | None:
 def outcome(job: Job) -> list[str]:
     """The lines (markup) that end a followed job: what became of it, how long it took, where the results are."""
     took = f" in {words.span(job.duration)}" if job.duration is not None else ""
-    reason = f": {escape(job.reason)}" if job.reason and job.state != "COMPLETED" else ""
-    lines = [f"{words.styled_state(job.state)}  {escape(job.name)} ({job.id}){took}{reason}"]
+    lines = [f"{words.styled_state(job.state)}  {escape(job.name)} ({job.id}){took}"]
     if job.state == "COMPLETED":
         if place := results_place(job):
             lines.append(f"[key]results:[/]  {escape(place)}")
         lines.append(f"[key]model:[/]    [command]weft download {job.id} --trainedmodel[/]")
     else:
+        lines += [escape(line) for line in job.reason.splitlines()]
         lines.append(f"[key]more:[/]     [command]weft show {job.id}[/]")
         lines.append(f"[key]go on:[/]    [command]weft resume {job.id}[/]")
     return lines

@@ -6,9 +6,11 @@ import re
 from collections.abc import Sequence
 
 from rich.markup import escape
+from rich.padding import Padding
+from rich.text import Text
 
 from weft.models import Problem
-from weft.ui.console import say
+from weft.ui.console import err, say
 
 # Whatever may hold a credential is not shown again, not even to its writer: terminals get shared and recorded.
 _SECRET = re.compile(
@@ -34,13 +36,17 @@ def _one(name: str, lines: Sequence[str], problem: Problem) -> None:
     where = f"{name}:{problem.line}" if problem.line else name
     path = f"[bold]{escape(problem.path)}[/]: " if problem.path else ""
     say()
-    say(f"  [key]{escape(where)}[/] {path}{escape(problem.message)}")
+    _indented(f"[key]{escape(where)}[/] {path}{escape(problem.message)}", 2)
     if problem.line and 0 < problem.line <= len(lines):
         for row in quote(lines[problem.line - 1], problem):
             margin = f"{problem.line:>5}" if row.startswith("│ ") else " " * 5
             say(f"  [key]{margin}[/] {_coloured(row)}")
     if problem.accepted and problem.accepted not in problem.message:
-        say(f"        [key]accepted:[/] {escape(problem.accepted)}")
+        _indented(f"[key]accepted:[/] {escape(problem.accepted)}", 8)
+
+
+def _indented(markup: str, indent: int) -> None:
+    err().print(Padding(Text.from_markup(markup), (0, 0, 0, indent), expand=False))
 
 
 def _coloured(row: str) -> str:
@@ -48,29 +54,29 @@ def _coloured(row: str) -> str:
 
 
 def quote(line: str, problem: Problem) -> list[str]:
-    """The manifest's line and its underline; credentials are left out, then only the key is shown."""
+    """The manifest's line, and its underline where there is something to underline; of credentials only the key."""
     line = line.expandtabs(4).rstrip()
-    start, end = _span(line, problem)
+    span = _span(line, problem)
     if _SECRET.search(problem.path) or _SECRET.search(line):
-        key = re.match(r"\s*(?:-\s+)?[\w.-]+\s*:", line)
+        key = re.match(r"[\s-]*([\w.-]+)\s*:", line)
         if key is None:
             return []
         line = key[0] + " …"
-        start, end = len(key[0]) - len(key[0].lstrip(" -")), len(key[0]) - 1
+        span = key.span(1)
     if len(line) > _WIDEST:
         line = line[: _WIDEST - 1] + "…"
-    start, end = min(start, len(line) - 1), min(end, len(line))
-    return ["│ " + line, "  " + " " * start + "^" * max(end - start, 1)]
+    quoted = ["│ " + line]
+    if span and span[0] < len(line):
+        start, end = span[0], min(span[1], len(line))
+        quoted.append("  " + " " * start + "^" * (end - start))
+    return quoted
 
 
-def _span(line: str, problem: Problem) -> tuple[int, int]:
-    """What to underline: the value that was found, else the key that the path ends with, else the whole line."""
+def _span(line: str, problem: Problem) -> tuple[int, int] | None:
+    """What to underline: the value that was found, else the key that the path ends with."""
     key = re.sub(r"\[\d+\]$", "", problem.path).rpartition(".")[2]
-    match = re.search(rf"(?<![\w-]){re.escape(key)}\s*:\s*", line) if key else None
+    match = re.search(rf"(?<![\w-]){re.escape(key)}(?=\s*:)", line) if key else None
     found = (problem.found or "").strip("'\"")
     if found and (at := line.find(found, match.end() if match else 0)) >= 0:
         return at, at + len(found)
-    if match:
-        return match.start(), match.start() + len(key)
-    indent = len(line) - len(line.lstrip(" -"))
-    return indent, len(line)
+    return match.span() if match else None

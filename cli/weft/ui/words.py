@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from rich.text import Text
 
 from weft.models import TERMINAL
+
+_COLOURED = TERMINAL | {"QUEUED", "PENDING", "DOWNLOADING", "PROCESSING", "STORING"}
 
 
 def size(count: int) -> str:
@@ -65,15 +68,27 @@ def moment(then: datetime | None) -> str:
 
 def state(name: str) -> Text:
     """A state in its colour."""
-    return Text(name, style=f"state.{name}")
+    return Text(name, style=_style(name))
 
 
-def styled_state(name: str) -> str:
-    """The same as markup."""
-    return f"[state.{name}]{name}[/]" if name in TERMINAL | _LIVE else name
+def styled_state(name: str, width: int = 0) -> str:
+    """The same as markup, filled up to ``width`` characters."""
+    return f"[{_style(name)}]{name:<{width}}[/]" if _style(name) else f"{name:<{width}}"
 
 
-_LIVE = frozenset({"QUEUED", "PENDING", "DOWNLOADING", "PROCESSING", "STORING"})
+def first_line(text: str) -> str:
+    """The first line of a reason, without the `; …:` that leads over to the lines below it."""
+    line, _, rest = text.partition("\n")
+    return re.sub(r";[^;]*:$", "", line) if rest else line
+
+
+def shortened(text: str, width: int) -> str:
+    """At most ``width`` characters, with … for what is left out."""
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def _style(name: str) -> str:
+    return f"state.{name.lower()}" if name in _COLOURED else ""
 
 
 def count(number: int, noun: str) -> str:
