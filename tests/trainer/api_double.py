@@ -50,6 +50,8 @@ class ApiDouble:
         self.specs = specs
         self.learners: defaultdict[int, LearnerRecord] = defaultdict(LearnerRecord)
         self.objects: dict[str, bytes] = {}
+        self.stored: list[str] = []
+        """Keys in the order in which they were put."""
         self.calls: Counter[str] = Counter()
         self.problems: list[str] = []
         # faults
@@ -151,10 +153,7 @@ class ApiDouble:
         others = [self.learners[one] for one in self.specs if one != rank]
         if body["exit_code"] != 0:
             return {"granted": True, "wait": False}
-        if rank == 0:
-            granted = all(one.phase == "EXITED" for one in others)
-        else:
-            granted = all(one.storing for one in others)
+        granted = all(one.phase == "EXITED" or (rank > 0 and one.storing) for one in others)
         return {"granted": granted, "wait": not granted}
 
     def _objects(self, rank: int, learner: LearnerRecord, body: dict[str, Any]) -> Any:
@@ -179,6 +178,7 @@ class ApiDouble:
     def put_object(self, key: str, data: bytes) -> None:
         with self._changed:
             self.objects[key] = data
+            self.stored.append(key)
             self._changed.notify_all()
 
 

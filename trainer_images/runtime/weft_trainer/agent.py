@@ -14,7 +14,7 @@ from weft_trainer.cache import NodeCache
 from weft_trainer.checkpoints import Checkpoints
 from weft_trainer.config import Config
 from weft_trainer.control import Control
-from weft_trainer.download import PATIENCE, Downloader
+from weft_trainer.download import PATIENCE, Downloader, count
 from weft_trainer.endings import STOPPED, Ending
 from weft_trainer.environment import build_environment, network_defaults, thread_default
 from weft_trainer.errors import ApiError, Fenced, Stopped, TrainerError
@@ -154,7 +154,7 @@ class Learner:
         if self._spec.may_have_checkpoints:
             restored = self._checkpoint_store().restore(PATIENCE)
             if restored:
-                report = "; ".join(filter(None, [report, f"{restored:,} files of the last checkpoint"]))
+                report = "; ".join(filter(None, [report, f"{count(restored)} of the last checkpoint"]))
         return report
 
     def _meet(self, me: Peer) -> list[Peer]:

@@ -22,7 +22,7 @@ from weft_trainer.stored import Store
 from weft_trainer.upload import upload_files
 
 _BETWEEN_LOOKS = 1.0
-_SETTLE_LOOKS = 20
+_SETTLE_LOOKS = 5
 _SUSPECT_SECONDS = 3.0
 _AT_ONCE = 8
 _TRUST_SECONDS = 15.0

@@ -37,7 +37,11 @@ class Report:
         if not self.files:
             return ""
         cached = f", {self.cached} of them from the node's cache" if self.cached else ""
-        return f"{self.files:,} files ({self.size / 1e6:,.1f} MB) in {seconds:.1f} s{cached}"
+        return f"{count(self.files)} ({self.size / 1e6:,.1f} MB) in {seconds:.1f} s{cached}"
+
+
+def count(files: int) -> str:
+    return f"{files:,} file{'' if files == 1 else 's'}"
 
 
 class Downloader:

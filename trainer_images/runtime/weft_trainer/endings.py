@@ -42,6 +42,11 @@ def describe(code: int, command: str, last_lines: Sequence[str], out_of_memory: 
     return Ending(code, f"exit code {code}")
 
 
+def was_killed(code: int) -> bool:
+    """Whether a process's exit code (or its shell's word for it) says that a signal ended it."""
+    return code < 0 or bool(code > 128 and _signal_name(code - 128))
+
+
 def _culprit(command: str, last_lines: Sequence[str]) -> str:
     """Which word of the command it was, by bash's own complaint."""
     for line in reversed(last_lines):

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from weft_trainer.launchers.base import Process
@@ -112,11 +112,16 @@ class Child:
         self._sink(assembler.close())
 
 
-def kill_descendants(spare: set[int]) -> None:
-    """Kill what has escaped from its group (a daemon's double fork and setsid), now children of the agent."""
+def kill_strays(spare: Collection[int]) -> None:
+    """Kill what has escaped from its group (a daemon's double fork and setsid) and is a child of the agent by now;
+    not the processes ``spare``, nor what they have started."""
     import psutil  # 20 ms that no start should wait for
 
-    left = [one for one in psutil.Process().children(recursive=True) if one.pid not in spare]
+    left = []
+    for child in psutil.Process().children():
+        if child.pid not in spare:
+            with contextlib.suppress(psutil.Error):
+                left += [child, *child.children(recursive=True)]
     for one in left:
         with contextlib.suppress(psutil.Error):
             one.kill()

@@ -126,6 +126,8 @@ class S3Store:
         except ClientError as error:
             raise self._explain(error, f"{where} can't be {done}") from error
         except S3UploadFailedError as error:
+            if isinstance(error.__context__, ClientError):
+                raise self._explain(error.__context__, f"{where} can't be {done}") from error
             raise Temporary(f"{where} can't be {done}: {error}") from error
         except (BotoConnectionError, HTTPClientError, IncompleteReadError, ConnectionError, TimeoutError) as error:
             raise Temporary(f"{where} can't be {done}: {self.location.endpoint} does not answer: {error}") from error

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from weft_trainer.control import Control
-from weft_trainer.endings import STOPPED, SUCCESS, Ending, describe, oom_kills
+from weft_trainer.endings import STOPPED, SUCCESS, Ending, describe, oom_kills, was_killed
 from weft_trainer.errors import Fenced, TrainerError
 from weft_trainer.launchers.base import Plan, Process
 from weft_trainer.lines import Line
 from weft_trainer.network import takes_connections
-from weft_trainer.processes import Child, kill_descendants
+from weft_trainer.processes import Child, kill_strays
 from weft_trainer.watchdog import Watchdog
 
 _SIBLING_GRACE = 5.0
@@ -62,13 +62,12 @@ class Supervisor:
         except (Fenced, TrainerError):
             self._end([*self._children, *self._helpers], grace=0)
             raise
-        killed = any(one.code is not None and (one.code < 0 or one.code > 128) for one in self._children)
+        killed = any(one.code is not None and was_killed(one.code) for one in self._children)
         return replace(ending, killed_at=time.time()) if killed else ending
 
     def end_helpers(self) -> None:
-        """At the very end: helpers, and whatever else is left of the user's processes."""
+        """At the very end."""
         self._end(self._helpers, grace=0)
-        kill_descendants(spare={self._watchdog.pid})
 
     def _start(self, process: Process, env: Mapping[str, str], folder: Path) -> Child:
         try:
@@ -147,6 +146,8 @@ class Supervisor:
         while left and time.monotonic() < end:
             time.sleep(0.005)
             left = [one for one in left if one.group_alive]
+        running = (one.pid for one in (*self._children, *self._helpers) if one.code is None)
+        kill_strays(spare={self._watchdog.pid, *running})
         for one in children:
             one.finish()
         if self._control.fenced and not fenced_before:
