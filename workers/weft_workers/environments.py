@@ -1,6 +1,9 @@
 """The environments that learners run in on this machine: virtual environments, built from an image's own lock.
 
-    python -m weft_workers.environments IMAGE …      build ahead of the first job, with progress
+    python -m weft_workers.environments build IMAGE …     build ahead of the first job, with progress
+    python -m weft_workers.environments python IMAGE      print its interpreter's path; built if need be
+
+IMAGE is a reference such as `pytorch:2.13.0`, or what a manifest says: `horovod`, `tensorflow:2.21`.
 
 The build itself is :mod:`weft_workers.supervision.build`, a process of its own.
 """
@@ -17,11 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft_core.catalogue import Catalogue, Image
+from weft_core.catalogue import Catalogue, CatalogueError, Image
 from weft_core.engine import LaunchRefused
 from weft_core.settings import load_settings
 from weft_workers.supervision import build as builds
@@ -205,20 +208,33 @@ def _probe(python: Path) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m weft_workers.environments", description="Build the environments of images."
-    )
-    parser.add_argument("images", nargs="+", metavar="IMAGE", help="such as pytorch:2.13.0")
-    images = parser.parse_args().images
-    builder = EnvironmentBuilder(EnvironmentBuilder.root_of(load_settings().home))
-    for image in images:
+    parser = argparse.ArgumentParser(prog="python -m weft_workers.environments", description="Environments of images.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("build", help="build them ahead of the first job")
+    command.add_argument("images", nargs="+", metavar="IMAGE", help="such as pytorch:2.13.0, or horovod")
+    command = commands.add_parser("python", help="print the path of its interpreter; it is built if need be")
+    command.add_argument("images", nargs=1, metavar="IMAGE")
+    given = parser.parse_args()
+    settings = load_settings()
+    builder = EnvironmentBuilder(EnvironmentBuilder.root_of(settings.home))
+    for image in given.images:
         try:
-            environment = builder.build(image, lambda text: print(text, flush=True))
-        except (LaunchRefused, EnvironmentFailed) as error:
+            reference = _reference(image, settings.images.aliases)
+            environment = builder.build(reference, lambda text: print(text, file=sys.stderr, flush=True))
+        except (CatalogueError, LaunchRefused, EnvironmentFailed) as error:
             print(f"{image}: {error}", file=sys.stderr)
             return 1
-        print(f"{image}: {environment.folder}")
+        print(environment.python if given.command == "python" else f"{reference}: {environment.folder}", flush=True)
     return 0
+
+
+def _reference(image: str, aliases: Mapping[str, str]) -> str:
+    """The reference of an image that is named as in a manifest, by framework and version."""
+    catalogue = Catalogue.load()
+    if image.startswith("/") or catalogue.get(image):
+        return image
+    framework, _, version = image.partition(":")
+    return catalogue.resolve(framework, version or None, aliases).reference
 
 
 if __name__ == "__main__":

@@ -322,9 +322,20 @@ def test_interrupting_a_run_that_waits(bench: Bench, waiting: Path) -> None:
     waiting.touch()
 
 
-def test_the_command_line_builds_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_HOME", str(tmp_path))
-    command = [sys.executable, "-m", "weft_workers.environments", "tiny:1.0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert done.stderr.startswith("tiny:1.0: image 'tiny:1.0': the local engine knows ")
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "weft_workers.environments", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    wrong = call("build", "horovod:0.1")
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert wrong.stderr.startswith("horovod:0.1: no image has version '0.1' of horovod")
+    # An environment that is there already: nothing to build.
+    folder = EnvironmentBuilder(tmp_path / "environments").locate("python:3.11").folder
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    (folder / ".complete").touch()
+    assert call("python", "python").stdout == f"{folder}/bin/python\n"
+    assert call("build", "python", "python:3.11").stdout == f"python:3.11: {folder}\n" * 2

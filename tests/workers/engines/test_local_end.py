@@ -117,7 +117,11 @@ def test_when_all_supervisors_are_killed_at_once_the_next_look_cleans_up(bench: 
         os.kill(who.pid, signal.SIGSTOP)  # so that none can act when the other dies
     for who in everyone:
         kill(who)
+    agent = run.agent(0)
+    assert agent
+    until(lambda: _gone(agent))  # by the kernel's hand, before anyone looks
     until(lambda: not run.alive())
+    assert bench.processes(), "the agent's child is left"
     [learner] = bench.ended(spec).values()
     assert (learner.exit_code, learner.reason) == (-9, "its process vanished")
     assert not bench.processes()
