@@ -47,12 +47,17 @@ class Weft:
         found = {}
         for folder in Path("/proc").iterdir():
             try:
+                if (folder / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                    continue
                 environment = (folder / "environ").read_bytes().split(b"\0")
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                stands_in = str((folder / "cwd").readlink())
             except OSError:
                 continue
             ours = any(one.startswith(b"WEFT_PART=") and str(self.home).encode() in one for one in environment)
-            if command and (ours or f"--home {self.home} " in f"{command} "):
+            # Redis writes over its environment, postgres' children over their command: these stand in the home.
+            ours = ours or stands_in.startswith(str(self.home))
+            if ours or f"--home {self.home} " in f"{command} ":
                 found[int(folder.name)] = command
         return found
 

@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import secrets
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,9 +51,9 @@ class SeaweedServer(Part):
     """
 
     name = "s3"
-    # It would wait 15 s for its own internal subscriptions to end; what has been answered is on disk (or, before
-    # a sync, in the kernel), so ending it early loses nothing.
-    stop_grace = 0.5
+    # At SIGTERM it waits 15 s for its own internal subscriptions, in vain, and refuses requests meanwhile. What it has
+    # answered is written (to the kernel at least), so there is nothing to wait for.
+    stop_signal = signal.SIGKILL
 
     def __init__(self, data: Path, identities: list[S3Identity], run: Path, log: Path) -> None:
         super().__init__(run, log)
