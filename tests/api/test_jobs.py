@@ -23,7 +23,8 @@ def test_a_submitted_job_is_durable_and_shown_as_it_is(api: Api, ann: Person) ->
     assert job["framework"]["command"] == "echo hello"
     detail = ann.http.get(answer.headers["location"]).json()
     assert detail["manifest"]["framework"]["command"] == "echo hello"
-    assert detail["attempts"] == [] and detail["queue_position"] >= 1
+    assert detail["attempts"] == []
+    assert detail["queue_position"] >= 1
     with api.context.database.transaction() as session:
         row = session.get_one(Job, job["id"])
         assert row.next_step_at is not None, "the sweep has to find it even when the wake-up was lost"
@@ -93,7 +94,8 @@ def test_bad_submissions_say_why(ann: Person, body: Any, code: str) -> None:
 def test_manifest_problems_have_path_line_and_what_is_accepted(ann: Person) -> None:
     problem = ann.http.post("/api/v1/jobs", json={"manifest": "name: x\nlearners: two\ncpuss: 1\n"}).json()
     by_path = {one["path"]: one for one in problem["problems"]}
-    assert by_path["learners"]["line"] == 2 and "two" in by_path["learners"]["found"]
+    assert by_path["learners"]["line"] == 2
+    assert "two" in by_path["learners"]["found"]
     assert "did you mean 'cpus'" in by_path["cpuss"]["message"]
     assert "framework" in by_path
 
@@ -144,7 +146,8 @@ data_stores:
 """
     job = ann.submit(manifest)
     detail = ann.http.get(f"/api/v1/jobs/{job['id']}").text
-    assert password not in detail and s3.access_key not in detail
+    assert password not in detail
+    assert s3.access_key not in detail
     with api.context.database.transaction() as session:
         kept = session.scalars(select(Secret).where(Secret.job_id == job["id"])).one()
         assert password.encode() not in kept.ciphertext
@@ -188,8 +191,10 @@ def test_lists_are_paged_newest_first_and_filtered(ann: Person) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["cursor=x", "cursor=WyJhIiwiYiJd", "cursor=WzFd", "limit=0", "limit=9999", "limit=x", "state=NONE", "label=x"]
-    + ["since=yesterday", "since=99999999999999999999", "since=999999999d", "q=%00", "label=a=%00"],
+    [
+        *("cursor=x", "cursor=WyJhIiwiYiJd", "cursor=WzFd", "limit=0", "limit=9999", "limit=x", "state=NONE"),
+        *("label=x", "since=yesterday", "since=99999999999999999999", "since=999999999d", "q=%00", "label=a=%00"),
+    ],
 )
 def test_bad_queries(ann: Person, query: str) -> None:
     answer = ann.http.get(f"/api/v1/jobs?{query}")
@@ -269,7 +274,8 @@ def test_a_rerun_is_the_same_job_again(api: Api, ann: Person) -> None:
     answer = ann.http.post(f"/api/v1/jobs/{first['id']}/rerun")
     assert answer.status_code == 201, answer.text
     second = answer.json()
-    assert second["id"] != first["id"] and second["rerun_of"] == first["id"]
+    assert second["id"] != first["id"]
+    assert second["rerun_of"] == first["id"]
     assert second["code_sha256"] == first["code_sha256"]
     shown = [ann.http.get(f"/api/v1/jobs/{one['id']}").json()["manifest"] for one in (first, second)]
     assert shown[0] == shown[1]

@@ -52,7 +52,8 @@ def test_the_spec_has_all_that_a_learner_needs(api: Api, ann: Person) -> None:
     assert (spec.command, spec.launcher, spec.env) == ("echo hello", "torchrun", {"A": "b", "KEY": "s3cr3t"})
     assert (spec.checkpoint.every_seconds, spec.checkpoint.keep, spec.max_runtime_seconds) == (10, 2, 3600)
     assert (spec.results, spec.checkpoints) == (None, None)
-    assert spec.code is not None and (spec.code.sha256, spec.code.size) == (job["code_sha256"], len(bundle))
+    assert spec.code is not None
+    assert (spec.code.sha256, spec.code.size) == (job["code_sha256"], len(bundle))
     assert httpx.get(spec.code.url).content == bundle
 
 
@@ -69,7 +70,8 @@ def test_one_start_grant_for_each_rank(api: Api, gang: Attempted) -> None:
     answer = other.post("start", hostname="there")
     assert (answer.status_code, code_of(answer)) == (409, "already_granted")
     assert code_of(other.post("exit", exit_code=0, reason="", last_lines=[])) == "stale_attempt"
-    assert _learner(api, gang, 0).phase == "STARTED" and _learner(api, gang, 1).phase == "WAITING"
+    assert _learner(api, gang, 0).phase == "STARTED"
+    assert _learner(api, gang, 1).phase == "WAITING"
 
 
 def test_of_many_agents_at_the_same_time_one_gets_the_grant(gang: Attempted) -> None:
@@ -147,7 +149,8 @@ def test_peers_meet(gang: Attempted) -> None:
     first.start(), second.start()
     assert first.post("address", address="10.0.0.1", ports=[1, 2]).status_code == 204
     answer = first.http.get("/api/v1/learner/peers?rank=0").json()
-    assert answer["ready"] is False and answer["peers"][1]["address"] is None
+    assert answer["ready"] is False
+    assert answer["peers"][1]["address"] is None
     late = threading.Timer(0.3, lambda: second.post("address", address="fe80::1", ports=[3]))
     late.start()
     asked = time.monotonic()
@@ -228,9 +231,7 @@ def test_partial_results_are_stored_at_once(api: Api, ann: Person, gang: Attempt
     first.start(), second.start()
     assert first.post("storing", exit_code=0).json()["granted"] is False
     assert second.post("storing", exit_code=3).json()["granted"] is True
-    assert first.post("storing", exit_code=0).json()["granted"] is True, (
-        "a peer has failed: there is nothing to wait for"
-    )
+    assert first.post("storing", exit_code=0).json()["granted"] is True, "a peer has failed"
     other = api.attempt(ann.submit(set={"learners": "2"})["id"])
     other.agents[0].start()
     api.set_attempt(other, stop_requested_at=datetime.now(UTC))

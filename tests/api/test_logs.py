@@ -1,0 +1,320 @@
+"""Log lines: every one once, in one order, readable in any part, followed without a gap."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+from tests.api.conftest import Api, Attempted, Person, code_of
+
+from weft_core.store.models import Job, LogCursor
+
+Events = list[tuple[str, str | None, dict[str, Any]]]
+
+
+@pytest.fixture
+def gang(api: Api, ann: Person) -> Attempted:
+    attempt = api.attempt(ann.submit(set={"learners": "2"})["id"])
+    for agent in attempt.agents:
+        agent.start()
+    return attempt
+
+
+def _lines(person: Person, job_id: str, query: str = "") -> list[dict[str, Any]]:
+    answer = person.http.get(f"/api/v1/jobs/{job_id}/logs?{query}")
+    assert answer.status_code == 200, answer.text
+    lines: list[dict[str, Any]] = answer.json()["lines"]
+    return lines
+
+
+def _texts(person: Person, job_id: str, query: str = "") -> list[str]:
+    return [line["text"] for line in _lines(person, job_id, query)]
+
+
+def events(response: httpx.Response) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+    """(name, id, data) of a stream of server-sent events."""
+    name, number, data = "", None, ""
+    for line in response.iter_lines():
+        key, _, value = line.partition(": ")
+        if key == "event":
+            name = value
+        elif key == "id":
+            number = value
+        elif key == "data":
+            data = value
+        elif not line and name:
+            yield name, number, json.loads(data)
+            name, number, data = "", None, ""
+
+
+def follow(
+    person: Person, job_id: str, query: str = "", until: Callable[[Events], bool] = lambda _: False, **headers: str
+) -> Events:
+    """The events of a stream up to its end, or until there are enough."""
+    found: Events = []
+    with person.http.stream("GET", f"/api/v1/jobs/{job_id}/logs/follow?{query}", headers=headers) as response:
+        assert response.status_code == 200, response.read()
+        assert response.headers["content-type"].startswith("text/event-stream")
+        for one in events(response):
+            found.append(one)
+            if until(found):
+                break
+    return found
+
+
+def finish(api: Api, attempt: Attempted, state: str = "COMPLETED") -> None:
+    api.end_attempt(attempt)
+    for one in ("PENDING", "PROCESSING", state):
+        api.set_state(attempt.job_id, one, f"now {one}")
+
+
+def test_a_repeated_batch_is_there_once(ann: Person, gang: Attempted) -> None:
+    first, second = gang.agents
+    first.log(0, "a", "b")
+    first.log(0, "a", "b")
+    second.log(0, "c")
+    first.log(1, "d")
+    first.log(0, "a", "b")
+    lines = _lines(ann, gang.job_id)
+    assert [(line["n"], line["learner"], line["text"]) for line in lines] == [
+        (0, 1, "a"),
+        (1, 1, "b"),
+        (2, 2, "c"),
+        (3, 1, "d"),
+    ]
+    assert lines[0]["attempt"] == 1
+    assert lines[0]["t"] == 1_769_847_309_000
+
+
+def test_concurrent_repeated_batches_leave_no_gap_and_no_double(ann: Person, gang: Attempted) -> None:
+    calls = [(agent, sequence) for agent in gang.agents for sequence in range(10) for _ in range(3)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda call: call[0].log(call[1], f"{call[0].rank}:{call[1]}", "more"), calls))
+    lines = _lines(ann, gang.job_id)
+    assert [line["n"] for line in lines] == list(range(40))
+    assert sorted(line["text"] for line in lines if line["text"] != "more") == sorted(
+        f"{rank}:{sequence}" for rank in range(2) for sequence in range(10)
+    )
+
+
+def test_hostile_text_is_stored_as_it_came_where_that_is_possible(ann: Person, gang: Attempted) -> None:
+    agent = gang.agents[0]
+    body = (
+        b'{"rank": 0, "instance": "%s", "sequence": 0, "lines": ['
+        b'{"t": 1, "s": "nul \\u0000 end"}, {"t": 2, "s": "half \\ud800 pair"}, {"t": 3, "s": "raw \xff\xfe bytes"},'
+        b'{"t": 4, "s": "two\\nlines"}, {"t": 5, "s": ""}, {"t": 6, "s": "\\u2028 \\r \\u0085 \\u001c"}]}'
+    ) % agent.instance.encode()
+    assert agent.http.post("/api/v1/learner/logs", content=body).status_code == 204
+    assert _texts(ann, gang.job_id) == [
+        "nul \ufffd end",
+        "half ? pair",
+        "raw \ufffd\ufffd bytes",
+        "two",
+        "lines",
+        "",
+        "\u2028 \r \u0085 \u001c",
+    ]
+    followed = follow(ann, gang.job_id, until=lambda found: len(found) == 8)
+    assert [data["text"] for name, _, data in followed if name == "line"] == _texts(ann, gang.job_id)
+
+
+def test_too_much_in_one_batch(gang: Attempted) -> None:
+    agent = gang.agents[0]
+    assert agent.post("logs", sequence=0, lines=[{"t": 0, "s": ""}] * 2001).status_code == 400
+    answer = agent.post("logs", sequence=0, lines=[{"t": 0, "s": "x" * (9 << 20)}])
+    assert (answer.status_code, code_of(answer)) == (413, "too_large")
+    assert agent.post("logs", sequence=0, lines=[]).status_code == 204
+
+
+def test_reading_parts(api: Api, ann: Person, gang: Attempted) -> None:
+    first, second = gang.agents
+    for sequence in range(20):
+        first.log(sequence, *(f"one {sequence}.{n}" for n in range(3)), t=1000 * sequence)
+        second.log(sequence, f"two {sequence}", t=1000 * sequence)
+    job = gang.job_id
+    everything = _texts(ann, job)
+    assert len(everything) == 80
+    assert _texts(ann, job, "from=10&limit=5") == everything[10:15]
+    page = ann.http.get(f"/api/v1/jobs/{job}/logs?limit=7").json()
+    assert page["next"] == 7
+    assert page["end"] is False
+    assert _texts(ann, job, "tail=3") == everything[-3:]
+    assert _texts(ann, job, "tail=0") == []
+    assert _texts(ann, job, "tail=1000") == everything
+    two = [text for text in everything if text.startswith("two")]
+    assert _texts(ann, job, "learner=2") == two
+    assert _texts(ann, job, "learner=2&tail=4") == two[-4:]
+    assert _texts(ann, job, "learner=2&limit=2") == two[:2]
+    assert _texts(ann, job, "attempt=2") == []
+    assert _texts(ann, job, "q=TWO 1") == [text for text in two if text.startswith("two 1")]
+    assert _texts(ann, job, "since=18000") == everything[-8:]
+    assert _texts(ann, job, "from=500") == []
+    assert _texts(ann, job, "from=78&tail=40") == everything[78:]
+    # Pages of a filtered log join without a gap, however little of it fits the filter.
+    joined, position = [], 0
+    while True:
+        page = ann.http.get(f"/api/v1/jobs/{job}/logs?learner=2&limit=3&from={position}").json()
+        joined += [line["text"] for line in page["lines"]]
+        if not page["lines"]:
+            break
+        position = page["next"]
+    assert joined == two
+    assert page["next"] == 80
+    assert page["end"] is False
+    finish(api, gang)
+    assert ann.http.get(f"/api/v1/jobs/{job}/logs?limit=7").json()["end"] is False
+    assert ann.http.get(f"/api/v1/jobs/{job}/logs?from=80").json()["end"] is True
+
+
+def test_download(ann: Person, gang: Attempted) -> None:
+    for agent in gang.agents:
+        agent.log(0, f"from {agent.rank}")
+    answer = ann.http.get(f"/api/v1/jobs/{gang.job_id}/logs/download")
+    assert answer.text == "learner 1 | from 0\nlearner 2 | from 1\n"
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert ann.http.get(f"/api/v1/jobs/{gang.job_id}/logs/download?learner=2").text == "from 1\n"
+
+
+def test_a_log_that_reaches_its_limit_says_so_once(api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api.settings.limits, "log_bytes_per_job", 100)
+    attempt = api.attempt(ann.submit()["id"])
+    agent = attempt.agents[0]
+    agent.start()
+    agent.log(0, "x" * 49)
+    agent.log(1, "y" * 30, "z" * 500, "w")
+    agent.log(2, "later")
+    agent.log(1, "y" * 30, "z" * 500, "w")
+    marker = "[weft] the job's log has reached its limit of 100 bytes: lines from here on are dropped"
+    assert _texts(ann, attempt.job_id) == ["x" * 49, "y" * 30, marker]
+    with api.context.database.transaction() as session:
+        assert session.get_one(LogCursor, attempt.job_id).bytes >= 100
+
+
+def test_following_a_whole_job(api: Api, ann: Person, gang: Attempted) -> None:
+    first, second = gang.agents
+    first.log(0, "before")
+
+    def go_on() -> None:
+        second.log(0, "between")
+        api.set_state(gang.job_id, "PENDING")
+        api.set_state(gang.job_id, "PROCESSING", "user code runs")
+        first.log(1, *(f"many {n}" for n in range(1500)))
+        api.end_attempt(gang)
+        api.set_state(gang.job_id, "COMPLETED", "done")
+
+    threading.Timer(0.2, go_on).start()
+    found = follow(ann, gang.job_id)
+    lines = [(number, data["text"]) for name, number, data in found if name == "line"]
+    assert lines == [
+        (str(n), text) for n, text in enumerate(["before", "between"] + [f"many {n}" for n in range(1500)])
+    ]
+    assert found[-1] == ("end", None, {"state": "COMPLETED", "reason": "done"})
+    assert found[0][0] == "state"
+    assert found[0][2]["state"] == "QUEUED"
+
+
+def test_a_retry_goes_on_in_the_same_stream(api: Api, ann: Person, gang: Attempted) -> None:
+    gang.agents[0].log(0, "first try")
+
+    def retry() -> None:
+        api.end_attempt(gang)
+        again = api.attempt(gang.job_id)
+        again.agents[0].start()
+        again.agents[0].log(0, "second try")
+        finish(api, again)
+
+    threading.Timer(0.1, retry).start()
+    found = [data for name, _, data in follow(ann, gang.job_id) if name == "line"]
+    assert [(line["attempt"], line["text"]) for line in found] == [(1, "first try"), (2, "second try")]
+
+
+def test_resuming_where_the_connection_broke(api: Api, ann: Person, gang: Attempted) -> None:
+    agent = gang.agents[0]
+    agent.log(0, *(f"line {n}" for n in range(700)))
+    seen: list[str] = []
+    last = ""
+    for count in (1, 300, 2):
+        headers = {"Last-Event-ID": last} if last else {}
+        part = follow(ann, gang.job_id, until=lambda found, n=count: sum(o[0] == "line" for o in found) == n, **headers)  # type: ignore[misc]
+        seen += [data["text"] for name, _, data in part if name == "line"]
+        last = next(number for name, number, _ in reversed(part) if name == "line") or ""
+    agent.log(1, "the last")
+    finish(api, gang)
+    part = follow(ann, gang.job_id, **{"Last-Event-ID": last})
+    seen += [data["text"] for name, _, data in part if name == "line"]
+    assert seen == [f"line {n}" for n in range(700)] + ["the last"]
+
+
+def test_following_from_the_end_and_one_learner(api: Api, ann: Person, gang: Attempted) -> None:
+    for sequence in range(3):
+        for agent in gang.agents:
+            agent.log(sequence, f"{agent.rank}.{sequence}")
+    finish(api, gang)
+
+    def lines(query: str) -> list[str]:
+        return [data["text"] for name, _, data in follow(ann, gang.job_id, query) if name == "line"]
+
+    assert lines("tail=2") == ["0.2", "1.2"]
+    assert lines("learner=1") == ["0.0", "0.1", "0.2"]
+    assert lines("learner=1&tail=1") == ["0.2"]
+    assert lines("from=4") == ["0.2", "1.2"]
+    assert lines("tail=0") == []
+
+
+def test_following_a_deleted_job_ends(api: Api, ann: Person, gang: Attempted) -> None:
+    def delete() -> None:
+        with api.context.database.transaction() as session:
+            session.delete(session.get_one(Job, gang.job_id))
+
+    threading.Timer(0.2, delete).start()
+    assert follow(ann, gang.job_id)[-1] == ("end", None, {"state": "DELETED", "reason": "the job has been deleted"})
+
+
+def test_bad_resume_ids(ann: Person, gang: Attempted) -> None:
+    for bad in ("x", "-1", "9" * 19, "1.5"):
+        answer = ann.http.get(f"/api/v1/jobs/{gang.job_id}/logs/follow", headers={"Last-Event-ID": bad})
+        assert (answer.status_code, code_of(answer)) == (400, "invalid_request")
+
+
+def test_followers_are_counted_and_hold_no_connection(api: Api, ann: Person, gang: Attempted) -> None:
+    gang.agents[0].log(0, *["x" * 1000] * 300)
+    clients = []
+    for _ in range(40):
+        client = httpx.Client(base_url=api.url, headers=dict(ann.http.headers), timeout=30)
+        stream = client.stream("GET", f"/api/v1/jobs/{gang.job_id}/logs/follow")
+        response = stream.__enter__()
+        clients.append((client, stream, events(response)))
+    for _, _, found in clients:
+        next(found)  # and then they read no further
+    # More than Postgres connections are there: were one held by each, this would wait for ever.
+    assert ann.http.get("/api/v1/jobs").status_code == 200
+    assert 'weft_api_followers{stream="logs"} 40.0' in ann.http.get("/metrics").text
+    for client, stream, _ in clients:
+        stream.__exit__(None, None, None)
+        client.close()
+
+
+def test_events_are_read_and_followed(api: Api, ann: Person, gang: Attempted) -> None:
+    job = gang.job_id
+    api.set_state(job, "PENDING", "starting")
+    page = ann.http.get(f"/api/v1/jobs/{job}/events").json()["events"]
+    assert [(one["kind"], one["state"]) for one in page] == [("submitted", "QUEUED"), ("state", "PENDING")]
+    assert ann.http.get(f"/api/v1/jobs/{job}/events?after={page[0]['id']}").json()["events"] == page[1:]
+    assert ann.http.get(f"/api/v1/jobs/{job}/events?limit=1").json()["events"] == page[:1]
+    threading.Timer(0.2, lambda: finish_from_pending(api, gang)).start()
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": str(page[0]["id"])}
+    with ann.http.stream("GET", f"/api/v1/jobs/{job}/events", headers=headers) as response:
+        found = list(events(response))
+    assert [data["state"] for name, _, data in found if name == "event"] == ["PENDING", "FAILED"]
+    assert found[0][1] == str(page[1]["id"])
+    assert found[-1] == ("end", None, {"state": "FAILED", "reason": "exit code 3"})
+
+
+def finish_from_pending(api: Api, attempt: Attempted) -> None:
+    api.end_attempt(attempt)
+    api.set_state(attempt.job_id, "FAILED", "exit code 3")
