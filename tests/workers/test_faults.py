@@ -12,6 +12,7 @@ from tests.workers.world import World
 from weft_core.engine import LaunchRefused, Observation
 from weft_core.lifecycle import LearnerPhase
 from weft_core.objects import Objects
+from weft_core.secrets import SecretBox, generate_key
 from weft_core.settings import S3Settings
 from weft_workers.context import Context
 
@@ -96,6 +97,13 @@ def test_out_of_memory_is_said_with_the_limit_and_blamed_before_those_it_dragged
     world.exit(job, 1, rank=0, reason="exit code 1", lines="connection reset by peer")
     world.step(job)
     assert world.job(job).reason == "learner 2 was killed: out of memory (limit 512 MiB)"
+
+
+def test_an_agent_that_saw_the_kernel_kill_its_command_says_the_same(world: World) -> None:
+    job = world.running()
+    world.exit(job, 137, reason="killed by signal 9 (SIGKILL): out of memory")
+    world.step(job)
+    assert world.job(job).reason == "learner 1 was killed: out of memory (limit 1 GiB)"
 
 
 def test_of_several_failures_the_earliest_is_blamed(world: World) -> None:
@@ -240,6 +248,23 @@ def test_an_engine_that_left_the_settings(world: World) -> None:
     world.step(job)
     assert world.job(job).state == "QUEUED"
     assert "engine 'cloud' is not in the settings (there are: local)" in world.job(job).reason
+
+
+def test_a_token_that_can_not_be_read_is_said_and_tried_again(world: World, context: Context) -> None:
+    other_keys = replace(context, secrets=SecretBox([SecretStr(generate_key())]))
+    world.engine.unreachable = "down"
+    job = world.submit()
+    world.step(job)
+    assert world.job(job).state == "QUEUED"
+    world.engine.unreachable, world.engine.late_create = "", True
+    world.step(job)
+    world.context = other_keys
+    world.step(job)
+    assert "can't be read with the configured secret_keys" in (world.job(job).condition or "")
+    world.context = context
+    world.step(job)
+    assert world.attempts(job)[0].launched_at is not None
+    assert world.job(job).condition is None
 
 
 # --- what the engine says of a run -------------------------------------------------------------------------------

@@ -75,6 +75,7 @@ def test_trouble_with_one_job_is_logged_and_leaves_the_others_alone(world: World
     row = world.job(broken)
     assert row.state == "PROCESSING"
     assert row.next_step_at is not None, "tried again later"
+    assert row.condition == "an unexpected error of the service, whose log says more; it tries again"
 
 
 def test_the_next_sweep_comes_when_the_next_job_is_due(world: World, context: Context) -> None:

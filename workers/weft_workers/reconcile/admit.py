@@ -151,6 +151,7 @@ def _tell_others(session: Session, decided: Plan, but: str) -> list[str]:
 
 def _wait(session: Session, job: Job, reason: str) -> None:
     """Note why a job waits. An event only when the kind of reason changes, not with every number in it."""
+    job.condition = None
     if job.reason == reason:
         return
     if _kind(job.reason) != _kind(reason):
@@ -192,6 +193,6 @@ def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str
     session.add_all(
         Learner(attempt_id=attempt.id, rank=rank, project_id=job.project_id) for rank in range(job.learners)
     )
-    job.attempt = n
+    job.attempt, job.condition = n, None
     where = f"{count(job.learners, 'learner')} on engine {job.engine}"
     transition(session, job, JobState.PENDING, f"starting {where}" + (f", attempt {n}" if n > 1 else ""))

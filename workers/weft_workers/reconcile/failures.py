@@ -61,9 +61,9 @@ def find_failure(view: View, silent: frozenset[int]) -> Failure | None:
 
 def _reported(view: View, learner: LearnerView, seen: LearnerObservation | None) -> Failure:
     code = 1 if learner.exit_code is None else learner.exit_code
-    if seen and seen.oom:
-        return _out_of_memory(view, learner, code)
     reason = learner.exit_reason or describe_exit(code)
+    if (seen and seen.oom) or "out of memory" in reason:
+        return _out_of_memory(view, learner, code)
     error_code = CRASHED
     if found := _CODE.match(reason):
         error_code, reason = found[1], reason[found.end() :]

@@ -17,6 +17,7 @@ from weft_core.engine import EngineUnreachable, LaunchRefused
 from weft_core.launch import LaunchSpec
 from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
 from weft_core.objects import StoreError, job_prefix
+from weft_core.secrets import SecretsUnreadable
 from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, Job, Learner, LogChunk
 from weft_workers.context import Context
@@ -44,7 +45,8 @@ from weft_workers.texts import count
 
 log = structlog.get_logger(__name__)
 
-_STORE_POLL = 10.0
+_TROUBLE_POLL = 10.0
+"""Seconds until something that failed for reasons outside the job is tried again."""
 _RENEW_EVERY = 500  # objects
 
 
@@ -80,7 +82,7 @@ def trouble(context: Context, lease: Lease, condition: str) -> float | None:
     with context.database.transaction() as session:
         taken = take(session, lease)
         _set_condition(session, taken.job, condition)
-        return 0 if taken.release(_STORE_POLL) else None
+        return 0 if taken.release(_TROUBLE_POLL) else None
 
 
 def _write(context: Context, lease: Lease, view: View, next_in: float | None) -> float | None:
@@ -137,6 +139,8 @@ def _launch(context: Context, lease: Lease, view: View) -> float | None:
     except LaunchRefused as error:
         refused = Settle(Outcome.FAILED, str(error), SHORT_GRACE, error.code or "S101")
         return _settle(context, lease, view, refused)
+    except SecretsUnreadable as error:
+        return trouble(context, lease, f"can't start: {error}")
     with context.database.transaction() as session:
         taken = take(session, lease)
         session.get_one(Attempt, attempt.id).launched_at = func.now()

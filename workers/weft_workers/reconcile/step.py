@@ -15,7 +15,7 @@ from structlog.contextvars import bound_contextvars
 from weft_core.engine import EngineUnreachable
 from weft_core.objects import StoreError, exit_key
 from weft_workers.context import Context
-from weft_workers.lease import Lease, LeaseLost, claim, take
+from weft_workers.lease import Lease, LeaseLost, claim
 from weft_workers.reconcile import perform
 from weft_workers.reconcile.actions import SearchExits
 from weft_workers.reconcile.decide import decide
@@ -25,8 +25,6 @@ log = structlog.get_logger(__name__)
 
 _PATIENCE = 5.0
 """Seconds that one call goes on stepping a job that has something to do at once, or in a moment."""
-_TROUBLE = 10.0
-"""Seconds until a step that failed unexpectedly is tried again."""
 
 
 def step(context: Context, job_id: str, linger: bool = True) -> None:
@@ -121,7 +119,6 @@ def _search_exits(context: Context, view: View, ranks: Iterable[int]) -> dict[in
 def _put_off(context: Context, lease: Lease) -> None:
     """Give the lease back after an unexpected error; if that fails too, it runs out by itself."""
     try:
-        with context.database.transaction() as session:
-            take(session, lease).release(_TROUBLE)
+        perform.trouble(context, lease, "an unexpected error of the service, whose log says more; it tries again")
     except Exception as error:
         log.warning("the lease could not be given back and runs out by itself", error=str(error))
