@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft_core.manifest import ManifestError, ParsedManifest, parse_manifest
@@ -93,9 +93,9 @@ def test_exhausting_ones_cost_little(text: str | bytes, words: str) -> None:
 
 
 def test_the_limit_is_the_settings() -> None:
-    settings = Settings(limits=LimitSettings(manifest_bytes=20))
+    tight = Settings(limits=LimitSettings(manifest_bytes=20))
     with pytest.raises(ManifestError, match="accepted are 20"):
-        parse_manifest("name: a\nframework: {name: python, command: x}", settings)
+        parse_manifest("name: a\nframework: {name: python, command: x}", tight)
 
 
 PASSWORD = "hunter2"
@@ -207,6 +207,7 @@ def test_the_valid_one_is_valid() -> None:
     assert outcome(VALID) is not None
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(mutated())
 def test_whatever_stands_there_is_taken_or_refused(text: str) -> None:
     parsed = outcome(text)
@@ -214,6 +215,7 @@ def test_whatever_stands_there_is_taken_or_refused(text: str) -> None:
         assert "\x00" not in parsed.manifest.model_dump_json()
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.one_of(st.text(), st.binary(), st.lists(PIECES).map("".join)))
 def test_any_text_is_taken_or_refused(text: str | bytes) -> None:
     outcome(text)
@@ -222,6 +224,7 @@ def test_any_text_is_taken_or_refused(text: str | bytes) -> None:
 KEYS = st.sampled_from(["learners", "data_stores[0].id", "data_stores[2].id", "framework.name", "env.A", "labels[0]"])
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.dictionaries(st.one_of(st.text(max_size=20), KEYS), st.text(max_size=20), max_size=3))
 def test_anything_may_be_set_or_is_refused(overrides: dict[str, str]) -> None:
     outcome(VALID, overrides)

@@ -21,6 +21,7 @@ from weft_core.settings import Settings
 # FfDL gave 512 MB and 5 CPUs: too little memory to import today's frameworks, and more CPUs than a laptop has free.
 _DEFAULT_MEMORY = 2 << 30
 _DEFAULT_CPUS = 1.0
+_AS_READ = ("name", "description", "version", "labels", "priority", "learners", "profile", "retries", "env", "secrets")
 _SIZES = ("cpus", "gpus", "gpu_type", "memory")
 _ELASTIC_LAUNCHERS = ("horovod", "torchrun", "ray")
 _IMAGE_REFERENCE = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]{0,254}(?:@sha256:[0-9a-f]{64})?")
@@ -40,25 +41,16 @@ def resolve(
     _environment(values, findings)
     if findings.problems or framework is None:
         return None
-    checkpoint = values.get("checkpoint", {})
+    default, checkpoint = CheckpointSpec(), values.get("checkpoint", {})
     manifest = Manifest(
-        **{
-            key: values[key]
-            for key in ("name", "description", "version", "labels", "priority", "learners")
-            if key in values
-        },
-        **{key: values[key] for key in ("profile", "retries", "env", "secrets") if key in values},
+        **{key: values[key] for key in _AS_READ if key in values},
         engine=engine,
         elastic=elastic,
         resources=resources,
         framework=framework,
         data_stores=stores,
         checkpoint=CheckpointSpec(
-            **{
-                name: checkpoint[key]
-                for key, name in (("every", "every_seconds"), ("keep", "keep"))
-                if key in checkpoint
-            }
+            every_seconds=checkpoint.get("every", default.every_seconds), keep=checkpoint.get("keep", default.keep)
         ),
         max_runtime_seconds=values.get("max_runtime"),
         evaluation_metrics=metrics,
@@ -157,22 +149,18 @@ def _launcher(asked: Launcher | Literal["auto"], image: Image, values: dict[str,
 
 def _custom(asked: dict[str, Any], engine: str, settings: Settings, findings: Findings) -> Framework | None:
     """An image of the user's own; on a local engine that is a virtual environment."""
-    path, version = "framework.version", asked.get("version")
-    local = settings.engines[engine].type == "local"
-    accepted = (
-        f"the absolute path of a virtual environment (engine {engine!r} is of type local)"
-        if local
-        else "an image reference"
-    )
-    if version is None:
-        if not findings.has(path):
-            findings.add(path, f"missing: framework custom needs {accepted}", accepted=accepted)
-        return None
-    fits = version.startswith("/") and ".." not in version.split("/") if local else _IMAGE_REFERENCE.fullmatch(version)
+    if findings.has("engine"):
+        return None  # what is accepted depends on it
+    version = asked.get("version", "")
+    if settings.engines[engine].type == "local":
+        accepted = f"the absolute path of a virtual environment (engine {engine!r} is of type local)"
+        fits = version.startswith("/") and ".." not in version.split("/")
+    else:
+        accepted = "an image reference such as registry/team/image:1.0"
+        fits = _IMAGE_REFERENCE.fullmatch(version) is not None
     if not fits:
-        findings.add(
-            path, f"expected {accepted}, found {version[:200]!r}", found=repr(version[:200]), accepted=accepted
-        )
+        found = repr(version[:200]) if version else "nothing"
+        findings.add("framework.version", f"expected {accepted}, found {found}", found=found, accepted=accepted)
         return None
     launcher = asked.get("launcher", "auto")
     return Framework(
