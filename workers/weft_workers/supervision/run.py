@@ -137,7 +137,6 @@ class RunFolder:
         before = self.stop_request()
         wanted = Stop(time.monotonic() + max(grace, 0.0), remove)
         if before:
-            # A later deadline than any grace could have given is of before a reboot.
             wanted = Stop(min(before.deadline, wanted.deadline), remove or before.remove)
         if wanted != before:
             files.write_json(self.path / "stop.json", wanted._asdict())

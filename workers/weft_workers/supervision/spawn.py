@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _SOURCE = str(Path(__file__).resolve().parents[2])
-# -I and -S: no site-packages, nothing of the environment's. Weft's own folder is all that it needs.
-_BOOT = "import sys, importlib; sys.path.insert(0, sys.argv.pop(1)); importlib.import_module(sys.argv.pop(1)).main()"
+# -I and -S: no site-packages, nothing of the environment's. Weft's folder comes last, as others may be in it too.
+_BOOT = "import sys, importlib; sys.path.append(sys.argv.pop(1)); importlib.import_module(sys.argv.pop(1)).main()"
 
 
 def detached(
