@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
@@ -52,9 +53,13 @@ class DatastoreBody(BaseModel):
     @field_validator("endpoint")
     @classmethod
     def _is_url(cls, value: str) -> str:
-        scheme, separator, rest = value.partition("://")
-        if scheme not in ("http", "https") or not separator or not rest or rest.startswith("/") or "@" in rest:
-            raise ValueError("must be a URL that begins with http:// or https://, without credentials in it")
+        try:
+            parts = urlsplit(value)
+            fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            fits = False
+        if not fits or "@" in value or set("?# ") & set(value):
+            raise ValueError("must be the URL of a store: http:// or https://, without credentials or a query")
         return value.rstrip("/")
 
     @field_validator("password", "session_token")

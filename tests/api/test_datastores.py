@@ -1,0 +1,211 @@
+"""Data stores kept on the server, and what a submission says about stores that are not as they should be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from tests.api.conftest import HELLO, Api, Person, code_of
+from tests.servers import Servers
+
+from weft_api.datastores import transfers
+from weft_core.objects import make_client
+from weft_core.settings import S3Settings
+
+
+@pytest.fixture
+def own(servers: Servers) -> S3Settings:
+    """A bucket of the user's."""
+    return servers.bucket()
+
+
+def _body(own: S3Settings, **changes: Any) -> dict[str, Any]:
+    secret = own.secret_key.get_secret_value()
+    return {"endpoint": own.endpoint, "user_name": own.access_key, "password": secret, **changes}
+
+
+@pytest.fixture
+def cos(ann: Person, own: S3Settings) -> S3Settings:
+    answer = ann.http.post("/api/v1/datastores", json=_body(own, name="cos"))
+    assert answer.status_code == 201, answer.text
+    return own
+
+
+def test_passwords_never_come_out(ann: Person, cos: S3Settings) -> None:
+    for answer in (ann.http.get("/api/v1/datastores"), ann.http.get("/api/v1/datastores/cos")):
+        assert answer.status_code == 200
+        assert cos.access_key in answer.text
+        assert cos.secret_key.get_secret_value() not in answer.text
+        assert "password" not in answer.text
+
+
+def test_changing_and_deleting(ann: Person, cos: S3Settings) -> None:
+    answer = ann.http.post("/api/v1/datastores", json=_body(cos, name="cos"))
+    assert (answer.status_code, code_of(answer)) == (409, "already_exists")
+    answer = ann.http.put("/api/v1/datastores/cos", json=_body(cos, region="eu-de"))
+    assert (answer.status_code, answer.json()["region"]) == (200, "eu-de")
+    assert ann.http.put("/api/v1/datastores/other", json=_body(cos)).status_code == 404
+    assert ann.http.delete("/api/v1/datastores/cos").status_code == 204
+    assert ann.http.delete("/api/v1/datastores/cos").status_code == 404
+    assert ann.http.post("/api/v1/datastores", json=_body(cos, name="cos")).status_code == 201
+
+
+def test_credentials_are_checked_when_they_are_saved(ann: Person, own: S3Settings) -> None:
+    wrong = _body(own, name="wrong", password="not-the-password")
+    answer = ann.http.post("/api/v1/datastores", json=wrong)
+    assert (answer.status_code, code_of(answer)) == (400, "store_refused")
+    assert "credentials" in answer.json()["detail"]
+    away = _body(own, name="away", endpoint="http://127.0.0.1:9")
+    answer = ann.http.post("/api/v1/datastores", json=away)
+    assert (answer.status_code, code_of(answer)) == (503, "store_unavailable")
+    assert "retry-after" in answer.headers
+    assert ann.http.post("/api/v1/datastores?check=false", json=wrong).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "../x"},
+        {"name": ""},
+        {"name": "a" * 64},
+        {"endpoint": "ftp://x"},
+        {"endpoint": "http://user:pw@host"},
+        {"endpoint": "http://\0"},
+        {"endpoint": "http://[::1"},
+        {"endpoint": "http://host:99999999"},
+        {"password": "new\nline"},
+        {"password": ""},
+        {"user_name": "ü"},
+        {"extra": 1},
+    ],
+)
+def test_bad_data_stores(ann: Person, own: S3Settings, changes: dict[str, Any]) -> None:
+    answer = ann.http.post("/api/v1/datastores", json=_body(own, name="x") | changes)
+    assert answer.status_code == 400, answer.text
+    assert code_of(answer) in {"invalid_request", "store_refused"}
+    assert own.secret_key.get_secret_value() not in answer.text
+
+
+def test_objects_go_in_and_out_by_presigned_urls(ann: Person, cos: S3Settings) -> None:
+    base = "/api/v1/datastores/cos"
+    container = cos.bucket + "-new"
+    for _ in range(2):
+        assert ann.http.put(f"{base}/containers/{container}x").status_code == 204
+    body = {"container": container, "key": "a/b c.gz", "size": 3}
+    answer = ann.http.post(f"{base}/uploads", json={**body, "create_container": True})
+    assert answer.status_code == 201, answer.text
+    upload = answer.json()
+    assert upload["upload_id"] is None
+    assert httpx.put(upload["parts"][0]["url"], content=b"abc").status_code == 200
+    assert container in ann.http.get(f"{base}/objects").json()["containers"]
+    listed = ann.http.get(f"{base}/objects", params={"container": container, "prefix": "a/"}).json()
+    assert [(one["key"], one["size"]) for one in listed["objects"]] == [("a/b c.gz", 3)]
+    assert listed["next_cursor"] is None
+    download = ann.http.post(f"{base}/downloads", json={"container": container, "key": "a/b c.gz"}).json()
+    assert download["size"] == 3
+    assert httpx.get(download["url"]).content == b"abc"
+    answer = ann.http.post(f"{base}/downloads", json={"container": container, "key": "none"})
+    assert (answer.status_code, code_of(answer)) == (404, "not_found")
+    answer = ann.http.get(f"{base}/objects?container=no-such-container-at-all")
+    assert (answer.status_code, code_of(answer)) == (400, "store_refused")
+    assert "no-such-container-at-all" in answer.json()["detail"]
+
+
+def test_listings_are_paged(ann: Person, cos: S3Settings) -> None:
+    client = make_client(cos.endpoint, None, cos.access_key, cos.secret_key.get_secret_value())
+    for n in range(5):
+        client.put_object(Bucket=cos.bucket, Key=f"{n}", Body=b"")
+    keys: list[str] = []
+    cursor: str | None = None
+    while True:
+        params = {"container": cos.bucket, "limit": "2"} | ({"cursor": cursor} if cursor else {})
+        page = ann.http.get("/api/v1/datastores/cos/objects", params=params).json()
+        assert len(page["objects"]) <= 2
+        keys += [one["key"] for one in page["objects"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert keys == ["0", "1", "2", "3", "4"]
+
+
+def test_large_objects_are_uploaded_in_parts(ann: Person, cos: S3Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = 5 << 20  # S3's smallest
+    monkeypatch.setattr(transfers, "_PART", part)
+    base = "/api/v1/datastores/cos"
+    size = part + 5
+    body = {"container": cos.bucket, "key": "big", "size": size}
+    key = {"Idempotency-Key": "upload-1"}
+    upload = ann.http.post(f"{base}/uploads", json=body, headers=key).json()
+    assert [part["size"] for part in upload["parts"]] == [part, 5]
+    again = ann.http.post(f"{base}/uploads", json=body, headers=key).json()
+    assert again["upload_id"] == upload["upload_id"], "a repeated request begins no second upload"
+    etags = [
+        httpx.put(part["url"], content=bytes(part["size"]), timeout=60).headers["etag"] for part in upload["parts"]
+    ]
+    done = {"container": cos.bucket, "key": "big", "upload_id": upload["upload_id"], "etags": etags}
+    key = {"Idempotency-Key": "complete-1"}
+    for _ in range(2):
+        assert ann.http.post(f"{base}/uploads:complete", json=done, headers=key).status_code == 204
+    assert ann.http.post(f"{base}/downloads", json={"container": cos.bucket, "key": "big"}).json()["size"] == size
+    answer = ann.http.post(f"{base}/uploads:complete", json=done | {"upload_id": "nonsense"})
+    assert (answer.status_code, code_of(answer)) == (400, "store_refused")
+
+
+# --- at submit -------------------------------------------------------------------------------------------------------
+
+
+def _manifest(connection: str, container: str, use: str = "training_data") -> str:
+    return HELLO + f"data_stores: [{{id: d, {connection}, {use}: {{container: '{container}'}}}}]"
+
+
+def _connection(own: S3Settings, password: str | None = None, endpoint: str | None = None) -> str:
+    secret = password or own.secret_key.get_secret_value()
+    return (
+        f"connection: {{auth_url: '{endpoint or own.endpoint}', user_name: '{own.access_key}', password: '{secret}'}}"
+    )
+
+
+def _problem(answer: httpx.Response) -> dict[str, Any]:
+    assert (answer.status_code, code_of(answer)) == (400, "invalid_manifest")
+    (one,) = answer.json()["problems"]
+    found: dict[str, Any] = one
+    return found
+
+
+def test_a_container_that_does_not_exist(ann: Person, cos: S3Settings) -> None:
+    for use in ("training_data", "training_results", "pretrained_model"):
+        for connection in (_connection(cos), "datastore: cos"):
+            manifest = _manifest(connection, "no-such-container", use)
+            problem = _problem(ann.http.post("/api/v1/jobs", json={"manifest": manifest}))
+            assert problem["path"] == f"data_stores[0].{use}.container"
+            assert "no-such-container" in problem["message"]
+
+
+def test_wrong_credentials(ann: Person, own: S3Settings) -> None:
+    manifest = _manifest(_connection(own, password="wrong-password"), own.bucket)
+    problem = _problem(ann.http.post("/api/v1/jobs", json={"manifest": manifest}))
+    assert problem["path"] == "data_stores[0].connection"
+    assert "wrong-password" not in str(problem)
+
+
+def test_an_unknown_data_store(ann: Person) -> None:
+    problem = _problem(ann.http.post("/api/v1/jobs", json={"manifest": _manifest("datastore: nope", "c")}))
+    assert (problem["path"], problem["found"]) == ("data_stores[0].datastore", "nope")
+
+
+def test_a_store_that_is_away_is_a_warning(ann: Person, own: S3Settings) -> None:
+    manifest = _manifest(_connection(own, endpoint="http://127.0.0.1:9"), own.bucket)
+    answer = ann.http.post("/api/v1/jobs", json={"manifest": manifest})
+    assert answer.status_code == 201, answer.text
+    events = ann.http.get(f"/api/v1/jobs/{answer.json()['id']}/events").json()["events"]
+    (warning,) = [one["message"] for one in events if one["kind"] == "warning"]
+    assert "data_stores[0].training_data" in warning
+    assert "http://127.0.0.1:9" in warning
+
+
+def test_the_learner_gets_the_data_stores_credentials(api: Api, ann: Person, cos: S3Settings) -> None:
+    job = ann.submit(_manifest("datastore: cos", cos.bucket))
+    (data,) = api.attempt(job["id"]).agents[0].start()["data"]
+    assert data["location"]["secret_key"] == cos.secret_key.get_secret_value()
+    assert (data["id"], data["location"]["container"]) == ("d", cos.bucket)

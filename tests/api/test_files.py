@@ -1,0 +1,117 @@
+"""What a job left, from the installation's store or the user's own."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from datetime import UTC, datetime
+
+import pytest
+from tests.api.conftest import HELLO, Api, Person, code_of
+from tests.servers import Servers
+
+from weft_api.zipstream import Entry, stream_zip
+from weft_core.objects import make_client, results_prefix
+
+
+@pytest.fixture
+def job(api: Api, ann: Person) -> str:
+    """A job with results in the installation's own store."""
+    job_id: str = ann.submit()["id"]
+    prefix = results_prefix(ann.project_id, job_id)
+    api.context.objects.put(prefix + "model.pt", b"weights" * 1000)
+    api.context.objects.put(prefix + "logs/tb/näme +%.txt", b"x")
+    api.context.objects.put(prefix + "empty", b"")
+    return job_id
+
+
+def _complete(api: Api, job_id: str) -> None:
+    for state in ("PENDING", "PROCESSING", "COMPLETED"):
+        api.set_state(job_id, state)
+
+
+def test_files_are_listed_and_read(ann: Person, job: str) -> None:
+    listed = ann.http.get(f"/api/v1/jobs/{job}/files").json()
+    assert listed["complete"] is True
+    assert [(one["path"], one["size"]) for one in listed["files"]] == [
+        ("empty", 0),
+        ("logs/tb/näme +%.txt", 1),
+        ("model.pt", 7000),
+    ]
+    answer = ann.http.get(f"/api/v1/jobs/{job}/files/model.pt")
+    assert answer.content == b"weights" * 1000
+    assert answer.headers["content-length"] == "7000"
+    assert ann.http.get(f"/api/v1/jobs/{job}/files/logs/tb/n%C3%A4me%20+%25.txt").content == b"x"
+    assert ann.http.get(f"/api/v1/jobs/{job}/files/empty").content == b""
+
+
+@pytest.mark.parametrize("path", ["no", "%2e%2e/%2e%2e/code", "a//b", "%00", "a%0Ab", "..%2f..%2fx", "%ff", "x" * 3000])
+def test_other_paths_are_not_found(ann: Person, job: str, path: str) -> None:
+    answer = ann.http.get(f"/api/v1/jobs/{job}/files/{path}")
+    assert (answer.status_code, code_of(answer)) == (404, "not_found")
+
+
+def test_the_trained_model_is_a_zip(api: Api, ann: Person, job: str) -> None:
+    answer = ann.http.get(f"/api/v1/jobs/{job}/trained-model")
+    assert (answer.status_code, code_of(answer)) == (409, "no_results_yet")
+    _complete(api, job)
+    answer = ann.http.get(f"/api/v1/jobs/{job}/trained-model")
+    assert answer.headers["content-type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert archive.testzip() is None
+        assert sorted(archive.namelist()) == ["empty", "logs/tb/näme +%.txt", "model.pt"]
+        assert archive.read("model.pt") == b"weights" * 1000
+        assert archive.getinfo("model.pt").date_time[0] >= 2024
+
+
+def test_results_that_are_gone(api: Api, ann: Person) -> None:
+    job_id = ann.submit()["id"]
+    assert ann.http.get(f"/api/v1/jobs/{job_id}/files").json() == {"files": [], "complete": True}
+    _complete(api, job_id)
+    answer = ann.http.get(f"/api/v1/jobs/{job_id}/trained-model")
+    assert (answer.status_code, code_of(answer)) == (410, "results_gone")
+    answer = ann.http.get(f"/api/v1/jobs/{job_id}/definition")
+    assert (answer.status_code, code_of(answer)) == (404, "not_found")
+    assert "without code" in answer.json()["detail"]
+
+
+def test_results_in_a_users_store(api: Api, ann: Person, servers: Servers) -> None:
+    own = servers.bucket()
+    secret = own.secret_key.get_secret_value()
+    answer = ann.http.post(
+        "/api/v1/datastores",
+        json={"name": "cos", "endpoint": own.endpoint, "user_name": own.access_key, "password": secret},
+    )
+    assert answer.status_code == 201, answer.text
+    store = f"data_stores: [{{id: d, datastore: cos, training_results: {{container: {own.bucket}, prefix: a/b}}}}]"
+    job_id = ann.submit(HELLO + store)["id"]
+    client = make_client(own.endpoint, None, own.access_key, secret)
+    client.put_object(Bucket=own.bucket, Key=f"a/b/{job_id}/model.pt", Body=b"weights")
+    client.put_object(Bucket=own.bucket, Key="a/b/other/model.pt", Body=b"not its own")
+    client.put_object(Bucket=own.bucket, Key=f"a/b/{job_id}x/model.pt", Body=b"not its own")
+    listed = ann.http.get(f"/api/v1/jobs/{job_id}/files").json()["files"]
+    assert [one["path"] for one in listed] == ["model.pt"]
+    assert ann.http.get(f"/api/v1/jobs/{job_id}/files/model.pt").content == b"weights"
+    _complete(api, job_id)
+    with zipfile.ZipFile(io.BytesIO(ann.http.get(f"/api/v1/jobs/{job_id}/trained-model").content)) as archive:
+        assert archive.namelist() == ["model.pt"]
+    assert ann.http.delete("/api/v1/datastores/cos").status_code == 204
+    answer = ann.http.get(f"/api/v1/jobs/{job_id}/files")
+    assert (answer.status_code, code_of(answer)) == (410, "results_gone")
+    assert "'cos'" in answer.json()["detail"]
+
+
+def test_a_zip_of_any_size_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its size fields have 64 bits where that is needed, and what is sent is never collected."""
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 20 << 20)  # else 4 GiB would have to be made here
+    piece = bytes(1 << 20)
+    pieces = 40
+    entry = Entry("big", datetime(1970, 1, 1, tzinfo=UTC), lambda: (piece for _ in range(pieces)))
+    total, largest, tail = 0, 0, b""
+    for part in stream_zip([entry]):
+        total += len(part)
+        largest = max(largest, len(part))
+        tail = (tail + part)[-200:]
+    assert total > pieces * len(piece)
+    assert largest < 2 * len(piece)
+    assert b"PK\x06\x06" in tail, "the zip64 end of the directory"
