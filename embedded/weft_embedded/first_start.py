@@ -1,4 +1,4 @@
-"""What an installation needs to be of use at once: bucket, administrator, project, token, datastore. All idempotent."""
+"""What makes an embedded installation of use at once: the administrator's token, the datastore `default`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from sqlalchemy.orm import Session
 from weft_core.ids import new_id
 from weft_core.secrets import SecretBox
 from weft_core.settings import Settings
+from weft_core.setup import ensure_admin, issue_token
 from weft_core.store.database import Database
-from weft_core.store.models import Datastore, Member, Project, Secret, Token, User
-from weft_core.tokens import hash_token, new_token
+from weft_core.store.models import Datastore, Project, Secret, Token
+from weft_core.tokens import hash_token
 from weft_embedded.servers.seaweedfs import S3Identity
 from weft_embedded.stack import DATASTORE
-
-ADMIN = "admin"
-PROJECT = "default"
 
 
 @dataclass(frozen=True)
@@ -40,44 +38,14 @@ def ensure_accounts(
         store: the embedded S3 store, if we run it.
     """
     with database.transaction() as session:
-        user, project = _user_and_project(session)
+        user, project = ensure_admin(session)
         if store is not None:
             _datastore(session, SecretBox(settings.secret_keys), project, store)
-        return _token(session, user, project, known_token)
-
-
-def _user_and_project(session: Session) -> tuple[User, Project]:
-    user = session.scalars(select(User).where(User.is_admin).order_by(User.created_at).limit(1)).one_or_none()
-    if user is None:
-        user = User(id=new_id("user"), name=ADMIN, is_admin=True)
-        session.add(user)
-    project = session.scalars(select(Project).where(Project.name == PROJECT)).one_or_none()
-    if project is None:
-        project = Project(id=new_id("proj"), name=PROJECT)
-        session.add(project)
-    session.flush()
-    if session.get(Member, (project.id, user.id)) is None:
-        session.add(Member(project_id=project.id, user_id=user.id, role="owner"))
-    return user, project
-
-
-def _token(session: Session, user: User, project: Project, known: str | None) -> str:
-    if known is not None:
-        row = session.scalars(select(Token).where(Token.sha256 == hash_token(known))).one_or_none()
-        if row is not None and row.revoked_at is None and row.expires_at is None:
-            return known
-    token = new_token("user")
-    session.add(
-        Token(
-            id=new_id("tok"),
-            project_id=project.id,
-            user_id=user.id,
-            name=f"weft up on {socket.gethostname()}",
-            prefix=token.prefix,
-            sha256=token.sha256,
-        )
-    )
-    return token.plain
+        if known_token is not None:
+            row = session.scalars(select(Token).where(Token.sha256 == hash_token(known_token))).one_or_none()
+            if row is not None and row.revoked_at is None and row.expires_at is None:
+                return known_token
+        return issue_token(session, user, project, f"weft up on {socket.gethostname()}")
 
 
 def _datastore(session: Session, box: SecretBox, project: Project, store: EmbeddedStore) -> None:

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from alembic.util import CommandError
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from weft_core.objects import Objects, StoreError
+from weft_core.objects import StoreError
 from weft_core.secrets import SecretsUnreadable
 from weft_core.settings import Settings, load_settings
+from weft_core.setup import ensure_bucket
 from weft_core.store import migrate
 from weft_core.store.database import Database
 from weft_embedded import first_start, profile
@@ -36,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         settings = load_settings()
         if options.what == "bucket":
-            _patiently(lambda: _bucket(settings))
+            _patiently(lambda: ensure_bucket(settings.s3))
         else:
             _patiently(lambda: _database(settings, options.datastore, not options.no_profile))
     except DBAPIError as error:
@@ -81,16 +82,6 @@ def _database(settings: Settings, has_datastore: bool, has_profile: bool) -> Non
     hint = profile.write_users(home, settings.api.public_url, token) if has_profile else None
     if hint:
         print(hint)
-
-
-def _bucket(settings: Settings) -> None:
-    bucket = Objects(settings.s3)
-    try:
-        bucket.check()
-    except StoreError as error:
-        if error.kind != "no_container":
-            raise
-        bucket.create()
 
 
 if __name__ == "__main__":

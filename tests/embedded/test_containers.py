@@ -1,0 +1,214 @@
+"""docker-compose.yml and the two service Dockerfiles, as far as they can be held against what they name.
+
+There need not be a container engine: the commands and settings they give are tried on the programs themselves.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import yaml
+from botocore.exceptions import BotoCoreError, ClientError
+from pathspec import GitIgnoreSpec
+from sqlalchemy import func
+
+from weft_core.settings import Settings
+from weft_core.store.database import Database
+from weft_core.store.models import EngineStatus
+from weft_embedded import ports
+from weft_embedded.servers.seaweedfs import find_program
+
+ROOT = Path(__file__).parents[2]
+COMPOSE_TEXT = (ROOT / "docker-compose.yml").read_text()
+COMPOSE: dict[str, Any] = yaml.safe_load(COMPOSE_TEXT)
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+DOCKERFILES = [ROOT / "deploy/docker/api.Dockerfile", ROOT / "deploy/docker/worker.Dockerfile"]
+OURS = ["migrate", "setup", "api", "worker"]
+_VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::([-?])([^}]*))?\}")
+
+
+def filled_in(text: str) -> str:
+    """``text`` as compose reads it, with a value for each variable."""
+    values = {"WEFT_SECRET_KEYS": "A" * 43 + "="}
+    replaced = _VARIABLE.sub(lambda m: m[3] if m[2] == "-" else values.get(m[1], m[1].lower()), text)
+    return replaced.replace("$$", "$")
+
+
+def test_secrets_have_no_default_and_the_example_names_every_variable() -> None:
+    example = (ROOT / ".env.example").read_text()
+    for name, kind, value in _VARIABLE.findall(COMPOSE_TEXT):
+        assert re.search(rf"^(# )?{name}=", example, re.MULTILINE), name
+        if name in {"WEFT_PORT", "WEFT_S3_PORT"}:
+            assert (kind, value.isdecimal()) == ("-", True)
+        else:
+            assert kind == "?", f"{name} must be required"
+    assert not re.search(r"^WEFT_\w+=.", example, re.MULTILINE), "the example must not come with secrets"
+
+
+def test_settings_are_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given = {name: filled_in(value) for service in OURS for name, value in SERVICES[service]["environment"].items()}
+    known = {f"WEFT_{name.upper()}" for name in Settings.model_fields}
+    for name in given:
+        top, _, nested = name.partition("__")
+        assert top in known, name
+        if nested:
+            section = Settings.model_fields[top.removeprefix("WEFT_").lower()].annotation
+            assert nested.lower() in section.model_fields, name  # type: ignore[union-attr]
+    monkeypatch.chdir(tmp_path)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings()
+    assert settings.database_url.get_secret_value() == "postgresql://weft:weft_postgres_password@postgres/weft"
+    assert settings.s3.public_endpoint == "http://weft_host:8333"
+    assert settings.api.public_url == "http://weft_host:8080"
+
+
+def test_commands_and_health_checks_exist() -> None:
+    commands = [SERVICES[name]["command"] for name in OURS if "command" in SERVICES[name]]
+    commands += [
+        yaml.safe_load(line[4:])
+        for file in DOCKERFILES
+        for line in file.read_text().splitlines()
+        if line.startswith("CMD ")
+    ]
+    commands += [
+        shlex.split(line)
+        for line in re.findall(r"python -m [\w. ]+", COMPOSE_TEXT + (ROOT / ".env.example").read_text())
+    ]
+    for command in commands:
+        assert command[:2] == ["python", "-m"]
+        assert importlib.util.find_spec(command[2]) is not None, command
+    for name, service in SERVICES.items():
+        one_shot = service.get("restart") == "no"
+        assert ("healthcheck" in service) is not one_shot, name
+
+
+def test_services_are_locked_down() -> None:
+    for name in OURS:
+        assert SERVICES[name]["read_only"] is True
+        assert SERVICES[name]["cap_drop"] == ["ALL"]
+        assert "user" not in SERVICES[name]  # the image's
+    for file in DOCKERFILES:
+        assert re.findall(r"^USER (.*)$", file.read_text(), re.MULTILINE) == ["10001:10001"]
+    # Only what users need is open to the network; what is kept is in named volumes.
+    assert {name for name, service in SERVICES.items() if "ports" in service} == {"api", "s3"}
+    mounted = {volume.split(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])}
+    assert mounted == set(COMPOSE["volumes"])
+
+
+def test_what_is_waited_for_can_happen() -> None:
+    for name, service in SERVICES.items():
+        for other, how in service.get("depends_on", {}).items():
+            done = SERVICES[other].get("restart") == "no"
+            expected = "service_completed_successfully" if done else "service_healthy"
+            assert how["condition"] == expected, (name, other)
+
+
+def test_images_get_what_they_copy() -> None:
+    ignored = GitIgnoreSpec.from_lines((ROOT / ".dockerignore").read_text().splitlines())
+    needed = ["pyproject.toml", "README.md", "requirements/constraints.txt", "migrations/env.py"]
+    needed += [
+        "core/weft_core/settings.py",
+        "api/weft_api/app.py",
+        "workers/weft_workers/app.py",
+        "trainer_images/catalogue.toml",
+    ]
+    for file in DOCKERFILES:
+        needed += re.findall(r"^COPY (?:--chmod=\d+ )?([\w/.-]*[\w-]) ", file.read_text(), re.MULTILINE)
+    assert "deploy/docker/worker-healthy" in needed
+    for path in needed:
+        assert (ROOT / path).exists(), path
+        assert not ignored.match_file(path), path
+    for secret in (".env", ".git/config", ".venv/bin/python", "tests/conftest.py"):
+        assert ignored.match_file(secret), secret
+
+
+@pytest.fixture
+def store() -> Iterator[str]:
+    """The compose file's S3 server, run here: its own flags and environment, but a folder and free ports of ours."""
+    service, taken = SERVICES["s3"], set[int]()
+    flags = [flag for flag in service["command"] if not flag.startswith(("-dir", "-ip", "-s3.port=", "-volume.port="))]
+    for name in (
+        "s3.port",
+        "s3.port.grpc",
+        "master.port",
+        "master.port.grpc",
+        "volume.port",
+        "volume.port.grpc",
+        "filer.port",
+        "filer.port.grpc",
+    ):
+        port = ports.pick(avoid=taken)
+        taken.add(port)
+        flags.append(f"-{name}={port}")
+        if name == "s3.port":
+            endpoint = f"http://127.0.0.1:{port}"
+    environment = {name: filled_in(value) for name, value in service["environment"].items()}
+    with tempfile.TemporaryDirectory(prefix="weft-compose-", dir="/tmp") as folder:
+        command = [*service["entrypoint"][1:], f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", *flags]
+        with Path(folder, "log").open("wb") as log:
+            process = subprocess.Popen(
+                [str(find_program()), *command], env={**os.environ, **environment}, stderr=log, cwd=folder
+            )
+        yield endpoint
+        process.kill()
+        process.wait()
+    for socket in Path("/tmp").glob("seaweedfs-*-grpc-*.sock"):
+        if any(f"-{port}.sock" in socket.name for port in taken):
+            socket.unlink()
+
+
+def test_the_store_runs_as_composed(store: str) -> None:
+    def client(access_key: str, secret_key: str) -> Any:
+        return boto3.client(
+            "s3",
+            endpoint_url=store,
+            region_name="us-east-1",
+            aws_access_key_id=access_key,
+            aws_secret_access_key=secret_key,
+        )
+
+    admin, stranger = client("weft_s3_access_key", "weft_s3_secret_key"), client("stranger", "stranger")
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            admin.create_bucket(Bucket="weft")
+            admin.put_object(Bucket="weft", Key="a", Body=b"b")
+            break
+        except (BotoCoreError, ClientError):
+            assert time.monotonic() < deadline, "the store does not answer"
+            time.sleep(0.2)
+    assert admin.get_object(Bucket="weft", Key="a")["Body"].read() == b"b"
+    with pytest.raises(ClientError, match="InvalidAccessKeyId"):
+        stranger.list_objects_v2(Bucket="weft")
+
+
+def test_workers_health_check(database: Database, database_url: str) -> None:
+    def check() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, str(ROOT / "deploy/docker/worker-healthy")],
+            env={**os.environ, "WEFT_DATABASE_URL": database_url},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert check().returncode == 1
+    with database.transaction() as session:
+        session.add(EngineStatus(name="local", type="local"))
+    assert "no engine has been looked at" in check().stderr
+    with database.transaction() as session:
+        session.get_one(EngineStatus, "local").seen_at = func.now()
+    assert check().returncode == 0
