@@ -118,6 +118,8 @@ class Data:
     def create(self, place: Place | str) -> None:
         """Make a container (bucket); one that is there already is left as it is."""
         place = Place.parse(place) if isinstance(place, str) else place
+        if not place.container or place.prefix:
+            raise WeftError(f"{place} is no container; expected DATASTORE:CONTAINER")
         path = f"/datastores/{segment(place.store)}/containers/{segment(place.container)}"
         self._transport.request("PUT", path)
 

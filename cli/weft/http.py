@@ -130,7 +130,7 @@ class Transport:
                 raise WeftError(f"{self.server.url!r} is no usable URL: {error}") from error
             else:
                 if response.status_code not in _PASSING:
-                    return self._accept(method, response, repeated=failure is not None)
+                    return self._accept(method, response, signed=signed, repeated=failure is not None)
                 failure = _not_now(self.server.url, response)
             if delay is not None:
                 self._sleep(jitter(delay))
@@ -172,7 +172,7 @@ class Transport:
                     response.read()
                     if response.status_code in _PASSING:
                         raise _not_now(self.server.url, response)
-                    self._accept(method, response, repeated=False)
+                    self._accept(method, response, signed=True, repeated=False)
                 yield response
         except httpx.TransportError as error:
             raise unreachable(self.server.url, error) from error
@@ -185,20 +185,20 @@ class Transport:
                     self._token = str(self.json("POST", "/login", json=credentials, signed=False).get("token") or "")
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
-    def _accept(self, method: str, response: httpx.Response, *, repeated: bool) -> httpx.Response:
+    def _accept(self, method: str, response: httpx.Response, *, signed: bool, repeated: bool) -> httpx.Response:
         if response.is_success:
             return response
         if 300 <= response.status_code < 400 and response.status_code != 304:
             target = response.headers.get("location", "elsewhere")
             raise WeftError(f"{self.server.url} redirects to {target}: use that server's URL instead")
-        error = read_error(response, self.server)
+        error = read_error(response, self.server, signed=signed)
         if method == "DELETE" and repeated and isinstance(error, NotFound):
             # The first try did it; only its answer was lost.
             return httpx.Response(204, request=response.request)
         raise error
 
 
-def read_error(response: httpx.Response, server: Server) -> ApiError:
+def read_error(response: httpx.Response, server: Server, *, signed: bool = True) -> ApiError:
     """The :class:`ApiError` that an answer with a 4xx or 5xx status stands for."""
     status = response.status_code
     try:
@@ -213,7 +213,9 @@ def read_error(response: httpx.Response, server: Server) -> ApiError:
         detail = f"{server.url} answered {status} {response.reason_phrase} to {response.request.url.path}"
         if response.headers.get("content-type", "").startswith("text/html"):
             detail += " (an HTML page: is this Weft's URL?)"
-    if status == 401 and not server.token and not server.user:
+    if status == 401 and not signed:
+        pass  # signing in itself was refused: that is all there is to say
+    elif status == 401 and not server.token and not server.user:
         detail = f"not signed in at {server.url}: run `weft login {server.url}`, or set WEFT_TOKEN"
     elif status == 401:
         detail = f"{server.url} does not accept the token ({detail}); run `weft login {server.url}`"
@@ -243,10 +245,10 @@ def unreachable(url: str, error: Exception) -> Unavailable:
 
 def _not_now(url: str, response: httpx.Response) -> Unavailable:
     try:
-        detail = response.json().get("detail")
-    except (ValueError, AttributeError):
-        detail = None
-    return Unavailable(f"Weft at {url} can't serve now: {detail or f'{response.status_code} {response.reason_phrase}'}")
+        problem = response.json()
+        return Unavailable(f"{problem['title']}: {problem['detail']}")
+    except (ValueError, TypeError, KeyError):
+        return Unavailable(f"Weft at {url} can't serve now: {response.status_code} {response.reason_phrase}")
 
 
 def _object(url: str, response: httpx.Response) -> dict[str, Any]:

@@ -109,8 +109,10 @@ def _explain(error: errors.WeftError) -> int:
         raise error
     print(f"weft: error: {error}", file=sys.stderr)
     for problem in error.problems if isinstance(error, errors.ApiError) else ():
-        accepted = f"; accepted: {problem.accepted}" if problem.accepted else ""
-        print(f"  {problem.path}: {problem.message}{accepted}", file=sys.stderr)
+        if problem.message not in str(error):
+            print(f"  {problem.path}: {problem.message}", file=sys.stderr)
+        if problem.accepted:
+            print(f"  accepted: {problem.accepted}", file=sys.stderr)
     return exit_code_of(error)
 
 

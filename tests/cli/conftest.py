@@ -13,6 +13,7 @@ from weft.client import Client
 from weft.http import Transport
 from weft.main import main
 from weft.profile import Server
+from weft.transfer import download
 from weft.ui import console
 
 
@@ -63,5 +64,6 @@ def weft(double: Double, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     monkeypatch.setenv("WEFT_URL", double.url)
     monkeypatch.setenv("WEFT_TOKEN", "weft_u_test")
     monkeypatch.setenv("WEFT_PROFILE_FILE", str(tmp_path / "profile" / "config.toml"))
-    monkeypatch.setattr("weft.http.DELAYS", (0.0, 0.0))
+    for waiting in (Transport.__init__, download):
+        monkeypatch.setitem(waiting.__kwdefaults__, "sleep", lambda seconds: None)
     return Weft(capsys)

