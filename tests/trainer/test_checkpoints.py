@@ -25,7 +25,7 @@ Open = Callable[..., Checkpoints]
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest) -> str:
-    return "checkpoints/" + request.node.name
+    return f"checkpoints/{request.node.name}"
 
 
 @pytest.fixture

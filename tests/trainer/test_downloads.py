@@ -10,23 +10,22 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from tests.trainer.agents import Agent, Launch
-from tests.trainer.api_double import ApiDouble
+import pytest
+from tests.trainer.agents import Launch, spec
 from tests.trainer.conftest import Bucket, StartApi
+
+from weft_trainer.cache import NodeCache
+from weft_trainer.config import Config
+from weft_trainer.download import Downloader
+from weft_trainer.errors import DataError
+from weft_trainer.folders import Folders
+from weft_trainer.spec import parse_spec
 
 _LIST = "cd $DATA_DIR && find . -type f | sort | xargs -r md5sum"
 
 
 def data(bucket: Bucket, prefix: str, **changes: str) -> list[dict[str, Any]]:
     return [{"id": "cos", "location": bucket.location(prefix, **changes)}]
-
-
-def reason(api: ApiDouble, agent: Agent) -> str:
-    assert agent.wait() == 1
-    report = api.learners[0].exit
-    assert report is not None
-    text: str = report["reason"]
-    return text
 
 
 def test_data_in_parallel_ranges_and_from_the_cache(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
@@ -84,24 +83,51 @@ def test_pretrained_model(start_api: StartApi, launch: Launch, bucket: Bucket) -
     assert api.learners[0].lines == ["weights"]
 
 
-def test_data_that_cannot_be_brought(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
+def refusal(tmp_path: Path, **changes: Any) -> str:
+    """Why these downloads fail, by the part of the agent that does them."""
+    parsed = parse_spec(spec("echo ran", **changes))
+    with pytest.raises(DataError) as caught:
+        Downloader(NodeCache(tmp_path / "cache"), print).run(parsed, folders(tmp_path))
+    words: str = caught.value.with_code()
+    return words
+
+
+def folders(tmp_path: Path) -> Folders:
+    env = {"WEFT_API_URL": "x", "WEFT_ATTEMPT_TOKEN": "x", "WEFT_RANK": "0", "WEFT_NUM_LEARNERS": "1"}
+    config = Config.from_environment({**env, "WEFT_WORKDIR": str(tmp_path / "work")})
+    return Folders.create(config, parse_spec(spec("echo ran")))
+
+
+def test_data_that_cannot_be_brought(bucket: Bucket, tmp_path: Path) -> None:
     bucket.put("a/train.csv", b"1")
     bucket.put("b/train.csv", b"2")
     bucket.put("c/x", b"1")
     bucket.put("c/x/y", b"2")
     both = [*data(bucket, "a"), {"id": "other", "location": bucket.location("b")}]
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"data": data(bucket, "a", container="no-such-bucket")}, "there is no bucket 'no-such-bucket' at http"),
-        ({"data": data(bucket, "a", secret_key="wrong")}, "does not take these credentials (SignatureDoesNotMatch)"),
-        ({"data": both}, "data stores 'cos' and 'other' both have 'train.csv'"),
-        ({"data": data(bucket, "c")}, "'x' in S3 is both an object and a folder"),
-        ({"pretrained": bucket.location("nothing-here")}, "there is no pretrained model at"),
+        (
+            {"data": data(bucket, "a", container="no-such-bucket")},
+            "S302 data store 'cos': no-such-bucket/a/ can't be listed: there is no bucket 'no-such-bucket' at http",
+        ),
+        (
+            {"data": data(bucket, "a", secret_key="wrong")},
+            "does not take these credentials (SignatureDoesNotMatch)",
+        ),
+        ({"data": both}, "S302 data stores 'cos' and 'other' both have 'train.csv'"),
+        ({"data": data(bucket, "c")}, "S302 'x' in S3 is both an object and a folder"),
+        ({"pretrained": bucket.location("nothing-here")}, "S301 there is no pretrained model at"),
     ]
-    for number, (changes, expected) in enumerate(cases):
-        api = start_api("echo ran", **changes)
-        assert expected in reason(api, launch(api, folder=f"case-{number}"))
-        assert api.learners[0].lines == []
-        assert api.learners[0].storing == []
+    for changes, expected in cases:
+        assert expected in refusal(tmp_path, **changes)
+
+
+def test_a_learner_whose_data_cannot_be_brought(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
+    api = start_api("echo ran", data=data(bucket, "x", secret_key="wrong"))
+    assert launch(api).wait() == 1
+    learner = api.learners[0]
+    assert learner.exit is not None
+    assert learner.exit["reason"].startswith("S302 data store 'cos': ")
+    assert (learner.lines, learner.storing) == ([], [])
 
 
 def test_no_data_is_a_warning(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
@@ -141,22 +167,20 @@ def test_code(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
     assert api.learners[0].lines == ["mine"]
 
 
-def test_code_that_is_not_to_be_trusted(start_api: StartApi, launch: Launch, bucket: Bucket, tmp_path: Path) -> None:
+def test_code_that_is_not_to_be_trusted(bucket: Bucket, tmp_path: Path) -> None:
     link = zipfile.ZipInfo("link")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     good = code(bucket, {"train.py": b"print(1)"})
     cases = [
-        (code(bucket, {"../../evil": b"x"}), "'../../evil' is no name for a file"),
+        (code(bucket, {"../../evil": b"x"}), "C102 '../../evil' is no name for a file"),
         (code(bucket, {"/tmp/evil": b"x"}), "'/tmp/evil' is no name for a file"),
         (code(bucket, {"link": link}), "'link' is neither a file nor a folder"),
-        (upload(bucket, b"not a zip"), "can't be unpacked: File is not a zip file"),
+        (upload(bucket, b"not a zip"), "C102 the code bundle can't be unpacked: File is not a zip file"),
         (good | {"sha256": "0" * 64}, "is not what was submitted"),
         (good | {"url": bucket.url("code/gone.zip")}, "can't be downloaded: the store answers 404"),
     ]
-    for number, (bundle, expected) in enumerate(cases):
-        api = start_api("echo ran", code=bundle)
-        assert expected in reason(api, launch(api, folder=f"case-{number}/learner"))
-        assert api.learners[0].lines == []
+    for bundle, expected in cases:
+        assert expected in refusal(tmp_path, code=bundle)
     assert not list(tmp_path.rglob("evil"))
 
 
@@ -175,6 +199,8 @@ def test_results_in_a_users_store(start_api: StartApi, launch: Launch, bucket: B
 
 def test_results_that_cannot_be_stored(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
     api = start_api("echo m > $RESULT_DIR/model", results=bucket.location("x", secret_key="wrong"))
-    words = reason(api, launch(api))
-    assert words.startswith("results can't be stored: ")
-    assert "does not take these credentials" in words
+    assert launch(api).wait() == 1
+    report = api.learners[0].exit
+    assert report is not None
+    assert report["reason"].startswith("S303 results can't be stored: ")
+    assert "does not take these credentials" in report["reason"]

@@ -43,7 +43,7 @@ _STOPPING_PATIENCE = 30.0
 _REPORT_SECONDS = 3600.0
 """How long log and exit report wait for an API that is away."""
 _STOPPING_REPORT_SECONDS = 60.0
-_GRANT_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
+_GRANT_PAUSES = (0.05, 0.1, 0.2, 0.5)
 
 
 class Agent:
@@ -104,7 +104,9 @@ class Learner:
         self._logs = LogShipper(api, control, spool, self._merged_log)
         self._tail = LogTail(self._folders.log, self._logs.write)
         grace = spec.grace_seconds if config.grace_seconds is None else config.grace_seconds
-        self._supervisor = Supervisor(control, self._logs.write, lambda: self._logs.last_lines, watchdog, grace)
+        self._supervisor = Supervisor(
+            control, self._logs.write, lambda: self._logs.last_lines, watchdog, grace, on_stop=self._hurry
+        )
         self._checkpoints: Checkpoints | None = None
         self._ports = ReservedPorts(_PORTS)
         self._processing = False
@@ -130,7 +132,7 @@ class Learner:
         except Stopped:
             return STOPPED
         except TrainerError as error:
-            return Ending(1, str(error))
+            return Ending(1, error.with_code())
         except Exception as error:  # whatever it is, somebody waits for the end of this learner
             traceback.print_exc()
             return Ending(1, f"the learner's agent failed: {type(error).__name__}: {error}")
@@ -182,6 +184,10 @@ class Learner:
             return self._supervisor.run(plan, spec.command, defaults | env, self._folders.model)
         finally:
             self._tail.finish()
+
+    def _hurry(self) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.hurry()
 
     def _checkpoint_store(self) -> Checkpoints:
         if self._checkpoints is None:
@@ -236,7 +242,7 @@ class Learner:
             )
         except (TrainerError, OSError) as error:
             if ending.exit_code == 0:
-                return Ending(1, f"results can't be stored: {error}")
+                return Ending(1, f"S303 results can't be stored: {error}")
             _warn(f"partial results were not stored: {error}")
         return ending
 

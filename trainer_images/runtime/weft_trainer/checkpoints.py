@@ -23,6 +23,7 @@ from weft_trainer.upload import upload_files
 
 _BETWEEN_LOOKS = 1.0
 _SETTLE_LOOKS = 5
+_HURRY_SECONDS = 2.0
 _SUSPECT_SECONDS = 3.0
 _AT_ONCE = 8
 _TRUST_SECONDS = 15.0
@@ -52,7 +53,9 @@ class Checkpoints:
         self._entries: dict[str, tuple[Look, Entry]] = {}  # what a file was when it was last hashed, or restored
         self._foreign: dict[str, Look] = {}  # rank 0's files, as another rank got them back
         self._lock = threading.Lock()
+        self._every = spec.checkpoint.every_seconds
         self._stop = threading.Event()
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
 
     @cached_property
@@ -120,6 +123,12 @@ class Checkpoints:
         """Store what is complete every ``every_seconds`` from now on."""
         self._thread.start()
 
+    def hurry(self) -> None:
+        """A stop has come: store at once what the program saves now, however long it takes to end. The engine may know
+        a shorter grace than this agent, and kill both."""
+        self._every = _HURRY_SECONDS
+        self._wake.set()
+
     def finish(self, killed_at: float | None, patience: float) -> None:
         """Store what there is now that nobody writes any more. If a writer was killed (``killed_at``), a file of the
         moments before may be half a file: of those the last stored state stays.
@@ -128,6 +137,7 @@ class Checkpoints:
             TrainerError, Fenced: it could not be stored.
         """
         self._stop.set()
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
         found = scan(self._folder)
@@ -136,7 +146,11 @@ class Checkpoints:
         self._sync(found, usable, patience)
 
     def _run(self) -> None:
-        while not self._stop.wait(self._spec.checkpoint.every_seconds):
+        while True:
+            self._wake.wait(self._every)
+            self._wake.clear()
+            if self._stop.is_set():
+                return
             try:
                 found, usable = self._settle()
                 self._sync(found, usable, patience=0)
@@ -149,7 +163,7 @@ class Checkpoints:
         """All files, and those of them that are complete; waits a while for the others to become so."""
         before = scan(self._folder)
         for _ in range(_SETTLE_LOOKS):
-            stopping = self._stop.wait(_BETWEEN_LOOKS)
+            stopping = self._stop.wait(min(_BETWEEN_LOOKS, self._every))
             found = scan(self._folder)
             usable = complete(before, found, being_written(self._folder) if found else ())
             if len(usable) == len(found) or stopping:

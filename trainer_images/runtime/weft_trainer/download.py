@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -59,14 +60,14 @@ class Downloader:
         """Raises: DataError. Returns what was brought, in words."""
         started = time.monotonic()
         if spec.code is not None:
-            self._code(spec.code, folders.model)
+            with _coded("C102"):
+                self._code(spec.code, folders.model)
         if spec.data:
-            self._data(spec.data, folders.data)
+            with _coded("S302"):
+                self._data(spec.data, folders.data)
         if spec.pretrained is not None:
-            files = self._listed("the pretrained model", spec.pretrained)
-            if not files:
-                raise DataError(f"there is no pretrained model at {spec.pretrained.words}")
-            self._fetch_all([(location, one, folders.pretrained) for location, one in files])
+            with _coded("S301"):
+                self._pretrained(spec.pretrained, folders.pretrained)
         return self._report.words(time.monotonic() - started)
 
     def _code(self, code: CodeInput, folder: Path) -> None:
@@ -82,6 +83,8 @@ class Downloader:
         owners: dict[str, str] = {}
         work: list[tuple[S3Location, Stored, Path]] = []
         for one in inputs:
+            if one.mode != "download":
+                self._warn(f"data store '{one.id}': mode {one.mode} is not known here: downloaded instead")
             for location, stored in self._listed(f"data store '{one.id}'", one.location):
                 other = owners.setdefault(stored.key, one.id)
                 if other != one.id:
@@ -89,6 +92,12 @@ class Downloader:
                 work.append((location, stored, folder))
         _check_tree(owners)
         self._fetch_all(work)
+
+    def _pretrained(self, place: S3Location, folder: Path) -> None:
+        files = self._listed("the pretrained model", place)
+        if not files:
+            raise DataError(f"there is no pretrained model at {place.words}")
+        self._fetch_all([(location, one, folder) for location, one in files])
 
     def _listed(self, name: str, location: S3Location) -> list[tuple[S3Location, Stored]]:
         """What is at a location: the objects below its prefix, or the one that it points at."""
@@ -137,6 +146,15 @@ class Downloader:
         finally:
             for future in futures:
                 future.cancel()
+
+
+@contextmanager
+def _coded(error_code: str) -> Iterator[None]:
+    try:
+        yield
+    except DataError as error:
+        error.error_code = error_code
+        raise
 
 
 def _check_tree(keys: dict[str, str]) -> None:

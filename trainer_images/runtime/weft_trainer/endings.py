@@ -79,8 +79,16 @@ def oom_kills() -> int:
 
 
 def _counters() -> list[Path]:
+    """Files with a line ``oom_kill <n>``: of this process's control group, of version 2 or 1, then of the machine."""
+    groups = Path("/sys/fs/cgroup")
+    found = []
     try:
-        own = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
-    except OSError:
-        own = ""
-    return [Path("/sys/fs/cgroup", own, "memory.events"), Path("/proc/vmstat")]
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                found.append(groups / path.lstrip("/") / "memory.events")
+            elif "memory" in controllers.split(","):
+                found.append(groups / "memory" / path.lstrip("/") / "memory.oom_control")
+    except (OSError, ValueError):
+        pass
+    return [*found, Path("/proc/vmstat")]

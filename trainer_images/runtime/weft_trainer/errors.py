@@ -12,7 +12,13 @@ class Stopped(Exception):
 
 
 class TrainerError(Exception):
-    """The learner can't go on; the message goes to the user as it is."""
+    """The learner can't go on; the message goes to the user as it is. ``error_code`` is FfDL's, if it has one."""
+
+    error_code = ""
+
+    def with_code(self) -> str:
+        """How the service expects a reason: 'S302 …'."""
+        return f"{self.error_code} {self}" if self.error_code else str(self)
 
 
 class ApiError(TrainerError):

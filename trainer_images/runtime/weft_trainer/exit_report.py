@@ -14,6 +14,7 @@ from weft_trainer.http import Http, Unreachable
 
 _KEY = "exit.json"
 _FILE_SECONDS = 15.0
+_LONGEST_REASON = 2000
 
 
 def report_exit(api: ApiClient, rank: int, ending: Ending, last_lines: Sequence[str], deadline: float) -> None:
@@ -23,7 +24,7 @@ def report_exit(api: ApiClient, rank: int, ending: Ending, last_lines: Sequence[
     except (TrainerError, Unreachable) as error:
         _warn(f"{_KEY} was not written: {error}")
     try:
-        api.exit(ending.exit_code, ending.reason, last_lines, deadline)
+        api.exit(ending.exit_code, ending.reason[:_LONGEST_REASON], last_lines, deadline)
     except TrainerError as error:
         _warn(f"the exit was not reported: {error}")
 
@@ -32,7 +33,7 @@ def _write_file(api: ApiClient, rank: int, ending: Ending) -> None:
     document = {
         "rank": rank,
         "exit_code": ending.exit_code,
-        "reason": ending.reason,
+        "reason": ending.reason[:_LONGEST_REASON],
         "at": datetime.now(UTC).isoformat(),
     }
     url = api.object_urls("exit", "put", [_KEY], deadline=_FILE_SECONDS)[_KEY]

@@ -34,12 +34,14 @@ class Supervisor:
         last_lines: Callable[[], list[str]],
         watchdog: Watchdog,
         default_grace: float,
+        on_stop: Callable[[], None] = lambda: None,
     ) -> None:
         self._control = control
         self._sink = sink
         self._last_lines = last_lines
         self._watchdog = watchdog
         self._default_grace = default_grace
+        self._on_stop = on_stop
         self._children: list[Child] = []
         self._helpers: list[Child] = []
 
@@ -121,6 +123,7 @@ class Supervisor:
         return None
 
     def _stop(self) -> None:
+        self._on_stop()
         grace = self._default_grace if self._control.stop_grace is None else self._control.stop_grace
         # The engine counts the same grace until it kills the agent, and a checkpoint must still reach S3 by then.
         self._end(self._children, grace - min(_SYNC_SHARE * grace, _SYNC_SECONDS))

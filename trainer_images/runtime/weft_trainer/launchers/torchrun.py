@@ -1,11 +1,11 @@
 """What ``torchrun`` gives its workers: one worker a GPU (one on a learner without), learner 1 as master.
 
-The workers are started here rather than by ``python -m torch.distributed.run``: that agent imports torch once more and
-holds a rendezvous of its own before the program may start (2 learners of 1 worker on 2 cores: 6.9 s until the gang
-has met, 2.7 s without it), it kills a stopped worker 30 seconds after SIGTERM whatever
-grace for a last checkpoint the job has, and the workers see the same environment either way. A command that is itself
-``torchrun …`` (or ``python -m torch.distributed.run …``) is started once per learner, and learns by torchrun's own
-PET_ variables which of how many nodes it is, so that it trains in one gang, not in one gang a learner.
+The workers are started here rather than by ``python -m torch.distributed.run``. That agent imports torch once more and
+holds a rendezvous of its own before the program may start (2 learners of 1 worker on 2 cores: 6.9 s until the gang has
+met, 2.7 s without it), and it kills a stopped worker 30 seconds after SIGTERM, whatever grace for a last checkpoint the
+job has; the workers see the same environment either way. A command that is itself ``torchrun …`` (or ``python -m
+torch.distributed.run …``) is started once per learner, and learns by torchrun's own PET_ variables of how many nodes it
+is one, so that it trains in one gang, not in one gang a learner.
 """
 
 from __future__ import annotations
