@@ -74,6 +74,7 @@ def main() -> None:
 
     hvd.init()
     keras.utils.set_random_seed(args.seed + hvd.rank())  # dropout and order differ; the weights get equal below
+    tf.config.experimental.enable_op_determinism()  # the same run again gives the same numbers, a little slower
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")

@@ -55,6 +55,7 @@ def main() -> None:
     args = parser.parse_args()
 
     keras.utils.set_random_seed(args.seed)
+    tf.config.experimental.enable_op_determinism()  # the same run again gives the same numbers, a little slower
     names = devices(args.cpu_devices)
     strategy = tf.distribute.MirroredStrategy(names)
     replicas = strategy.num_replicas_in_sync
