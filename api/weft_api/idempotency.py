@@ -72,7 +72,8 @@ class Once:
             resource_id=resource_id,
         )
         # Waits for a concurrent request with the same key to commit or roll back.
-        if scope.session.execute(row.on_conflict_do_nothing()).rowcount:  # type: ignore[attr-defined]
+        mine = row.on_conflict_do_nothing().returning(IdempotencyKey.key)
+        if scope.session.execute(mine).one_or_none() is not None:
             return resource_id
         return self.seen(scope) or resource_id
 
