@@ -1,0 +1,274 @@
+"""The client and the command against the API itself, with Postgres, Redis and S3 behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.api.conftest import PASSWORD, Api, Person, api, api_settings
+
+from weft import errors
+from weft.client import Client
+from weft.http import Transport
+from weft.models import LogLine, StateChange
+from weft.profile import Server
+
+__all__ = ["api", "api_settings"]  # fixtures
+
+MANIFEST = """name: digits
+labels: {team: vision}
+learners: 2
+framework:
+  name: pytorch
+  command: python train.py
+"""
+
+
+@pytest.fixture
+def ann(api: Api) -> Person:
+    return api.person()
+
+
+@pytest.fixture
+def client(api: Api, ann: Person) -> Iterator[Client]:
+    with Client(api.url, ann.token) as made:
+        yield made
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "manifest.yml").write_text(MANIFEST)
+    (folder / "train.py").write_text("print('hi')\n")
+    return folder
+
+
+def test_a_job_from_train_to_delete(client: Client, code: Path, tmp_path: Path) -> None:
+    manifest = code / "manifest.yml"
+    job = client.train(manifest, code, overrides={"learners": "3"}, name="other")
+    assert (job.name, job.learners, job.state, job.labels) == ("other", 3, "QUEUED", {"team": "vision"})
+    assert client.train(manifest, code).code_sha256 == job.code_sha256
+    assert [one.name for one in client.jobs.list()] == ["digits", "other"]
+    assert [one.name for one in client.jobs.list(label="team=vision", q="oth", state="QUEUED")] == ["other"]
+    definition = job.download_definition(tmp_path / "code.zip")
+    assert job.code_sha256 is not None
+    assert definition.stat().st_size > 0
+    again = job.rerun({"learners": "1"})
+    assert (again.rerun_of, again.learners, again.code_sha256) == (job.id, 1, job.code_sha256)
+    assert next(event.kind for event in job.events()) == "submitted"
+    assert again.halt().desired == "HALTED"
+    job.delete()
+    with pytest.raises(errors.Conflict):
+        client.job(again.id).resume()
+
+
+def test_every_manifest_problem_has_its_line(client: Client, code: Path) -> None:
+    (code / "manifest.yml").write_text(MANIFEST.replace("learners: 2", "learners: two") + "colour: red\n")
+    with pytest.raises(errors.InvalidManifest) as caught:
+        client.train(code / "manifest.yml", code)
+    assert {(one.path, one.line) for one in caught.value.problems} == {("learners", 3), ("colour", 7)}
+    (code / "manifest.yml").write_text(MANIFEST)
+    assert client.validate(code / "manifest.yml", {"learners": "5"}).manifest["learners"] == 5
+
+
+def test_a_zip_that_is_none_is_refused(client: Client, code: Path, tmp_path: Path) -> None:
+    path = tmp_path / "code.zip"
+    path.write_bytes(b"PK and nothing more")
+    with pytest.raises(errors.InvalidBundle):
+        client.train(code / "manifest.yml", path)
+
+
+def test_logs_are_followed_through_retries_and_broken_connections(
+    api: Api,
+    ann: Person,
+    client: Client,
+    code: Path,
+) -> None:
+    job = client.train(code / "manifest.yml", code)
+    first = api.attempt(job.id)
+    api.set_state(job.id, "PENDING")
+    api.set_state(job.id, "PROCESSING", "runs")
+    broken = _Breaking(Server(api.url, ann.token))
+    got: list[LogLine | StateChange] = []
+
+    def follow() -> None:
+        got.extend(Client(transport=broken).jobs.follow_logs(job.id))
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    for agent in first.agents:
+        agent.start()
+    for number in range(40):
+        first.agents[number % 2].log(number // 2, f"a {number}", "\u2028 odd \x85 line")
+    api.end_attempt(first)
+    api.set_state(job.id, "QUEUED", "learner 2 was lost: attempt 2 follows")
+    second = api.attempt(job.id)
+    for agent in second.agents:
+        agent.start()
+    second.agents[0].log(0, "b")
+    api.end_attempt(second)
+    api.set_state(job.id, "PENDING")
+    api.set_state(job.id, "COMPLETED")
+    thread.join(60)
+    assert not thread.is_alive()
+    lines = [item for item in got if isinstance(item, LogLine)]
+    assert [one.n for one in lines] == list(range(81))
+    assert [one.text for one in lines if one.text.startswith("a")] == [f"a {number}" for number in range(40)]
+    assert lines[-1].attempt == 2
+    assert broken.breaks > 2
+    assert got[-1] == StateChange("COMPLETED", "", final=True)
+    assert [one.text for one in client.jobs.logs(job.id, tail=2)] == ["\u2028 odd \x85 line", "b"]
+    assert len(list(client.jobs.logs(job.id, learner=2))) == 40
+    assert [one.text for one in client.jobs.logs(job.id, attempt=2)] == ["b"]
+    assert client.job(job.id).wait().attempts[1].n == 2
+
+
+class _Breaking(Transport):
+    """A transport whose streams break off after a few hundred bytes."""
+
+    breaks = 0
+
+    def stream(self, *arguments, **options):  # type: ignore[no-untyped-def]
+        context = super().stream(*arguments, **options)
+        outer = self
+
+        class Broken:
+            def __enter__(self):  # type: ignore[no-untyped-def]
+                response = context.__enter__()
+                whole = response.iter_bytes
+
+                def some():  # type: ignore[no-untyped-def]
+                    left = 700
+                    for piece in whole():
+                        yield piece[:left]
+                        left -= len(piece)
+                        if left <= 0:
+                            outer.breaks += 1
+                            raise errors.Unavailable("the connection broke")
+
+                response.iter_bytes = some
+                return response
+
+            def __exit__(self, *details):  # type: ignore[no-untyped-def]
+                return context.__exit__(*details)
+
+        return Broken()
+
+
+def test_data_goes_to_a_store_and_comes_back(
+    api: Api,
+    client: Client,
+    tmp_path: Path,
+) -> None:
+    s3 = api.settings.s3
+    client.datastores.add(
+        "default", endpoint=s3.endpoint, user_name=s3.access_key, password=s3.secret_key.get_secret_value()
+    )
+    (store,) = client.datastores.list()
+    assert "password" not in store.raw
+    with pytest.raises(errors.ApiError):
+        client.datastores.add("bad", endpoint=s3.endpoint, user_name="nobody", password="wrong")
+    source = tmp_path / "in"
+    (source / "sub").mkdir(parents=True)
+    (source / "empty").write_bytes(b"")
+    (source / "sub" / "a b+ü.bin").write_bytes(bytes(range(256)) * 1000)
+    sent = client.data.put(source, "cli-data/set")
+    assert [item.key for item in sent] == ["set/empty", "set/sub/a b+ü.bin"]
+    assert [(one.key, one.size) for one in client.data.objects("cli-data")] == [
+        ("set/empty", 0),
+        (sent[1].key, 256_000),
+    ]
+    assert "cli-data" in client.data.containers()
+    client.data.get("cli-data/set", tmp_path / "out")
+    for item in sent:
+        name = item.key.removeprefix("set/")
+        assert (tmp_path / "out" / name).read_bytes() == (source / name).read_bytes()
+    with pytest.raises(errors.ApiError):
+        client.data.get("no-such-bucket/x", tmp_path)
+
+
+def test_a_large_file_goes_up_in_parts(
+    api: Api,
+    client: Client,
+    tmp_path: Path,
+) -> None:
+    s3 = api.settings.s3
+    client.datastores.add(
+        "default", endpoint=s3.endpoint, user_name=s3.access_key, password=s3.secret_key.get_secret_value()
+    )
+    source = tmp_path / "large.bin"
+    with source.open("wb") as file:
+        for number in range(70):
+            file.write(bytes([number]) * (1 << 20))
+    counted: list[int] = []
+    client.data.put(source, "cli-large/large.bin", progress=counted.append)
+    assert sum(counted) == 70 << 20
+    client.data.get("cli-large/large.bin", tmp_path / "back.bin")
+    assert (tmp_path / "back.bin").read_bytes() == source.read_bytes()
+
+
+def test_secrets_tokens_and_signing_in(api: Api, ann: Person, client: Client) -> None:
+    client.secrets.set("wandb", "v")
+    assert [one.name for one in client.secrets.list()] == ["wandb"]
+    client.secrets.remove("wandb")
+    made = client.tokens.create("ci", 3)
+    assert made.token is not None
+    assert made.token not in repr(made)
+    with Client(api.url, made.token) as other:
+        assert other.me() == client.me()
+        client.tokens.revoke(made.id)
+        with pytest.raises(errors.AuthenticationError):
+            other.me()
+    with Client(transport=Transport(Server(api.url, user=ann.name, password=PASSWORD))) as by_password:
+        assert by_password.me().user == ann.name
+    with pytest.raises(errors.AuthenticationError), Client(transport=Transport(Server(api.url))) as unsigned:
+        unsigned.login(ann.name, "wrong")
+
+
+def test_the_installation(client: Client) -> None:
+    (engine,) = client.engines()
+    assert (engine.name, engine.default) == ("local", True)
+    assert client.server_version()
+    assert any("pytorch" in image["frameworks"] for image in client.catalogue())
+
+
+def test_another_projects_job_is_not_found(api: Api, client: Client, code: Path) -> None:
+    job = client.train(code / "manifest.yml", code)
+    with Client(api.url, api.person().token) as stranger, pytest.raises(errors.NotFound):
+        stranger.job(job.id)
+
+
+def test_the_command(api: Api, ann: Person, code: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "WEFT_URL": api.url, "WEFT_TOKEN": ann.token}
+
+    def weft(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", "from weft.main import run; run()", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = weft("train", str(code / "manifest.yml"))
+    assert done.returncode == 0
+    job_id = done.stdout.strip()
+    assert [one["id"] for one in json.loads(weft("list", "--json").stdout)] == [job_id]
+    assert job_id in weft("list").stdout
+    assert "vision" in weft("show", "@last").stdout
+    assert "submitted" in weft("events", job_id[:8]).stdout
+    assert weft("download", job_id, "-o", str(tmp_path / "m.zip")).returncode == 1
+    assert weft("halt", "digits").returncode == 0
+    api.set_state(job_id, "HALTED", "halted by the user")
+    assert weft("logs", job_id, "--follow").returncode == 11
+    assert weft("train", str(code / "manifest.yml"), "--set", "learners=none").returncode == 3
+    assert weft("engines").stdout.startswith("ENGINE")
+    assert httpx.get(f"{api.url}/healthz").json()["version"] in weft("version").stdout
