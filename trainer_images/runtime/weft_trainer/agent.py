@@ -7,6 +7,7 @@ import socket
 import sys
 import traceback
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 
 from weft_trainer.api import ApiClient
@@ -65,9 +66,10 @@ class Agent:
                 return self._stand_aside()
             raise
         try:
-            return Learner(self._config, self._control, self._watchdog, self._api, spec).run()
-        except Stopped:
-            return self._report_early(STOPPED)
+            learner = Learner(self._config, self._control, self._watchdog, self._api, spec)
+        except OSError as error:
+            return self._report_early(Ending(1, f"the learner's folders can't be made: {error}"))
+        return learner.run()
 
     def _grant(self) -> LearnerSpec:
         spec = parse_spec(self._api.start(socket.gethostname()))
@@ -99,7 +101,7 @@ class Learner:
         self._spec = spec
         self._folders = Folders.create(config, spec)
         self._merged_log = self._folders.agent / "training-log.txt"
-        self._heartbeat = Heartbeat(api, control, spec.heartbeat_seconds)
+        self._heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.pid)
         spool = Spool(self._folders.agent / "spool", api.instance)
         self._logs = LogShipper(api, control, spool, self._merged_log)
         self._tail = LogTail(self._folders.log, self._logs.write)
@@ -116,24 +118,25 @@ class Learner:
         self._heartbeat.start()
         self._logs.start()
         try:
-            ending = self._run()
+            ending = self._ended(lambda: self._process(self._control.run(self._prepare)))
             if self._processing:
-                ending = self._save(ending)
+                before = ending
+                ending = self._ended(lambda: self._save(before))
             return self._report(ending)
         finally:
             self._supervisor.end_helpers()
 
-    def _run(self) -> Ending:
+    def _ended(self, work: Callable[[], Ending]) -> Ending:
+        """The ending that ``work`` comes to, whatever happens: somebody waits for this learner's report."""
         try:
-            plan = self._control.run(self._prepare)
-            return self._process(plan)
+            return work()
         except Fenced:
             raise
         except Stopped:
             return STOPPED
         except TrainerError as error:
             return Ending(1, error.with_code())
-        except Exception as error:  # whatever it is, somebody waits for the end of this learner
+        except Exception as error:
             traceback.print_exc()
             return Ending(1, f"the learner's agent failed: {type(error).__name__}: {error}")
 

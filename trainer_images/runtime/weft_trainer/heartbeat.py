@@ -11,10 +11,11 @@ from weft_trainer.errors import Fenced, TrainerError
 
 
 class Heartbeat:
-    def __init__(self, api: ApiClient, control: Control, every: float) -> None:
+    def __init__(self, api: ApiClient, control: Control, every: float, ignore: int) -> None:
         self._api = api
         self._control = control
         self._every = every
+        self._ignore = ignore
         self._stop = threading.Event()
         self._answered = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -36,7 +37,7 @@ class Heartbeat:
             return
         from weft_trainer.system import SystemMetrics
 
-        metrics = SystemMetrics()
+        metrics = SystemMetrics(self._ignore)
         while True:
             try:
                 answer = self._api.heartbeat(metrics.read())

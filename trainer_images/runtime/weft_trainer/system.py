@@ -13,7 +13,9 @@ import psutil
 class SystemMetrics:
     """CPU and memory are those of the agent's descendants: on a machine with several learners each shows its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, ignore: int) -> None:
+        """``ignore`` is the pid of a child that is the agent's own, not the user's."""
+        self._ignore = ignore
         self._self = psutil.Process()
         self._cpu_before: dict[int, float] = {}
         self._at = time.monotonic()
@@ -30,6 +32,8 @@ class SystemMetrics:
         now = time.monotonic()
         used, memory, cpu_now = 0.0, 0, {}
         for process in self._self.children(recursive=True):
+            if process.pid == self._ignore:
+                continue
             try:
                 times = process.cpu_times()
                 memory += process.memory_info().rss
