@@ -23,7 +23,11 @@ def end_running(home: Home, grace: float | None) -> None:
     lives = True
     while lives:
         lives = home.locked()  # asked before the look at the parts, so that the last ones are told, too
-        for part in home.load_state().parts:
+        now = home.load_state()
+        if now.doing and now.doing not in told:
+            told.add(now.doing)
+            print(now.doing, flush=True)
+        for part in now.parts:
             if part.state == "stopped" and part.name not in told:
                 told.add(part.name)
                 print(f"{part.name} is stopped", flush=True)

@@ -60,6 +60,7 @@ class State:
     url: str = ""
     ready: bool = False
     error: str = ""
+    doing: str = ""  # what takes a while just now, for people
     parts: list[PartState] = field(default_factory=list)
 
 
@@ -233,6 +234,6 @@ class Home:
             raw = json.loads(self._state.read_text())
             supervisor = ProcessId(**raw["supervisor"]) if raw["supervisor"] else None
             parts = [PartState(**part) for part in raw["parts"]]
-            return State(supervisor, raw["url"], raw["ready"], raw["error"], parts)
+            return State(supervisor, raw["url"], raw["ready"], raw["error"], raw["doing"], parts)
         except (OSError, ValueError, KeyError, TypeError):
             return State()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from datetime import datetime
 from types import TracebackType
@@ -45,13 +46,15 @@ class Screen:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live:
-            self._live.stop()
+            with contextlib.suppress(OSError):  # a terminal that is gone is no reason to leave the rest undone
+                self._live.stop()
 
     def line(self, text: str, *, bad: bool = False) -> None:
         """Something happened."""
         now = datetime.now().strftime("%H:%M:%S")
         style = "red" if bad else "none"
-        self._console.print(f"[dim]{now}[/dim] [{style}]{escape(text)}[/{style}]", highlight=False, soft_wrap=True)
+        with contextlib.suppress(OSError):
+            self._console.print(f"[dim]{now}[/dim] [{style}]{escape(text)}[/{style}]", highlight=False, soft_wrap=True)
 
     def show(self, state: State, stack: Stack) -> None:
         """Redraw the panel."""
@@ -61,7 +64,8 @@ class Screen:
         if state.ready and time.monotonic() - self._jobs_at > _JOBS_EVERY:
             self._jobs_at = time.monotonic()
             self._jobs = running_jobs(stack.database_url())
-        self._live.update(panel(state, stack.home, self._jobs), refresh=True)
+        with contextlib.suppress(OSError):
+            self._live.update(panel(state, stack.home, self._jobs), refresh=True)
 
 
 def panel(state: State, home: Home, jobs: int | None, *, detached: bool = False) -> Panel:

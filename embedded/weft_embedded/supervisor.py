@@ -238,7 +238,7 @@ class Supervisor:
                 task.kill()
                 task.communicate()
         self._stop_part("worker")
-        if was_ready and self._stack.choice.worker:
+        if was_ready and self._stack.choice.worker and self._stack.has_runs():
             self._interrupt_runs()
         for name in ("api", "s3", "redis", "postgres"):
             self._stop_part(name)
@@ -260,6 +260,8 @@ class Supervisor:
         grace = self._home.take_grace()
         if grace is None:
             grace = self._stack.given.timings.grace
+        self._state.doing = f"ending learners that run here; they have up to {grace:.0f} s to save a checkpoint"
+        self._screen.line(self._state.doing)
         command = self._stack.interrupt_command(grace)
         with (self._home.logs / "interrupt.log").open("ab") as log:
             process = subprocess.Popen(
