@@ -26,6 +26,9 @@ class _LazyGroup(TyperGroup):
         }
         super().__init__(**options | {"commands": stubs})
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)  # in our order, whatever typer's version
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, stub, rest = super().resolve_command(ctx, args)
         return name, load(stub.name, COMMANDS[stub.name]) if stub and stub.name else None, rest

@@ -93,9 +93,12 @@ def test_a_folder_with_nothing_but_the_manifest_sends_no_code(server: Double, we
     assert server.requests("POST", "jobs")[0].json["code_sha256"] is None
 
 
-def test_an_invalid_manifest_is_shown_before_code_is_sent(server: Double, weft: Weft, code: Path) -> None:
-    fault = {"path": "learners", "message": "expected a number, found 'two'", "line": 2, "found": "2"}
-    server.on("POST", "manifests:validate", problem(400, "invalid_manifest", problems=[fault]))
+FAULT = {"path": "learners", "message": "expected a number, found 'two'", "line": 2, "found": "2"}
+
+
+def test_an_invalid_manifest_is_shown_with_its_lines(server: Double, weft: Weft, code: Path) -> None:
+    accept_code(server, code)
+    server.on("POST", "jobs", problem(400, "invalid_manifest", problems=[FAULT]))
     done = weft("train", str(code / "manifest.yml"))
     assert done.code == ExitCode.INVALID
     assert done.out == ""
@@ -104,6 +107,14 @@ def test_an_invalid_manifest_is_shown_before_code_is_sent(server: Double, weft: 
     quoted = next(at for at, row in enumerate(rows) if "learners: 2" in row)
     assert rows[quoted + 1].rstrip().endswith("^")
     assert rows[quoted + 1].index("^") == rows[quoted].index("learners: 2") + len("learners: ")
+
+
+def test_much_code_is_sent_only_with_a_manifest_that_is_right(
+    server: Double, weft: Weft, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.commands.train._LARGE", 10)
+    server.on("POST", "manifests:validate", problem(400, "invalid_manifest", problems=[FAULT]))
+    assert weft("train", str(code / "manifest.yml")).code == ExitCode.INVALID
     assert [one.method for one in server.seen] == ["POST"]
 
 
@@ -587,6 +598,7 @@ def test_up_without_the_extra_says_what_to_install(weft: Weft, monkeypatch: pyte
 
 def test_up_hands_over_all_arguments(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
     handed: list[list[str]] = []
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     monkeypatch.setattr("os.execv", lambda program, arguments: handed.append(arguments[1:]))
     for arguments in (["up", "--detach", "--port", "0"], ["down", "--help"], ["status"]):
         weft(*arguments)

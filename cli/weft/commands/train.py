@@ -23,6 +23,8 @@ from weft.ui.progress import bar
 
 app = typer.Typer()
 
+_LARGE = 4 << 20
+
 ManifestArgument = Annotated[Path, typer.Argument(metavar="MANIFEST", help="The YAML file.", show_default=False)]
 SetOption = Annotated[
     list[str] | None,
@@ -109,8 +111,6 @@ def train(
         if no_code:
             job = client.jobs.submit(text, None, values)
         else:
-            # Before many bytes are sent, the manifest should be right.
-            client.validate(manifest, values)
             job = _submit_with_code(client, manifest, text, code or manifest.parent, values)
     except InvalidManifest as error:
         problems.explain(str(manifest), text, error.problems, error.detail)
@@ -144,6 +144,9 @@ def _submit_with_code(client: Client, manifest: Path, text: str, code: Path, val
         if bundle is None:
             say(f"[dim]{escape(str(code))} holds no code: none is sent[/]")
             return client.jobs.submit(text, None, values)
+        if bundle.size > _LARGE:
+            # Before many bytes are sent, the manifest should be right.
+            client.validate(manifest, values)
         with bar("sending code", bundle.size) as report:
             sent = client.send_code(bundle, report)
         what = words.count(bundle.files, "file") if bundle.files is not None else escape(code.name)

@@ -97,7 +97,7 @@ class Feed:
         """Say once that the connection is lost."""
         if not self._in_trouble:
             self._in_trouble = True
-            self.note(f"[yellow]{escape(str(error).partition(':')[0])}: trying again[/]")
+            self.note(f"[yellow]connection lost, trying again[/] ({escape(str(error))})")
 
     def _back(self) -> None:
         if self._in_trouble:
