@@ -25,7 +25,6 @@ def main() -> int:
     """Serve until told to stop. Returns the exit status: 0 in order, 2 for what the operator has to mend."""
     try:
         settings = load_settings()
-        configure_logging()
         app = create_app(settings)
     except ValidationError as error:
         return _fail("settings: " + "; ".join(f"{_path(one['loc'])}: {one['msg']}" for one in error.errors()))
@@ -38,6 +37,7 @@ def main() -> int:
         listener = _listen(settings.api.host, settings.api.port)
     except OSError as error:
         return _fail(_listen_problem(settings, error))
+    configure_logging()
     structlog.get_logger("weft.api").info("serving", host=settings.api.host, port=listener.getsockname()[1])
     server = uvicorn.Server(
         uvicorn.Config(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from anyio import CapacityLimiter
 from fastapi import FastAPI
+from sqlalchemy.exc import ArgumentError
 
 from weft_api import docs, errors
 from weft_api.code.routes import router as code
@@ -26,7 +27,7 @@ from weft_api.stores import Checker
 from weft_api.tokens.routes import router as tokens
 from weft_core import __version__
 from weft_core.catalogue import Catalogue
-from weft_core.objects import Objects
+from weft_core.objects import Objects, StoreError
 from weft_core.secrets import SecretBox
 from weft_core.settings import Settings
 from weft_core.store.database import Database
@@ -49,18 +50,32 @@ def make_context(settings: Settings) -> Context:
     Raises:
         ValueError: a setting that only shows here to be wrong (keys, URLs).
     """
-    database = Database(settings.database_url.get_secret_value(), pool_size=_CONNECTIONS)
+    with _naming("database_url"):
+        database = Database(settings.database_url.get_secret_value(), pool_size=_CONNECTIONS)
+    with _naming("redis_url"):
+        wake = Wake(settings.redis_url.get_secret_value())
+    with _naming("s3"):
+        objects = Objects(settings.s3)
     return Context(
         settings=settings,
         database=database,
-        objects=Objects(settings.s3),
+        objects=objects,
         box=SecretBox(settings.secret_keys),
-        wake=Wake(settings.redis_url.get_secret_value()),
+        wake=wake,
         catalogue=Catalogue.load(),
         metrics=Metrics(database),
         checker=Checker(),
         followers=CapacityLimiter(_FOLLOWERS),
     )
+
+
+@contextmanager
+def _naming(setting: str) -> Iterator[None]:
+    """Around what reads ``setting``: libraries' complaints name what is wrong, not where it is written."""
+    try:
+        yield
+    except (ValueError, ArgumentError, ImportError, StoreError) as error:
+        raise ValueError(f"{setting}: {error}") from error
 
 
 def create_app(settings: Settings) -> FastAPI:

@@ -144,6 +144,12 @@ class UploadPart(BaseModel):
 class Upload(BaseModel):
     """Where to PUT the parts. With an ``upload_id`` the ETags of the answers go to `uploads:complete`."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"parts": [{"number": 1, "url": "https://…", "size": 9912422}], "upload_id": None}]
+        }
+    )
+
     parts: list[UploadPart]
     upload_id: str | None
 
@@ -170,5 +176,7 @@ class DownloadBody(BaseModel):
 
 
 class Download(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"url": "https://…", "size": 9912422}]})
+
     url: str
     size: int

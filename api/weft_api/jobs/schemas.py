@@ -190,6 +190,18 @@ class RerunBody(BaseModel):
 class ValidManifest(BaseModel):
     """What a manifest means, everything resolved."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "valid": True,
+                    "manifest": {"name": "hello", "learners": 1, "engine": "local"},
+                    "notes": ["framework version 1.5.0-py3 runs on image tensorflow:2.21.0"],
+                }
+            ]
+        }
+    )
+
     valid: bool = True
     manifest: dict[str, Any]
     notes: list[str] = Field(description="What is good to know but no error.")

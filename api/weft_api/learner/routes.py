@@ -39,10 +39,28 @@ from weft_core.lifecycle import LearnerPhase
 
 router = APIRouter(prefix="/api/v1/learner", tags=["learner"], responses=responses(STALE_ATTEMPT))
 
+_SPEC = LearnerSpec(
+    job_id="job-4k9x2m7qd1ze",
+    job_name="mnist-horovod",
+    attempt=1,
+    rank=0,
+    learners=2,
+    cpus=1,
+    gpus=0,
+    command="python train.py",
+    framework="horovod",
+    launcher="horovod",
+    env={},
+).model_dump(mode="json")
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5  # seconds
 
 
-@router.post("/start", summary="Get the start grant and the spec", responses=responses(ALREADY_GRANTED))
+@router.post(
+    "/start",
+    summary="Get the start grant and the spec",
+    responses={200: {"content": {"application/json": {"example": _SPEC}}}, **responses(ALREADY_GRANTED)},
+)
 def start(call: StartCall, context: Ctx, token: Token) -> LearnerSpec:
     """Once for each rank of an attempt; the same instance gets the same answer again."""
     return service.start(context, token, call)
@@ -95,9 +113,7 @@ async def _raw_body(request: Request, _: Token) -> bytes:
     openapi_extra={
         "requestBody": {
             "required": True,
-            "content": {
-                "application/json": {"schema": LogsCall.model_json_schema(ref_template="#/components/schemas/{model}")}
-            },
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/LogsCall"}}},
         }
     },
 )

@@ -110,17 +110,29 @@ class Peer(BaseModel):
 class Peers(BaseModel):
     """``ready``: all learners have an address, and are at or past the phase that was asked for."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"ready": True, "peers": [{"rank": 0, "address": "10.0.0.7", "ports": [40001], "phase": "STARTED"}]}
+            ]
+        }
+    )
+
     ready: bool
     peers: list[Peer]
 
 
 class HeartbeatAnswer(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"stop": True, "grace_seconds": 120}]})
+
     stop: bool
     grace_seconds: int | None = Field(description="From SIGTERM to SIGKILL, when `stop` is set.")
 
 
 class StoringAnswer(BaseModel):
     """``granted``: store the results now. ``wait``: ask again soon."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"granted": False, "wait": True}]})
 
     granted: bool
     wait: bool
@@ -132,6 +144,15 @@ class ObjectEntry(BaseModel):
 
 
 class ObjectsAnswer(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"urls": {"model.pt": "https://…"}, "objects": None},
+                {"urls": None, "objects": [{"key": "model.pt", "size": 4711004}]},
+            ]
+        }
+    )
+
     urls: dict[str, str] | None = Field(default=None, description="Presigned, by key.")
     objects: list[ObjectEntry] | None = None
 

@@ -1,0 +1,136 @@
+"""The OpenAPI document, the page that shows it, and what the API makes of whatever the document allows and forbids."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from tests.api.conftest import Api, Person
+
+
+@schemathesis.serializer("application/zip")
+def _bytes(_: Any, value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+
+
+# What would wait for events, or whose 5xx is right (a store that is away).
+_FOLLOWED = "/api/v1/jobs/{job_id}/logs/follow"
+_PER_OPERATION = int(os.environ.get("EXAMPLES", "6"))
+
+
+def test_every_operation_is_described(api: Api) -> None:
+    for path, operations in api.openapi["paths"].items():
+        for method, operation in operations.items():
+            name = f"{method} {path}"
+            assert operation["summary"], name
+            assert "422" not in operation["responses"], name
+            for status, answer in operation["responses"].items():
+                if status >= "400" and path != "/readyz":
+                    assert "application/problem+json" in answer["content"], f"{name} {status}"
+            if path.startswith("/api/v1/") and path not in {"/api/v1/login", "/api/v1/schema/manifest"}:
+                assert operation["security"], name
+
+
+def test_bodies_and_answers_have_examples(api: Api) -> None:
+    schemas = api.openapi["components"]["schemas"]
+    for path, operations in api.openapi["paths"].items():
+        for method, operation in operations.items():
+            bodies = [operation.get("requestBody", {})]
+            bodies += [answer for status, answer in operation["responses"].items() if status < "400"]
+            for body in bodies:
+                json_body = body.get("content", {}).get("application/json", {}).get("schema", {})
+                if "example" in body.get("content", {}).get("application/json", {}):
+                    continue
+                for name in re.findall(r"#/components/schemas/([A-Za-z]+)", str(json_body)):
+                    _has_example(schemas, name, f"{method} {path}")
+
+
+def _has_example(schemas: dict[str, Any], name: str, where: str) -> None:
+    """Its own, or those of what it is a list of."""
+    schema = schemas[name]
+    nested = re.findall(r"#/components/schemas/([A-Za-z]+)", str(schema.get("properties")))
+    assert "examples" in schema or any("examples" in schemas[one] for one in nested), f"{where}: {name}"
+
+
+def test_the_document_is_complete(api: Api) -> None:
+    refs = set(re.findall(r"#/components/schemas/([A-Za-z0-9_]+)", str(api.openapi)))
+    assert refs <= set(api.openapi["components"]["schemas"])
+
+
+def test_the_page_needs_nothing_from_elsewhere(api: Api) -> None:
+    http = api.client()
+    page = http.get("/docs")
+    assert page.status_code == 200
+    assert "//" not in page.text, "no address of another host"
+    for path in re.findall(r'(?:src|href)="([^"]+)"', page.text):
+        answer = http.get("/" + path)
+        assert answer.status_code == 200, path
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    start = http.get("/docs/start.js").text
+    document = http.get("/" + re.findall(r'url: "([^"]+)"', start)[0]).json()
+    assert document["openapi"].startswith("3.0"), "Swagger UI 4 renders nothing else"
+    assert "'null'" not in str(document["components"])
+    assert http.get("/openapi.json").json()["openapi"].startswith("3.1")
+
+
+def test_answers_have_safe_headers(api: Api, ann: Person) -> None:
+    for answer in (ann.http.get("/api/v1/me"), ann.http.get("/nothing"), api.client().get("/api/v1/me")):
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert "server" not in answer.headers or "uvicorn" in answer.headers["server"]
+    assert ann.http.patch("/api/v1/jobs").json()["code"] == "method_not_allowed"
+    assert ann.http.get("/nothing").json()["code"] == "not_found"
+
+
+def test_metrics(ann: Person) -> None:
+    ann.submit()
+    text = ann.http.get("/metrics").text
+    assert re.search(r'weft_jobs\{state="QUEUED"\} [1-9]', text)
+    assert 'weft_api_request_seconds_count{method="POST",route="/api/v1/jobs",status="201"}' in text
+    assert "job-" not in text, "templates, not paths"
+
+
+def test_no_input_makes_a_5xx(api: Api) -> None:
+    """A bounded number of examples for each operation, valid and invalid ones."""
+    schema = schemathesis.openapi.from_dict(api.openapi)
+    schema.config.base_url = api.url
+    owner = api.person()
+    job = owner.submit()
+    learner_token = api.attempt(job["id"]).token
+    operations = 0
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        if operation.path == _FOLLOWED:
+            continue
+        operations += 1
+        token = learner_token if "/learner/" in operation.path else owner.token
+        _try(operation, {"Authorization": f"Bearer {token}"}, job["id"])
+    assert operations > 40
+
+
+def _try(operation: Any, headers: dict[str, str], job_id: str) -> None:
+    @settings(
+        max_examples=_PER_OPERATION,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def check(case: Any) -> None:
+        if "job_id" in case.path_parameters:
+            case.path_parameters["job_id"] = job_id
+        if operation.path == "/api/v1/learner/peers":
+            case.query = {**(case.query or {}), "wait": 0}
+        answer = case.call(headers=headers, timeout=20)
+        if answer.status_code == 503 and "store_unavailable" in answer.text:
+            return  # a data store at an address that was made up
+        assert answer.status_code < 500, f"{case.as_curl_command()}\n{answer.text}"
+        if answer.status_code >= 400:
+            assert answer.headers["content-type"] == ["application/problem+json"], answer.text
+
+    given(case=operation.as_strategy())(check)()
