@@ -36,6 +36,7 @@ run weft up --detach --home "$home" --port 0
 bold "2. Write 1,797 handwritten digits as MNIST's four files, and put them into S3"
 run python examples/data/digits.py "$work/mnist"
 run weft data put "$work/mnist" default:mnist-data
+run weft data create default:mnist-models
 
 bold "3. Train on two learners with Horovod (the first time, the environment is built: a few minutes)"
 run weft train $job/manifest.yml --follow

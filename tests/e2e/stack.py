@@ -143,6 +143,7 @@ def running(home: Path, environment: Mapping[str, str] | None = None) -> Iterato
     """A stack that is up; taken down at the end, after which no process of it may be left."""
     stack = Stack(home, environment)
     stack.up()
+    stack.client.data.create("default:results")
     try:
         yield stack
     finally:

@@ -19,6 +19,7 @@ def digits(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mnist")
     subprocess.run([sys.executable, str(EXAMPLES / "data/digits.py"), str(folder)], check=True)
     stack.weft("data", "put", str(folder), "default:mnist-data")
+    stack.weft("data", "create", "default:mnist-models")
     return folder
 
 

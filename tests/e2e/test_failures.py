@@ -63,7 +63,7 @@ def test_one_of_two_dies_and_without_retries_the_job_says_which(stack: Stack) ->
 
 def test_a_container_that_does_not_exist_is_refused_at_submit(stack: Stack) -> None:
     store = {"id": "s3", "datastore": "default", "training_data": {"container": "no-such-container"}}
-    with pytest.raises(weft.InvalidManifest, match="no-such-container"):
+    with pytest.raises(weft.errors.InvalidManifest, match="no-such-container"):
         stack.train(manifest("true", data_stores=[store]))
 
 
@@ -74,7 +74,7 @@ def own_store(stack: Stack, **changes: str) -> list[dict[str, Any]]:
 
 
 def test_wrong_s3_credentials_are_refused_at_submit_and_never_shown(stack: Stack) -> None:
-    with pytest.raises(weft.InvalidManifest) as caught:
+    with pytest.raises(weft.errors.InvalidManifest) as caught:
         stack.train(manifest("true", data_stores=own_store(stack)))
     assert "credentials" in str(caught.value)
     assert "wr0ng-pass" not in str(caught.value)
