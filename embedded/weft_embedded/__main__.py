@@ -117,8 +117,8 @@ def _down(home: Home, options: argparse.Namespace) -> int:
         print(f"nothing runs: there is no home {home.path}")
         return 0
     home.open(check_room=False)
-    if home.locked():
-        end_running(home, options.grace)
+    if home.locked() and end_running(home, options.grace):
+        print("all is stopped")
         return 0
     with home.lock():
         ended = end_leftovers(Stack(home, read_settings(home), Choice()), options.grace)

@@ -7,13 +7,13 @@ import subprocess
 import time
 
 from weft_embedded.home import Home
-from weft_embedded.stack import Stack
+from weft_embedded.stack import END_ORDER, Stack
 
 _ORPHANS_GRACE = 10.0  # without a service learners can't store anything, so there is little to wait for
 
 
-def end_running(home: Home, grace: float | None) -> None:
-    """Ask the supervisor to end everything, and wait until it has; says what it ends."""
+def end_running(home: Home, grace: float | None) -> bool:
+    """Ask the supervisor to end everything, wait, and say what it ends. Whether it came to its end in order."""
     state = home.load_state()
     if grace is not None:
         home.leave_grace(grace)
@@ -27,12 +27,12 @@ def end_running(home: Home, grace: float | None) -> None:
         if now.doing and now.doing not in told:
             told.add(now.doing)
             print(now.doing, flush=True)
-        for part in now.parts:
+        for part in sorted(now.parts, key=lambda one: END_ORDER.index(one.name)):
             if part.state == "stopped" and part.name not in told:
                 told.add(part.name)
                 print(f"{part.name} is stopped", flush=True)
         time.sleep(0.1)
-    print("all is stopped")
+    return all(part.state == "stopped" for part in home.load_state().parts)
 
 
 def end_leftovers(stack: Stack, grace: float | None) -> list[str]:

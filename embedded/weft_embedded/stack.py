@@ -19,6 +19,7 @@ from weft_embedded.servers.seaweedfs import S3Identity, read_identity
 from weft_embedded.services import ApiService, WorkerService
 
 DEFAULT_PORT = 8080
+END_ORDER = ("worker", "api", "s3", "redis", "postgres")
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 DATASTORE = "default"  # and the S3 identity behind it, which users' jobs get
 

@@ -15,7 +15,7 @@ from weft_embedded.home import Home, PartState, State
 from weft_embedded.part import Part, PartError
 from weft_embedded.processes import ProcessId
 from weft_embedded.screen import Screen
-from weft_embedded.stack import Stack
+from weft_embedded.stack import END_ORDER, Stack
 
 _TICK = 0.1  # seconds between two looks at everything
 _LOOK = 5.0  # seconds between two looks at the health of what runs
@@ -237,10 +237,10 @@ class Supervisor:
             if task.poll() is None:
                 task.kill()
                 task.communicate()
-        self._stop_part("worker")
+        self._stop_part(END_ORDER[0])
         if was_ready and self._stack.choice.worker and self._stack.has_runs():
             self._interrupt_runs()
-        for name in ("api", "s3", "redis", "postgres"):
+        for name in END_ORDER[1:]:
             self._stop_part(name)
         self._publish()
 
