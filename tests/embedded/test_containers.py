@@ -165,7 +165,7 @@ def store() -> Iterator[str]:
         yield endpoint
         process.kill()
         process.wait()
-    for socket in Path("/tmp").glob("seaweedfs-*-grpc-*.sock"):
+    for socket in Path("/tmp").glob("seaweedfs-*.sock"):
         if any(f"-{port}.sock" in socket.name for port in taken):
             socket.unlink()
 
