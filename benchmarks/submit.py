@@ -22,7 +22,7 @@ ROUNDS = 100
 
 def measure(stack: Stack, folder: Path) -> None:
     profile = tomllib.loads(stack.profile.read_text())["profiles"]["default"]
-    cpus = sum(node["cpus"] for node in stack.json("engines")[0]["capacity"]["nodes"])
+    cpus = stack.json("engines")[0]["capacity"]["cpus"]
     holder = stack.train(manifest("sleep 3600", cpus=cpus), None)
     body = {"manifest": yaml.safe_dump(manifest("true", cpus=cpus))}
     posts, reads = [], []

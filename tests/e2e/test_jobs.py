@@ -110,8 +110,7 @@ def test_delete_of_a_running_job_leaves_nothing(stack: Stack) -> None:
 
 
 def test_a_job_that_must_wait_says_for_what_and_priority_decides_who_is_next(stack: Stack) -> None:
-    capacity = stack.json("engines")[0]["capacity"]
-    cpus = sum(node["cpus"] for node in capacity["nodes"])
+    cpus = stack.json("engines")[0]["capacity"]["cpus"]
     holder = stack.train(manifest("sleep 600", cpus=cpus))
     eventually(lambda: holder.refresh().state == "PROCESSING", "processing", 120)
     low = stack.train(manifest("python count.py 1 0", cpus=cpus, priority=10))
