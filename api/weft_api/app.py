@@ -36,8 +36,8 @@ from weft_core.wake import Wake
 _DESCRIPTION = """Deep-learning training as a service: a manifest and a folder of code in, a trained model back in S3.
 
 Sign in with `Authorization: Bearer <token>`; a token belongs to one project. Errors are `application/problem+json`
-(RFC 9457) with a stable `code`. Every POST takes an `Idempotency-Key`. Lists are paged: `next_cursor` goes back as
-`cursor`."""
+(RFC 9457) with a stable `code`. What makes or changes something takes an `Idempotency-Key`. Lists are paged:
+`next_cursor` goes back as `cursor`."""
 
 _CONNECTIONS = 15
 """To Postgres; as many again in a rush. Handlers run in 40 threads and hold one only while they ask."""

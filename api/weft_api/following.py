@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 import anyio.to_thread
 from fastapi import Header
 from pydantic import BaseModel
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from weft_api.auth import Principal, find_principal
 from weft_api.context import Context
 from weft_api.problems import invalid
 
 _HEARTBEAT = 15  # seconds between comments, so that proxies keep the connection
 # No line ends to SSE, but to many a client's library. In JSON they only stand inside strings.
 _LINE_ENDS = {ord(one): f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
+TRUST = 60.0
+"""Seconds after which the token of a follower is looked at again."""
 _GIVE_UP = 300  # seconds that a client may leave a piece untaken
 
 LastEventId = Annotated[
@@ -57,13 +63,13 @@ def last_event_id(value: str | None) -> int | None:
     return int(value)
 
 
-def follow(context: Context, stream: str, job_id: str, look: Callable[[], Look]) -> EventSourceResponse:
+def follow(context: Context, who: Principal, stream: str, job_id: str, look: Callable[[], Look]) -> EventSourceResponse:
     """Answer with what ``look`` finds, again and again.
 
     Each look is a short transaction in a thread; while the client takes its time, no connection is held.
     """
     return EventSourceResponse(
-        _events(context, stream, job_id, look),
+        _events(context, who, stream, job_id, look),
         ping=_HEARTBEAT,
         send_timeout=_GIVE_UP,
         sep="\n",
@@ -71,17 +77,29 @@ def follow(context: Context, stream: str, job_id: str, look: Callable[[], Look])
     )
 
 
+Answer = TypeVar("Answer")
+
+
+async def _ask(context: Context, question: Callable[[], Answer]) -> Answer:
+    return await anyio.to_thread.run_sync(question, limiter=context.followers)
+
+
 async def _events(
-    context: Context, stream: str, job_id: str, look: Callable[[], Look]
+    context: Context, who: Principal, stream: str, job_id: str, look: Callable[[], Look]
 ) -> AsyncIterator[ServerSentEvent]:
     with context.metrics.followers.labels(stream).track_inprogress():
+        checked = time.monotonic()
         async with aclosing(context.wake.listen(job_id)) as bell:
             async for _ in bell:
                 more = True
                 while more:
                     try:
-                        found = await anyio.to_thread.run_sync(look, limiter=context.followers)
-                    except DBAPIError:
+                        if time.monotonic() - checked > TRUST:
+                            if await _ask(context, partial(find_principal, context, who.token_sha256)) is None:
+                                return  # without `end`: who comes back is told why by a 401
+                            checked = time.monotonic()
+                        found = await _ask(context, look)
+                    except (DBAPIError, PoolTimeout):
                         break  # Postgres is away: the stream stays, the next look may succeed
                     for one in found.events:
                         yield one

@@ -194,6 +194,16 @@ def test_an_unknown_data_store(ann: Person) -> None:
     assert (problem["path"], problem["found"]) == ("data_stores[0].datastore", "nope")
 
 
+def test_what_no_learner_can_do_is_refused_at_submit(ann: Person) -> None:
+    mount = "data_stores: [{id: d, type: mount_volume, connection: {type: host_mount, name: v, path: /data}, "
+    mount += "training_data: {container: x}}]"
+    problem = _problem(ann.http.post("/api/v1/jobs", json={"manifest": HELLO + mount}))
+    assert problem["path"] == "data_stores[0].type"
+    model = "data_stores: [{id: d, model: digits@3}]"
+    problem = _problem(ann.http.post("/api/v1/jobs", json={"manifest": HELLO + model}))
+    assert (problem["path"], problem["found"]) == ("data_stores[0].model", "digits@3")
+
+
 def test_a_store_that_is_away_is_a_warning(ann: Person, own: S3Settings) -> None:
     manifest = _manifest(_connection(own, endpoint="http://127.0.0.1:9"), own.bucket)
     answer = ann.http.post("/api/v1/jobs", json={"manifest": manifest})

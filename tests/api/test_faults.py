@@ -88,8 +88,12 @@ def _postgres_goes_away(servers: Servers, api: Api) -> None:
     attempt = api.attempt(ann.submit()["id"])
     attempt.agents[0].start()
     found: list[Any] = []
-    follower = threading.Thread(target=lambda: found.extend(follow(ann, attempt.job_id)))
+    started = threading.Event()
+    follower = threading.Thread(
+        target=lambda: found.extend(follow(ann, attempt.job_id, until=lambda _: bool(started.set())))  # type: ignore[func-returns-value]
+    )
     follower.start()
+    assert started.wait(20)
     name = api.context.database.engine.url.database
     with servers.postgres.connect() as connection:
         connection.execute(f"alter database {name} allow_connections false")

@@ -88,6 +88,18 @@ def test_tokens_data_stores_and_reruns(ann: Person) -> None:
     assert first["id"] == second["id"]
 
 
+def test_one_data_store_at_the_same_time(ann: Person) -> None:
+    store = {"name": "cos", "endpoint": "http://127.0.0.1:9", "user_name": "a", "password": "b"}
+
+    def post(key: str) -> int:
+        headers = {"Idempotency-Key": key}
+        return ann.http.post("/api/v1/datastores?check=false", json=store, headers=headers).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(post, ["same"] * 8)) == {201}
+        assert set(pool.map(post, [f"key-{n}" for n in range(8)])) == {409}
+
+
 def test_a_repeated_resume_does_not_resume_again(api: Api, ann: Person) -> None:
     job_id = ann.submit()["id"]
     api.set_state(job_id, "FAILED")

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from tests.api.conftest import Api, Attempted, Person, code_of
 
+from weft_api import following
 from weft_core.store.models import Job, LogCursor
 
 Events = list[tuple[str, str | None, dict[str, Any]]]
@@ -273,6 +274,19 @@ def test_following_a_deleted_job_ends(api: Api, ann: Person, gang: Attempted) ->
 
     threading.Timer(0.2, delete).start()
     assert follow(ann, gang.job_id)[-1] == ("end", None, {"state": "DELETED", "reason": "the job has been deleted"})
+
+
+def test_a_revoked_token_follows_no_longer(
+    api: Api, ann: Person, gang: Attempted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "TRUST", 0.0)
+
+    def revoke() -> None:
+        (token,) = ann.http.get("/api/v1/tokens").json()["tokens"]
+        assert ann.http.delete(f"/api/v1/tokens/{token['id']}").status_code == 204
+
+    threading.Timer(0.2, revoke).start()
+    assert [name for name, _, _ in follow(ann, gang.job_id)] == ["state"], "it ends, but not as the job's end"
 
 
 def test_bad_resume_ids(ann: Person, gang: Attempted) -> None:

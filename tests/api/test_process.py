@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
+from tests.api.conftest import Api, Person
 
 from weft_api.__main__ import main
 from weft_core.settings import Settings
@@ -89,6 +90,29 @@ def test_it_serves_and_stops_in_order(api_settings: Settings) -> None:
     assert {"serving", "request"} <= {line["event"] for line in lines}
     secret = api_settings.s3.secret_key.get_secret_value()
     assert secret not in log
+
+
+def test_followers_do_not_keep_it_from_stopping(api: Api, ann: Person) -> None:
+    job = ann.submit()
+    with _free_port() as (port, _):
+        pass
+    process = subprocess.Popen(
+        [sys.executable, "-m", "weft_api"], env=_environment(api.settings, port), stderr=subprocess.DEVNULL
+    )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=dict(ann.http.headers), timeout=30) as http:
+            while True:
+                try:
+                    http.get("/healthz")
+                    break
+                except httpx.ConnectError:
+                    time.sleep(0.05)
+            with http.stream("GET", f"/api/v1/jobs/{job['id']}/logs/follow") as response:
+                assert next(response.iter_lines()).startswith("event: ")
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(15) in (0, -signal.SIGTERM)
+    finally:
+        process.kill()
 
 
 def test_a_taken_port(api_settings: Settings, start: Start) -> None:

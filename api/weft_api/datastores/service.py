@@ -36,23 +36,25 @@ def create_datastore(context: Context, who: Principal, body: NewDatastore, check
     """Raises Problem (already_exists, store_refused) and StoreError (a store that is away can't be checked)."""
     with context.database.transaction() as session:
         scope = who.scope(session)
-        if (earlier := once.seen(scope)) is not None:
-            return show_datastore(context, scope, earlier)
+        if once.seen(scope) is not None:
+            return show_datastore(context, scope, body.name)
     if check:
         check_store(body)
     try:
         with context.database.transaction() as session:
             scope = who.scope(session)
+            store_id = new_id("ds")
+            if once.claim(scope, store_id) != store_id:
+                return show_datastore(context, scope, body.name)
             if scope.find(Datastore, Datastore.name == body.name) is not None:
                 raise _exists(body.name)
-            once.claim(scope, body.name)
             secret = Secret(
                 id=new_id("sec"), name=_secret_name(body.name), ciphertext=seal(context.box, _credentials(body))
             )
             scope.add(secret)
             session.flush()
             row = Datastore(
-                id=new_id("ds"), name=body.name, endpoint=body.endpoint, region=body.region, secret_id=secret.id
+                id=store_id, name=body.name, endpoint=body.endpoint, region=body.region, secret_id=secret.id
             )
             scope.add(row)
             session.flush()

@@ -55,15 +55,14 @@ def begin_upload(context: Context, who: Principal, name: str, body: UploadBody, 
     with users_store():
         if body.create_container:
             store.create()
-        if body.size <= _PART:
-            return Upload(
-                parts=[UploadPart(number=1, url=store.presign_put(body.key, _URL_SECONDS), size=body.size)],
-                upload_id=None,
-            )
-        part = max(_PART, -(-body.size // _MOST_PARTS))
-        upload_id = earlier or store.create_multipart(body.key)
+        small = body.size <= _PART
+        upload_id = earlier or ("-" if small else store.create_multipart(body.key))
     with context.database.transaction() as session:
         upload_id = once.claim(who.scope(session), upload_id)
+    if small:
+        url = store.presign_put(body.key, _URL_SECONDS)
+        return Upload(parts=[UploadPart(number=1, url=url, size=body.size)], upload_id=None)
+    part = max(_PART, -(-body.size // _MOST_PARTS))
     parts = [
         UploadPart(
             number=number,

@@ -15,7 +15,7 @@ from weft_api.problems import CODE_MISSING, INVALID_MANIFEST, NOT_FOUND, FieldPr
 from weft_api.stores import Opened, Wanted, credentials_name, open_kept, seal
 from weft_core.bundle import BundleInfo
 from weft_core.ids import new_id
-from weft_core.manifest import Manifest, ParsedManifest, parse_manifest
+from weft_core.manifest import DataStore, Manifest, ParsedManifest, parse_manifest
 from weft_core.store import jobs
 from weft_core.store.models import Job, Secret
 from weft_core.store.scope import Scope
@@ -97,6 +97,7 @@ def _look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> _Finding
             )
     for number, store in enumerate(manifest.data_stores):
         path = f"data_stores[{number}]"
+        findings.problems += _unserved(store, path)
         opened: Opened | None = None
         if store.datastore is not None:
             opened = open_kept(scope, context.box, store.datastore)
@@ -119,6 +120,30 @@ def _look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> _Finding
             if place is not None:
                 findings.wanted.append(Wanted(f"{path}.{use}", credentials_path, opened, place))
     return findings
+
+
+def _unserved(store: DataStore, path: str) -> list[FieldProblem]:
+    """What a manifest may say and no learner of this installation can do: better refused now than failed later."""
+    found = []
+    if store.mount is not None:
+        found.append(
+            FieldProblem(
+                path=f"{path}.type",
+                message="mount_volume is not served by this installation: put the data into an S3 store",
+                found="mount_volume",
+                accepted="s3",
+            )
+        )
+    if store.model is not None:
+        found.append(
+            FieldProblem(
+                path=f"{path}.model",
+                message="this installation has no registry of models: name the model's container instead",
+                found=f"{store.model.name}@{store.model.version}",
+                accepted="pretrained_model: {container: …, prefix: …}",
+            )
+        )
+    return found
 
 
 def _check_stores(context: Context, findings: _Findings) -> list[str]:

@@ -79,7 +79,7 @@ def follow_logs(
             first = after + 1
         else:
             first = _first(start, tail_start(scope, job_id, wanted, tail) if tail is not None else 0)
-    return follow(context, "logs", job_id, LogFollower(context, who, job_id, wanted, first).look)
+    return follow(context, who, "logs", job_id, LogFollower(context, who, job_id, wanted, first).look)
 
 
 @router.get(
