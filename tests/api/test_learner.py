@@ -178,10 +178,10 @@ def test_a_hundred_waiting_learners_leave_the_api_free(api: Api, ann: Person) ->
         ) as http,
         ThreadPoolExecutor(100) as pool,
     ):
-        waiting = [pool.submit(http.get, f"/api/v1/learner/peers?rank={rank}&wait=3") for rank in range(100)]
+        waiting = [pool.submit(http.get, f"/api/v1/learner/peers?rank={rank}&wait=2") for rank in range(100)]
         while sum(one.running() for one in waiting) < 100:
             time.sleep(0.01)
-        assert ann.http.get("/api/v1/jobs", timeout=2.5).status_code == 200
+        assert ann.http.get("/api/v1/jobs", timeout=1.9).status_code == 200
         assert {one.result().status_code for one in waiting} == {200}
 
 
