@@ -99,7 +99,7 @@ class Stack:
     def parts(self) -> dict[str, int]:
         """The pid of each part of the stack, the supervisor's as 'weft'."""
         status = self.json("status", "--home", str(self.home))
-        return {"weft": status["pid"], **{part["name"]: part["pid"] for part in status["parts"]}}
+        return {"weft": status["supervisor"]["pid"], **{part["name"]: part["pid"] for part in status["parts"]}}
 
     def kill(self, part: str) -> None:
         """kill -9 of one part, by its pid."""

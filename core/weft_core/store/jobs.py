@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func
 from sqlalchemy.orm import Session
 
 from weft_core.ids import new_id
@@ -135,16 +135,3 @@ def request_delete(session: Session, job: Job) -> None:
     job.desired = Desired.DELETED.value
     due(job)
     record_event(session, job, "desired", "delete requested")
-
-
-def wake_queue(session: Session, engine: str) -> list[str]:
-    """Make the jobs that wait for ``engine`` due, as capacity is free; returns the ids to wake.
-
-    A job that is locked just now is being stepped: it will look for itself.
-    """
-    waiting = select(Job).where(Job.engine == engine, Job.state == JobState.QUEUED.value, Job.next_step_at.is_not(None))
-    waiting = waiting.order_by(Job.priority.desc(), Job.created_at, Job.id).limit(50).with_for_update(skip_locked=True)
-    jobs = list(session.scalars(waiting))
-    for job in jobs:
-        job.next_step_at = func.now()
-    return [job.id for job in jobs]
