@@ -84,7 +84,8 @@ def main() -> None:
 
     hvd.init()
     torch.manual_seed(args.seed + hvd.rank())  # dropout differs between processes; the weights get equal below
-    device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+    gpu = torch.cuda.is_available() and hvd.nccl_built()  # without NCCL, Horovod averages what is on the CPU
+    device = torch.device("cuda", hvd.local_rank()) if gpu else torch.device("cpu")
     say(f"training on {hvd.size()} processes, {device.type}")
 
     # Each process sees another part of the digits, in an order that changes with the epoch and is the same every run.

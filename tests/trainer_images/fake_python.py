@@ -5,10 +5,12 @@ What it is to do stands in ``fake.json`` beside it; what it was asked to do goes
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import subprocess
+import shutil
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -21,10 +23,19 @@ def note(call: str) -> None:
         file.write(call + "\n")
 
 
+def download(arguments: list[str]) -> int:
+    note("download")
+    with tarfile.open(Path(arguments[arguments.index("--dest") + 1]) / "horovod-0.28.1.tar.gz", "w:gz") as archive:
+        for name, text in PLAN["source"].items():
+            member = tarfile.TarInfo(f"horovod-0.28.1/{name}")
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return 0
+
+
 def wheel(arguments: list[str]) -> int:
     note("wheel")
-    subprocess.run([os.environ["CXX"], "-O3", "-g", "-std=c++14", "mpi_ops.cc"], check=True)
-    subprocess.run([os.environ["CXX"], "-std=c++14", "xla_mpi_ops.cc"], check=True)
+    shutil.copytree(arguments[-1], HERE / "compiled", dirs_exist_ok=True)
     print("[ 50%] Building CXX object mpi_ops.cc.o", flush=True)
     (HERE / "compiling").write_text(str(os.getpid()))
     while not (HERE / "go-on").exists():
@@ -45,6 +56,8 @@ def main(arguments: list[str]) -> int:
             return 1 if "load_fails" in PLAN else 0
         print(json.dumps({"python": "cpython-311", "torch": PLAN.get("torch"), "tensorflow": PLAN.get("tensorflow")}))
         return 0
+    if "download" in arguments:
+        return download(arguments)
     if "wheel" in arguments:
         return wheel(arguments)
     note(f"install {Path(arguments[-1]).read_text()}")

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -20,11 +21,24 @@ import pytest
 
 BUILD = Path(__file__).parents[2] / "trainer_images" / "horovod" / "build"
 FAKE_PYTHON = Path(__file__).with_name("fake_python.py")
+# What of Horovod's source the build changes, as it is in the archive.
+SOURCE = {
+    "CMakeLists.txt": "set(CMAKE_CXX_STANDARD 14)\nset(CMAKE_CXX_STANDARD_REQUIRED ON)\n",
+    "horovod/torch/CMakeLists.txt": "    set(CMAKE_CXX_STANDARD 14)\n",
+    "horovod/tensorflow/CMakeLists.txt": "".join(
+        f'list(APPEND TF_SOURCES "${{PROJECT_SOURCE_DIR}}/horovod/tensorflow/{name}.cc")\n'
+        for name in ("mpi_ops", "xla_mpi_ops")
+    ),
+    "cmake/Modules/FindPytorch.cmake": 'execute_process(COMMAND ${PY_EXE} -c "import torch; '
+    "from torch.utils.cpp_extension import CUDA_HOME; print(True if ((torch.version.cuda is not None) and "
+    '(CUDA_HOME is not None)) else False)"\n',
+    "setup.py": """config = 'Debug' if self.debug else 'RelWithDebInfo'\n""",
+}
 WHEEL = "horovod-0.28.1-*/horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
 
 
 class Machine:
-    """A machine with an environment, a compiler that only notes what it is asked for, and a wheel cache."""
+    """A machine with an environment, compilers that do nothing, and a wheel cache."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -34,13 +48,13 @@ class Machine:
         for made in (self.tools, self.temporary):
             made.mkdir()
         for tool in ("g++", "cmake", "make"):
-            self._script(self.tools / tool, f'#!/bin/sh\necho "$*" >> "{folder}/compiled"\n')
+            self._script(self.tools / tool, "#!/bin/sh\n")
         self._script(folder / "python", f"#!{sys.executable}\n{FAKE_PYTHON.read_text()}")
         self.plan(torch="2.13.0")
         self.compiles_at_once(True)
 
-    def plan(self, **plan: str | bool) -> None:
-        (self.folder / "fake.json").write_text(json.dumps(plan))
+    def plan(self, source: Mapping[str, str] = SOURCE, **plan: str | bool) -> None:
+        (self.folder / "fake.json").write_text(json.dumps({"source": source, **plan}))
 
     def compiles_at_once(self, yes: bool) -> None:
         """Or only when told to."""
@@ -87,15 +101,40 @@ def test_compiles_once_and_installs_from_the_cache_from_then_on(machine: Machine
     code, out, _ = machine.build()
     assert code == 0
     assert out == "installing Horovod 0.28.1 for PyTorch 2.13.0 from the cache\n"
-    assert machine.calls() == ["wheel", "install wheel", "install wheel"]
+    assert machine.calls() == ["download", "wheel", "install wheel", "install wheel"]
     assert list(machine.temporary.iterdir()) == []
 
 
-def test_the_compiler_is_told_last_what_horovod_gets_wrong(machine: Machine) -> None:
+def test_what_is_compiled_is_the_edited_source(machine: Machine) -> None:
     machine.build()
-    plain, xla = (machine.folder / "compiled").read_text().splitlines()
-    assert plain.split() == ["-O3", "-g", "-std=c++14", "mpi_ops.cc", "-std=c++17", "-g0"]
-    assert xla.split() == ["-std=c++14", "xla_mpi_ops.cc", "-UTENSORFLOW_VERSION", "-std=c++17", "-g0"]
+    compiled = {name: (machine.folder / "compiled" / name).read_text() for name in SOURCE}
+    assert "CMAKE_CXX_STANDARD 14" not in "".join(compiled.values())
+    assert "xla" not in "".join(compiled.values())
+    assert "mpi_ops.cc" in compiled["horovod/tensorflow/CMakeLists.txt"]
+    assert compiled["setup.py"].endswith("'Release'\n")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_cuda_only_when_asked_for(machine: Machine, asked: bool) -> None:
+    """The edited line of FindPytorch.cmake, run as CMake runs it on a machine with a CUDA PyTorch and a toolkit."""
+    machine.build()
+    line = (machine.folder / "compiled" / "cmake/Modules/FindPytorch.cmake").read_text()
+    code = line.partition('-c "')[2].rpartition('"')[0]
+    stand_in = machine.folder / "torch" / "utils"
+    stand_in.mkdir(parents=True)
+    (stand_in.parent / "__init__.py").write_text("class version:\n    cuda = '13.0'\n")
+    (stand_in / "cpp_extension.py").write_text("CUDA_HOME = '/usr/local/cuda'\n")
+    environment = {"PYTHONPATH": str(machine.folder), **({"HOROVOD_GPU_OPERATIONS": "NCCL"} if asked else {})}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{asked}\n"
+
+
+def test_a_source_that_is_not_the_expected_one(machine: Machine) -> None:
+    machine.plan(source={**SOURCE, "setup.py": "another\n"}, torch="2.13.0")
+    code, _, error = machine.build()
+    assert code == 1
+    assert "setup.py of Horovod 0.28.1 is not what it should be" in error
+    assert machine.kept() == []
 
 
 def test_another_framework_or_version_gets_a_wheel_of_its_own(machine: Machine) -> None:
@@ -122,7 +161,7 @@ def test_two_at_the_same_time_compile_once(machine: Machine) -> None:
         machine.compiles_at_once(True)
         codes = [process.wait(60) for process in (first, second) if process]
     assert codes == [0, 0]
-    assert sorted(machine.calls()) == ["install wheel", "install wheel", "wheel"]
+    assert sorted(machine.calls()) == ["download", "install wheel", "install wheel", "wheel"]
 
 
 def test_a_missing_tool_is_named_with_how_to_get_it(machine: Machine) -> None:
