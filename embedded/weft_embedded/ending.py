@@ -6,19 +6,23 @@ import signal
 import subprocess
 import time
 
-from weft_embedded.home import Home
+from weft_embedded.home import Home, HomeError
 from weft_embedded.stack import END_ORDER, Stack
 
 _ORPHANS_GRACE = 10.0  # without a service learners can't store anything, so there is little to wait for
 
+_PATIENCE = 15.0
+
 
 def end_running(home: Home, grace: float | None) -> bool:
-    """Ask the supervisor to end everything, wait, and say what it ends. Whether it came to its end in order."""
-    state = home.load_state()
+    """Ask the supervisor to end everything, wait, and say what it ends. Whether it came to its end in order.
+
+    Raises:
+        HomeError: something holds the home and does not say who it is.
+    """
     if grace is not None:
         home.leave_grace(grace)
-    if state.supervisor is not None:
-        state.supervisor.signal(signal.SIGTERM)
+    _ask(home)
     told: set[str] = set()
     lives = True
     while lives:
@@ -33,6 +37,19 @@ def end_running(home: Home, grace: float | None) -> bool:
                 print(f"{part.name} is stopped", flush=True)
         time.sleep(0.1)
     return all(part.state == "stopped" for part in home.load_state().parts)
+
+
+def _ask(home: Home) -> None:
+    """Tell the supervisor to end; one that has only just taken the home says in a moment who it is."""
+    deadline = time.monotonic() + _PATIENCE
+    while home.locked():
+        supervisor = home.load_state().supervisor
+        if supervisor is not None:
+            supervisor.signal(signal.SIGTERM)
+            return
+        if time.monotonic() > deadline:
+            raise HomeError(f"a process holds {home.path} and does not say who it is: `fuser {home.run}/lock` tells")
+        time.sleep(0.1)
 
 
 def end_leftovers(stack: Stack, grace: float | None) -> list[str]:
