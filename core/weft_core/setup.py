@@ -1,7 +1,7 @@
 """What an installation needs besides its schema: bucket, administrator, project.
 
-``python -m weft_core.setup`` is idempotent, and to be run after the migrations. ``--token`` also prints a fresh token of
-the administrator's, which is how the first user of an installation gets in.
+``python -m weft_core.setup`` is idempotent, and to be run after the migrations. ``--token`` also prints a fresh token
+of the administrator's, which is how the first user of an installation gets in.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def main() -> None:
     torch.manual_seed(args.seed + hvd.rank())  # dropout differs between processes; the weights get equal below
     gpu = torch.cuda.is_available() and hvd.nccl_built()  # without NCCL, Horovod averages what is on the CPU
     device = torch.device("cuda", hvd.local_rank()) if gpu else torch.device("cpu")
-    say(f"training on {hvd.size()} processes, {device.type}")
+    print(f"rank {hvd.rank()} of {hvd.size()} on {device.type}", flush=True)
 
     # Each process sees another part of the digits, in an order that changes with the epoch and is the same every run.
     digits = TensorDataset(*read_digits(DATA, "train"))
@@ -96,9 +96,8 @@ def main() -> None:
     model = Net().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.learning_rate, momentum=0.9)
     start = 0
-    if (
-        hvd.rank() == 0 and CHECKPOINT.exists()
-    ):  # an earlier attempt of this job was interrupted: go on after its last epoch
+    if hvd.rank() == 0 and CHECKPOINT.exists():
+        # An earlier attempt of this job was interrupted: go on after its last epoch.
         state = torch.load(CHECKPOINT, weights_only=True, map_location=device)
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])

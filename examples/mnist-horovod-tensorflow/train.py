@@ -78,7 +78,7 @@ def main() -> None:
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
-    say(f"training on {hvd.size()} processes, {'cuda' if gpus else 'cpu'}")
+    print(f"rank {hvd.rank()} of {hvd.size()} on {'cuda' if gpus else 'cpu'}", flush=True)
 
     # Each process trains on its share of the digits. All shares are of one size, or one process would wait for ever for
     # a step that the others don't make.

@@ -112,7 +112,7 @@ def main() -> None:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if gpu else "gloo")
     torch.manual_seed(args.seed + dist.get_rank())  # dropout differs between processes; the weights get equal below
-    say(f"training on {dist.get_world_size()} processes, {device.type}")
+    print(f"rank {dist.get_rank()} of {dist.get_world_size()} on {device.type}", flush=True)
 
     # Each process sees another part of the digits, in an order that changes with the epoch and is the same every run.
     digits = TensorDataset(*read_digits(DATA, "train"))
@@ -120,9 +120,8 @@ def main() -> None:
     loader = DataLoader(digits, args.batch_size, sampler=sampler)
 
     net = Net().to(device)
-    model = DistributedDataParallel(
-        net, device_ids=[device.index] if gpu else None
-    )  # copies the first one's weights to all
+    # Copies the first one's weights to all.
+    model = DistributedDataParallel(net, device_ids=[device.index] if gpu else None)
     optimizer = torch.optim.SGD(net.parameters(), lr=args.learning_rate, momentum=0.9)
     for epoch in range(resume(net, optimizer, device), args.epochs):
         sampler.set_epoch(epoch)

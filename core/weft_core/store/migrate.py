@@ -1,4 +1,6 @@
-"""Bring the database to this version's schema: ``python -m weft_core.store.migrate [upgrade|check|downgrade REVISION]``.
+"""Bring the database to this version's schema.
+
+    python -m weft_core.store.migrate [upgrade|check|downgrade REVISION]
 
 Safe to run from several processes at once: one migrates, the others wait and find nothing to do.
 """
