@@ -23,7 +23,9 @@ def empty(servers: Servers) -> Iterator[Engine]:
     """A database without any table."""
     with servers.database_url() as url:
         database = Database(url)
-        Base.metadata.drop_all(database.engine)
+        with database.engine.begin() as connection:
+            connection.execute(text("drop schema public cascade"))
+            connection.execute(text("create schema public"))
         yield database.engine
         database.close()
 
