@@ -1,7 +1,7 @@
 """Secrets at rest: Fernet (AES-128-CBC with HMAC-SHA256, authenticated) under keys that can be rotated.
 
-``python -m weft_core.secrets`` prints a fresh key. To rotate, put the new key first in ``secret_keys``, re-encrypt
-with :meth:`SecretBox.rotate`, then drop the old one.
+``python -m weft_core.secrets`` prints a fresh key; ``python -m weft_core.store.rotate`` moves all stored secrets to the
+first of ``secret_keys``, after which the others can be dropped.
 """
 
 from __future__ import annotations

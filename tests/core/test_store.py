@@ -6,15 +6,18 @@ import itertools
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from weft_core import lifecycle
 from weft_core.lifecycle import ACTIVE, TERMINAL, TRANSITIONS, Desired, IllegalTransition, JobState
+from weft_core.secrets import SecretBox, SecretsUnreadable, generate_key
 from weft_core.store import jobs
 from weft_core.store.database import Database
-from weft_core.store.models import Attempt, EngineStatus, Event, Job, LogChunk, LogCursor, Project, User
+from weft_core.store.models import Attempt, EngineStatus, Event, Job, LogChunk, LogCursor, Project, Secret, User
+from weft_core.store.rotate import rotate
 from weft_core.store.scope import Scope
 
 _numbers = itertools.count()
@@ -181,3 +184,25 @@ def test_deleting_a_job_takes_all_its_rows_along(database: Database) -> None:
         session.execute(delete(Job).where(Job.id == job.id))
         for model in (Attempt, Event, LogCursor):
             assert scope.all(scope.select(model)) == []
+
+
+def test_rotation_moves_all_stored_secrets_to_the_new_key_or_none(database: Database) -> None:
+    old, new, lost = ([SecretStr(generate_key())] for _ in range(3))
+    with database.transaction() as session:
+        scope = tenant(session, "a")
+        scope.add(Secret(id="sec-1", name="s", ciphertext=SecretBox(old).encrypt("geheim")))
+        attempt = new_attempt(scope, new_job(scope), 1)
+        attempt.token_ciphertext = SecretBox(old).encrypt("token")
+    with pytest.raises(SecretsUnreadable):
+        rotate(database, SecretBox(new))
+    assert rotate(database, SecretBox(new + old)) == 2
+    with database.transaction() as session:
+        assert SecretBox(new).decrypt(session.get_one(Secret, "sec-1").ciphertext) == "geheim"
+        assert SecretBox(new).decrypt(session.scalars(select(Attempt)).one().token_ciphertext) == "token"
+        scope = Scope(session, "proj-a")
+        scope.add(Secret(id="sec-2", name="t", ciphertext=SecretBox(lost).encrypt("x")))
+        before = session.get_one(Secret, "sec-1").ciphertext
+    with pytest.raises(SecretsUnreadable):
+        rotate(database, SecretBox(new))
+    with database.transaction() as session:
+        assert session.get_one(Secret, "sec-1").ciphertext == before

@@ -1,0 +1,59 @@
+"""Re-encrypt every stored secret under the first of ``secret_keys``: ``python -m weft_core.store.rotate``.
+
+To rotate: put a new key first (``python -m weft_core.secrets`` prints one), restart the services, run this, then drop
+the old key and restart again. Safe to repeat, and while the services run.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pydantic import ValidationError
+from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
+
+from weft_core.secrets import SecretBox, SecretsUnreadable
+from weft_core.settings import load_settings
+from weft_core.store.database import Database
+from weft_core.store.models import Attempt, Secret
+
+
+def rotate(database: Database, box: SecretBox) -> int:
+    """Re-encrypt all secrets, and the tokens of attempts that are still open; returns how many.
+
+    Raises:
+        SecretsUnreadable: a secret is under none of the keys; nothing has been changed.
+    """
+    with database.transaction() as session:
+        secrets = session.scalars(select(Secret).with_for_update()).all()
+        attempts = session.scalars(select(Attempt).where(Attempt.ended_at.is_(None)).with_for_update()).all()
+        for secret in secrets:
+            secret.ciphertext = box.rotate(secret.ciphertext)
+        for attempt in attempts:
+            attempt.token_ciphertext = box.rotate(attempt.token_ciphertext)
+        return len(secrets) + len(attempts)
+
+
+def main() -> int:
+    try:
+        settings = load_settings()
+        box = SecretBox(settings.secret_keys)
+    except (ValidationError, ValueError) as error:
+        print(f"settings: {error}", file=sys.stderr)
+        return 2
+    database = Database(settings.database_url.get_secret_value())
+    try:
+        print(f"{rotate(database, box)} secrets are under the first key now")
+    except SecretsUnreadable as error:
+        print(error, file=sys.stderr)
+        return 1
+    except OperationalError as error:
+        print(f"can't reach Postgres: {error.orig}", file=sys.stderr)
+        return 1
+    finally:
+        database.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
