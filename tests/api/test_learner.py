@@ -154,7 +154,7 @@ def test_peers_meet(gang: Attempted) -> None:
     late = threading.Timer(0.3, lambda: second.post("address", address="fe80::1", ports=[3]))
     late.start()
     asked = time.monotonic()
-    answer = first.http.get("/api/v1/learner/peers?rank=0&wait=40").json()
+    answer = first.http.get("/api/v1/learner/peers?rank=0&wait=30").json()
     assert time.monotonic() - asked < 10, "it answers when the peer is there, not at the end of the wait"
     assert answer["ready"] is True
     assert [(one["rank"], one["address"], one["ports"]) for one in answer["peers"]] == [

@@ -18,7 +18,7 @@ def _no_learner_is_left(stack: Stack) -> Any:
 
 
 def failed(stack: Stack, wanted: dict[str, Any]) -> weft.Job:
-    job = stack.train(wanted).wait(timeout=120, check=False)
+    job = stack.train(wanted).wait(timeout=240, check=False)
     assert job.state == "FAILED", job
     assert "Traceback" not in job.reason
     return job

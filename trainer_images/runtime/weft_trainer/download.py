@@ -21,7 +21,7 @@ from weft_trainer.patience import Temporary, patiently
 from weft_trainer.spec import CodeInput, DataInput, LearnerSpec, S3Location
 from weft_trainer.stored import Stored
 
-PATIENCE = 120.0
+PATIENCE = 60.0
 """Seconds that a store may be away before the learner gives up."""
 _FILES_AT_ONCE = 8
 _PARTS_AT_ONCE = 8
