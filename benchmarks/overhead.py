@@ -27,6 +27,7 @@ def measure(stack: Stack, folder: Path) -> None:
     data = folder / "mnist"
     subprocess.run([sys.executable, str(EXAMPLES / "data/digits.py"), str(data)], check=True, capture_output=True)
     stack.weft("data", "put", str(data), "default:mnist-data")
+    stack.weft("data", "create", "default:mnist-models")
     rows = []
     for name, (image, words) in CASES.items():
         _by_weft(stack, name)  # warm: the environment is built, the data is in the node's cache
