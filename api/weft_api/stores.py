@@ -133,6 +133,7 @@ class Refusal:
     path: str
     message: str
     found: str | None = None
+    accepted: str | None = None
 
 
 class Checker:
@@ -165,7 +166,8 @@ class Checker:
             if error.kind == "unreachable":
                 warnings.append(f"{one.path}: {error}; the job will need it when it starts")
             elif error.kind in {"no_container", "not_found"}:
-                refusals.append(Refusal(f"{one.path}.container", str(error), one.place.container))
+                accepted = "a container that is there (`weft data create` and `weft data put` make one)"
+                refusals.append(Refusal(f"{one.path}.container", str(error), one.place.container, accepted))
             else:
                 refusals.append(Refusal(one.credentials_path, str(error)))
         return refusals, warnings

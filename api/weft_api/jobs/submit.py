@@ -150,7 +150,7 @@ def _check_stores(context: Context, findings: _Findings) -> list[str]:
     """Ask the users' stores; returns warnings. Raises Problem invalid_manifest with everything that was found."""
     refusals, warnings = context.checker.check(findings.wanted)
     problems = findings.problems + [
-        FieldProblem(path=one.path, message=one.message, found=one.found) for one in refusals
+        FieldProblem(path=one.path, message=one.message, found=one.found, accepted=one.accepted) for one in refusals
     ]
     if problems:
         raise Problem(INVALID_MANIFEST, "; ".join(f"{one.path}: {one.message}" for one in problems), problems)
