@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -125,6 +127,28 @@ def test_a_file_of_a_killed_writer_is_not_trusted(checkpoints: Open, tmp_path: P
     one.finish(killed_at=time.time(), patience=0)
     checkpoints("b").restore(patience=0)
     assert tree(tmp_path / "b") == {"model": "whole", "settled": "whole, too"}
+
+
+def test_a_stop_distrusts_only_what_was_open_when_it_came(checkpoints: Open, tmp_path: Path) -> None:
+    one = checkpoints("a")
+    (tmp_path / "a/fresh").write_text("whole")
+    writer = subprocess.Popen(  # a program that does not handle SIGTERM, in the middle of a write
+        [
+            sys.executable,
+            "-c",
+            f"f = open({str(tmp_path / 'a/half')!r}, 'w'); f.write('ha'); f.flush(); print(); input()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert writer.stdout is not None
+    writer.stdout.readline()
+    one.hurry()
+    writer.terminate()
+    writer.wait()
+    one.finish(killed_at=None, patience=0, cut_off=True)
+    checkpoints("b").restore(patience=0)
+    assert tree(tmp_path / "b") == {"fresh": "whole"}
 
 
 def test_every_rank_gets_rank_0s_files_and_its_own(

@@ -224,7 +224,7 @@ class Learner:
         if self._checkpoints is None:
             return ending
         try:
-            self._checkpoints.finish(ending.killed_at, self._patience)
+            self._checkpoints.finish(ending.killed_at, self._patience, ending.cut_off)
         except (TrainerError, OSError) as error:
             _warn(f"the last checkpoint was not stored: {error}")
             if ending.exit_code != 0:

@@ -51,6 +51,7 @@ class Checkpoints:
         self._number = 0
         self._last: Generation | None = None
         self._entries: dict[str, tuple[Look, Entry]] = {}  # what a file was when it was last hashed, or restored
+        self._open_at_stop: set[str] = set()
         self._foreign: dict[str, Look] = {}  # rank 0's files, as another rank got them back
         self._lock = threading.Lock()
         self._every = spec.checkpoint.every_seconds
@@ -126,12 +127,15 @@ class Checkpoints:
     def hurry(self) -> None:
         """A stop has come: store at once what the program saves now, however long it takes to end. The engine may know
         a shorter grace than this agent, and kill both."""
+        self._open_at_stop = being_written(self._folder)
         self._every = _HURRY_SECONDS
         self._wake.set()
 
-    def finish(self, killed_at: float | None, patience: float) -> None:
-        """Store what there is now that nobody writes any more. If a writer was killed (``killed_at``), a file of the
-        moments before may be half a file: of those the last stored state stays.
+    def finish(self, killed_at: float | None, patience: float, cut_off: bool = False) -> None:
+        """Store what there is now that nobody writes any more.
+
+        Some files may be half files, and of those the last stored state stays: if a writer was killed (``killed_at``),
+        those of the moments before; if the stop itself ended one (``cut_off``), those that were open when it came.
 
         Raises:
             TrainerError, Fenced: it could not be stored.
@@ -142,7 +146,12 @@ class Checkpoints:
             self._thread.join()
         found = scan(self._folder)
         suspect = float("inf") if killed_at is None else (killed_at - _SUSPECT_SECONDS) * 1e9
-        usable = {key: look for key, look in found.items() if look.link is not None or look.mtime_ns < suspect}
+        torn = self._open_at_stop if cut_off else set()
+        usable = {
+            key: look
+            for key, look in found.items()
+            if look.link is not None or (look.mtime_ns < suspect and key not in torn)
+        }
         self._sync(found, usable, patience)
 
     def _run(self) -> None:

@@ -17,6 +17,8 @@ class Ending:
     reason: str
     killed_at: float | None = None
     """When something was killed by a signal (seconds since the epoch), perhaps while it wrote a file."""
+    cut_off: bool = False
+    """Whether a stop ended something that does not handle SIGTERM, perhaps while it wrote a file."""
 
 
 SUCCESS = Ending(0, "")
@@ -43,8 +45,10 @@ def describe(code: int, command: str, last_lines: Sequence[str], out_of_memory: 
 
 
 def was_killed(code: int) -> bool:
-    """Whether a process's exit code (or its shell's word for it) says that a signal ended it."""
-    return code < 0 or bool(code > 128 and _signal_name(code - 128))
+    """Whether a process's exit code (or its shell's word for it) says that a signal ended it with no say of its own.
+    Not 143 or 130: programs that end well after SIGTERM or SIGINT exit with these."""
+    by_choice = (128 + signal.SIGTERM, 128 + signal.SIGINT)
+    return code < 0 or bool(code > 128 and code not in by_choice and _signal_name(code - 128))
 
 
 def _culprit(command: str, last_lines: Sequence[str]) -> str:

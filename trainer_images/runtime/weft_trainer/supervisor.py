@@ -64,8 +64,15 @@ class Supervisor:
         except (Fenced, TrainerError):
             self._end([*self._children, *self._helpers], grace=0)
             raise
-        killed = any(one.code is not None and was_killed(one.code) for one in self._children)
-        return replace(ending, killed_at=time.time()) if killed else ending
+        return self._tell_torn(ending)
+
+    def _tell_torn(self, ending: Ending) -> Ending:
+        """Add who may have been ended in the middle of a write. When a stop came it was noted which files were open
+        just then, so of SIGTERM's own victims no more need be known."""
+        codes = [one.code for one in self._children if one.code is not None]
+        cut_off = ending is STOPPED and -signal.SIGTERM in codes
+        killed = any(was_killed(code) for code in codes if not (cut_off and code == -signal.SIGTERM))
+        return replace(ending, killed_at=time.time() if killed else None, cut_off=cut_off)
 
     def end_helpers(self) -> None:
         """At the very end."""
