@@ -13,7 +13,7 @@ help:
 $(VENV)/.installed: pyproject.toml requirements/constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing Weft and its tools into $(VENV) (a minute or two the first time) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev,demo]'
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev,demo]'
 	@touch $@
 
 setup: $(VENV)/.installed ## the virtual environment that everything else uses
