@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.stack import REPOSITORY, Stack, lines
+from tests.e2e.stack import REPOSITORY, Stack, eventually, lines, saw
 
 EXAMPLES = REPOSITORY / "examples"
 
@@ -39,6 +40,35 @@ def test_example(stack: Stack, digits: Path, tmp_path: Path, name: str) -> None:
     accuracy = float(final.split("accuracy")[1].split()[0].strip(":=,%"))
     assert accuracy >= 0.95, shown
     assert job.files(), "nothing was stored"
+
+
+def _epoch(line: str) -> int:
+    """The epoch that a line tells the end of, or 0."""
+    found = re.match(r"epoch (\d+)/\d+  loss", line)
+    return int(found[1]) if found else 0
+
+
+@pytest.mark.timeout(1500)
+def test_a_horovod_learner_that_is_killed_costs_an_epoch_at_most(stack: Stack, digits: Path) -> None:
+    folder = EXAMPLES / "mnist-horovod-pytorch"
+    changes = {"framework.command": "python train.py --epochs 30", "checkpoint.every": "1s"}
+    job = stack.client.train(folder / "manifest.yml", folder, overrides=changes)
+    eventually(saw(job, "epoch 6/30  loss"), "training under way", 1200)
+    victim = next(
+        one
+        for one in stack.learners()
+        if one.cmdline()[-3:-1] == ["train.py", "--epochs"] and one.environ()["LEARNER_ID"] == "2"
+    )
+    victim.kill()
+    job = job.wait(timeout=200)
+    assert [attempt.outcome for attempt in job.attempts] == ["FAILED", "SUCCEEDED"]
+    assert job.attempts[0].reason.startswith("learner 2 was killed by signal 9 (SIGKILL)")
+    log = list(job.logs(learner=1))
+    trained = max(_epoch(line.text) for line in log if line.attempt == 1 and _epoch(line.text))
+    [resumed] = [line.text for line in log if line.attempt == 2 and line.text.startswith("resuming after epoch")]
+    assert int(resumed.split()[3]) in (trained - 1, trained)
+    final = [line for line in lines(job, 1) if line.startswith("test accuracy")][-1]
+    assert float(final.split()[2]) >= 0.95
 
 
 @pytest.mark.timeout(1500)
