@@ -44,7 +44,6 @@ class LaunchSpec:
     image: str  # 'horovod:0.28.1' of the catalogue, or a custom reference
     api_url: str
     token: str = field(repr=False)
-    shm: int | None = None
 
 
 # --- the learner's spec (JSON, from POST /api/v1/learner/start) ---------------------------------------------------

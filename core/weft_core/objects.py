@@ -190,12 +190,6 @@ class Bucket:
                     )
                 batch = []
 
-    def delete_prefix(self, prefix: str) -> None:
-        """Delete everything under ``prefix``, which must not be empty."""
-        if not prefix.strip("/"):
-            raise ValueError("delete_prefix without a prefix would empty the container")
-        self.delete(one.key for one in list(self.objects(prefix)))
-
     def presign_get(self, key: str, seconds: int = _WEEK) -> str:
         return self._signer.generate_presigned_url("get_object", {"Bucket": self.container, "Key": key}, seconds)
 
@@ -223,10 +217,6 @@ class Bucket:
                 UploadId=upload_id,
                 MultipartUpload={"Parts": [{"PartNumber": n, "ETag": etag} for n, etag in enumerate(etags, 1)]},
             )
-
-    def abort_multipart(self, key: str, upload_id: str) -> None:
-        with self._guard(key):
-            self._s3.abort_multipart_upload(Bucket=self.container, Key=key, UploadId=upload_id)
 
 
 class Objects(Bucket):

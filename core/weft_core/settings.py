@@ -6,7 +6,6 @@ An object that is built once by each process's entry point and passed on; never 
 from __future__ import annotations
 
 import os
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -149,10 +148,6 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         toml = TomlConfigSettingsSource(settings_cls, os.environ.get("WEFT_CONFIG", "weft.toml"))
         return init_settings, env_settings, toml
-
-    @property
-    def grace(self) -> timedelta:
-        return timedelta(seconds=self.timings.grace)
 
 
 def load_settings() -> Settings:

@@ -39,7 +39,7 @@ def test_put_list_get_delete(objects: Objects, tmp_path: Path) -> None:
     rest, end = objects.page("a/", 1, cursor)
     assert [one.key for one in page + rest] == ["a/1", "a/2"]
     assert end is None
-    objects.delete_prefix("a/")
+    objects.delete(["a/1", "a/2"])
     objects.delete(["a/1"])  # gone already: no error
     assert list(objects.objects("a/")) == []
     assert objects.head("a/1") is None
@@ -58,11 +58,6 @@ def test_presigned_urls_and_multipart(objects: Objects) -> None:
     found = objects.head("big")
     assert found is not None
     assert found.size == sum(map(len, parts))
-
-
-def test_an_empty_prefix_is_never_deleted(objects: Objects) -> None:
-    with pytest.raises(ValueError, match="empty the container"):
-        objects.delete_prefix("/")
 
 
 def test_a_missing_container_is_named(s3: S3Settings) -> None:

@@ -6,7 +6,6 @@ import json
 import zipfile
 from pathlib import Path
 
-import pytest
 from tests.e2e.stack import PROGRAMS, Stack, eventually, lines, manifest, saw
 
 import weft
@@ -136,10 +135,7 @@ def test_max_runtime_ends_a_job(stack: Stack) -> None:
     assert "max_runtime" in job.reason
 
 
-@pytest.mark.parametrize("launcher", ["none"])
-def test_two_learners_of_a_plain_command_both_run(stack: Stack, launcher: str) -> None:
-    wanted = manifest("python count.py 2 0", learners=2)
-    wanted["framework"]["launcher"] = launcher
-    job = stack.train(wanted).wait(timeout=120)
+def test_two_learners_of_a_plain_command_both_run(stack: Stack) -> None:
+    job = stack.train(manifest("python count.py 2 0", learners=2)).wait(timeout=120)
     assert lines(job, 1) == lines(job, 2) == ["line 0", "line 1"]
     assert {"learner-1.txt", "learner-2.txt"} <= {file.path for file in job.files()}

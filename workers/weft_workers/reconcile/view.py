@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from weft_core.engine import Observation
@@ -194,8 +194,3 @@ def _progress(session: Session, job_id: str, n: int) -> tuple[str, datetime | No
     )
     row = session.execute(newest).one_or_none()
     return (row[0], row[1]) if row else ("", None)
-
-
-def database_now(session: Session) -> datetime:
-    """The database's clock at the transaction's start."""
-    return session.execute(select(func.now())).scalar_one()
