@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from weft_core.launch import LaunchSpec
+from weft_core.launch import LaunchSpec, Toleration
 
 
 class EngineUnreachable(Exception):
@@ -40,7 +41,10 @@ class LearnerObservation:
         ""  # 'killed by the kernel: out of memory (limit 1.0 GiB)', 'unschedulable: …', 'image pull failed: …'
     )
     oom: bool = False
-    interrupted: bool = False  # the platform took it back, not its fault
+    interrupted: bool = False  # the platform took it back (preempted, drained, evicted), not its fault
+    node: str = ""  # where it runs
+    unreachable: bool = False
+    """Its node does not answer (``reason`` says more), so nobody knows: lost only if its heartbeat is silent, too."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Observation:
     progress: str = (
         ""  # 'building environment pytorch:2.13.0: installing 12 of 37 packages': becomes a job event when it changes
     )
+    held: str = ""
+    """Why the engine's own queue (Kueue's) still holds the whole run back; no start timeout meanwhile."""
     failed: str = ""  # the run can't start: why (an image that can't be built); the attempt fails with it
     failed_code: str | None = None
 
@@ -62,19 +68,71 @@ class Observation:
 
 
 @dataclass(frozen=True)
+class Amounts:
+    """A sum of resources."""
+
+    cpus: float = 0.0
+    gpus: int = 0
+    memory: int = 0  # bytes
+    extra: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Taint:
+    """What keeps learners off a node that don't tolerate it."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+    def tolerated(self, by: Sequence[Toleration]) -> bool:
+        """As Kubernetes' scheduler sees it."""
+        return any(
+            (not one.key or one.key == self.key)
+            and (one.operator == "Exists" or one.value == self.value)
+            and (not one.effect or one.effect == self.effect)
+            for one in by
+        )
+
+
+@dataclass(frozen=True)
 class Node:
+    """What learners of this installation could have of a node in all."""
+
     name: str
     cpus: float
     gpus: int
     memory: int  # bytes
     gpu_type: str | None = None
+    extra: Mapping[str, float] = field(default_factory=dict)
+    """Other resources by the engine's own names."""
+    busy: Amounts = field(default_factory=Amounts)
+    """What others than this installation's learners use of it now."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Taint] = ()  # those that keep learners off
+    ready: bool = True
+    """False: it takes no learners just now (not ready, cordoned), but may again."""
+    potential: bool = False
+    """It is not there yet: the cluster's autoscaler adds it when somebody waits for it."""
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What an engine could give in all, whoever uses it now; admission subtracts the open attempts."""
+    """What an engine could give in all; admission subtracts what others use and the open attempts."""
 
     nodes: tuple[Node, ...]
+    queue: str = ""
+    """Who admits gangs in admission's stead: ``Kueue's queue team-a``. Empty: admission itself."""
+    grows: bool = False
+    """Nodes may join: what does not even fit an empty engine waits for them, rather than fail."""
+
+
+def gpu_type_fits(asked: str, there: str | None) -> bool:
+    """Whether a node's GPUs are of the type asked for: 'v100' may mean 'Tesla-V100-SXM2-16GB'. Unknown may be any."""
+    if there is None:
+        return True
+    plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in (asked, there)]
+    return plain[0] in plain[1]
 
 
 class Engine(Protocol):

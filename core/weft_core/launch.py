@@ -6,8 +6,9 @@ else reaches the learner with its start grant.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -24,6 +25,30 @@ class Resources:
     memory: int  # bytes
     storage: int | None = None  # bytes
     gpu_type: str | None = None
+    extra: Mapping[str, float] = field(default_factory=dict)
+    """Other resources by the engine's own names: Kubernetes' extended, Ray's custom ones."""
+
+
+class Toleration(BaseModel):
+    """A taint of nodes that learners put up with; Kubernetes' own words."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    key: str = ""  # empty with Exists: every taint
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: str = ""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""  # empty: all effects
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where learners may run, from the job's profile."""
+
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    affinity: Mapping[str, Any] = field(default_factory=dict)
+    priority_class: str | None = None
+    image_pull_secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,6 +69,13 @@ class LaunchSpec:
     image: str  # 'horovod:0.28.1' of the catalogue, or a custom reference
     api_url: str
     token: str = field(repr=False)
+    project: str = ""  # its name
+    job_name: str = ""
+    placement: Placement = field(default_factory=Placement)
+    grace: float = 120.0
+    """Seconds from SIGTERM to SIGKILL where the platform ends a learner by itself (a drained node)."""
+    endpoints: tuple[str, ...] = ()
+    """URLs of the S3 stores that the learners need."""
 
 
 # --- the learner's spec (JSON, from POST /api/v1/learner/start) ---------------------------------------------------

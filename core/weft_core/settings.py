@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import (
@@ -17,6 +17,8 @@ from pydantic_settings import (
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+
+from weft_core.engine_settings import EngineSettings, LocalSettings, PlacementSettings
 
 
 class _Section(BaseModel):
@@ -42,24 +44,16 @@ class ApiSettings(_Section):
     """The URL that learners and users reach the API at."""
 
 
-class EngineSettings(_Section):
-    type: Literal["local", "ray", "kubernetes"]
-    cpus: float | None = None
-    """CPU slots of a local engine; default: what the machine has."""
-    gpus: int | None = None
-    """GPU slots of a local engine; default: what NVML finds."""
-    memory: int | None = None
-    """Bytes a local engine may give to learners; default: what the machine has."""
-
-
-class ProfileSettings(_Section):
-    """A named size for manifests' ``profile:``; numbers are per learner, memory and storage in bytes."""
+class ProfileSettings(PlacementSettings):
+    """A named size for manifests' ``profile:``, and where it runs; per learner, memory and storage in bytes."""
 
     cpus: float = 1
     gpus: int = 0
     gpu_type: str | None = None
     memory: int = 1 << 30
     storage: int | None = None
+    extra: dict[str, float] = Field(default_factory=dict)
+    """Other resources by the engine's own names: Kubernetes' extended, Ray's custom ones."""
 
 
 class ImageSettings(_Section):
@@ -88,6 +82,8 @@ class TimingSettings(_Section):
     """How often a learner's agent reports; a stop reaches it within this."""
     silence: float = 30.0
     """Heartbeat silence after which an absent learner counts as lost."""
+    verdict: float = 90.0
+    """How long a failure waits for the fate of learners on other nodes: a lost node is not the job's fault."""
     absences: int = 3
     """Confirmed absences from an answering engine that it takes besides the silence."""
     start_timeout: float = 900.0
@@ -95,6 +91,10 @@ class TimingSettings(_Section):
     grace: float = 120.0
     """From SIGTERM to SIGKILL, so that a checkpoint can be saved."""
     orphan_grace: float = 60.0
+
+
+def _local() -> dict[str, EngineSettings]:
+    return {"local": LocalSettings()}
 
 
 class Settings(BaseSettings):
@@ -112,7 +112,7 @@ class Settings(BaseSettings):
 
     s3: S3Settings = Field(default_factory=S3Settings)
     api: ApiSettings = Field(default_factory=ApiSettings)
-    engines: dict[str, EngineSettings] = Field(default_factory=lambda: {"local": EngineSettings(type="local")})
+    engines: dict[str, EngineSettings] = Field(default_factory=_local)
     profiles: dict[str, ProfileSettings] = Field(default_factory=dict)
     images: ImageSettings = Field(default_factory=ImageSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)

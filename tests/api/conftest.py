@@ -22,8 +22,9 @@ from tests.servers import Servers
 
 from weft_api.app import create_app
 from weft_api.context import Context
+from weft_core.engine_settings import LocalSettings
 from weft_core.ids import new_id, run_name
-from weft_core.settings import EngineSettings, S3Settings, Settings
+from weft_core.settings import S3Settings, Settings
 from weft_core.store import jobs
 from weft_core.store.models import Attempt, Job, Learner, Member, Project, Token, User
 from weft_core.tokens import hash_password, new_token
@@ -199,7 +200,7 @@ def api_settings(servers: Servers, postgres_url: str, redis_url: str, s3: S3Sett
         redis_url=SecretStr(redis_url),
         secret_keys=[SecretStr(Fernet.generate_key().decode())],
         s3=s3,
-        engines={"local": EngineSettings(type="local")},
+        engines={"local": LocalSettings()},
     )
 
 

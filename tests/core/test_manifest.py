@@ -9,18 +9,19 @@ import pytest
 import yaml
 from jsonschema_rs import validator_for
 
+from weft_core.engine_settings import KubernetesSettings, LocalSettings, RaySettings
 from weft_core.launch import Resources
 from weft_core.manifest import Manifest, ManifestError, ParsedManifest, manifest_schema, parse_manifest
 from weft_core.manifest.fields import MANIFEST
-from weft_core.settings import EngineSettings, ImageSettings, ProfileSettings, Settings
+from weft_core.settings import ImageSettings, ProfileSettings, Settings
 
 SETTINGS = Settings(
     default_engine="here",
     engines={
-        "here": EngineSettings(type="local"),
-        "cluster": EngineSettings(type="kubernetes"),
-        "ray-1": EngineSettings(type="ray"),
-        "ray-2": EngineSettings(type="ray"),
+        "here": LocalSettings(),
+        "cluster": KubernetesSettings(),
+        "ray-1": RaySettings(),
+        "ray-2": RaySettings(),
     },
     profiles={"v100x2": ProfileSettings(cpus=8, gpus=2, gpu_type="v100", memory=64 << 30, storage=1 << 40)},
     images=ImageSettings(aliases={"tensorflow:1.0": "tensorflow:2.21", "pytorch:lost": "pytorch:0.1"}),

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from weft_core.engine_settings import KubernetesSettings, LocalSettings, RaySettings
 from weft_core.manifest import ManifestError, Problem, parse_manifest
-from weft_core.settings import EngineSettings, ProfileSettings, Settings
+from weft_core.settings import ProfileSettings, Settings
 
 SETTINGS = Settings(
     default_engine="here",
     engines={
-        "here": EngineSettings(type="local"),
-        "cluster": EngineSettings(type="kubernetes"),
-        "ray-1": EngineSettings(type="ray"),
-        "ray-2": EngineSettings(type="ray"),
+        "here": LocalSettings(),
+        "cluster": KubernetesSettings(),
+        "ray-1": RaySettings(),
+        "ray-2": RaySettings(),
     },
     profiles={"large": ProfileSettings(cpus=8)},
 )

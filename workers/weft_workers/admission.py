@@ -8,10 +8,10 @@ left after that, so that small jobs fill gaps without ever starving a large one 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from weft_core.engine import Capacity, Node
-from weft_core.launch import Resources
+from weft_core.engine import Capacity, Node, gpu_type_fits
+from weft_core.launch import Placement, Resources
 from weft_workers.texts import count, size
 
 _SLACK = 1e-6  # fractions of CPUs don't add up exactly
@@ -24,6 +24,7 @@ class Request:
     job_id: str
     learners: int
     each: Resources
+    placement: Placement = field(default_factory=Placement)
 
 
 @dataclass(frozen=True)
@@ -56,41 +57,69 @@ class _Room:
     cpus: float
     gpus: int
     memory: int
+    extra: dict[str, float]
 
-    def slots(self, each: Resources, empty: bool = False) -> int:
-        """How many learners of this size fit (if the node were empty)."""
-        if each.gpus and each.gpu_type and (self.node.gpu_type or "").lower() != each.gpu_type.lower():
+    @staticmethod
+    def of(node: Node) -> _Room:
+        """A node with nothing of ours on it."""
+        busy, extra = node.busy, {name: there - node.busy.extra.get(name, 0) for name, there in node.extra.items()}
+        return _Room(node, node.cpus - busy.cpus, node.gpus - busy.gpus, node.memory - busy.memory, extra)
+
+    def slots(self, request: Request, empty: bool = False) -> int:
+        """How many learners of this kind fit (if the node were empty, and ready)."""
+        each = request.each
+        if not (empty or self.node.ready) or not _allows(self.node, request):
             return 0
         have: Node | _Room = self.node if empty else self
-        pairs = ((have.cpus, each.cpus), (have.gpus, each.gpus), (have.memory, each.memory))
+        pairs = [(have.cpus, each.cpus), (have.gpus, each.gpus), (have.memory, each.memory)]
+        pairs += [(have.extra.get(name, 0), asked) for name, asked in each.extra.items()]
         return max(0, min((int(free / asked + _SLACK) for free, asked in pairs if asked > 0), default=1 << 30))
 
     def give(self, each: Resources, learners: int = 1) -> None:
         self.cpus -= each.cpus * learners
         self.gpus -= each.gpus * learners
         self.memory -= each.memory * learners
+        for name, asked in each.extra.items():
+            self.extra[name] = self.extra.get(name, 0) - asked * learners
+
+    def copy(self) -> _Room:
+        return replace(self, extra=dict(self.extra))
+
+
+def _allows(node: Node, request: Request) -> bool:
+    """Whether learners may run on a node at all, whatever its size."""
+    each, placement = request.each, request.placement
+    if each.gpus and each.gpu_type and not (node.gpus and gpu_type_fits(each.gpu_type, node.gpu_type)):
+        return False
+    if not placement.node_selector.items() <= node.labels.items():
+        return False
+    return all(taint.tolerated(placement.tolerations) for taint in node.taints)
 
 
 def plan(engine: str, capacity: Capacity, running: Sequence[Running], queue: Sequence[Request]) -> Plan:
     """Decide for every job of the queue (which is in order) whether it starts now, and if not, why."""
-    rooms = [_Room(node, node.cpus, node.gpus, node.memory) for node in capacity.nodes]
+    decided = Plan()
+    if capacity.queue:  # somebody else admits, and has the reasons
+        decided.places = {request.job_id: ("",) * request.learners for request in queue}
+        return decided
+    rooms = [_Room.of(node) for node in capacity.nodes]
     for one in running:
         _occupy(rooms, one)
-    decided = Plan()
-    reserved = False
+    reserved, ahead = False, 0
     free = rooms
     for request in queue:
-        if why := _impossible(engine, rooms, request):
-            decided.impossible[request.job_id] = why
+        if why := _impossible(engine, capacity, rooms, request):
+            (decided.waiting if capacity.grows else decided.impossible)[request.job_id] = why
         elif place := _place(rooms, request):
             decided.places[request.job_id] = place
             if reserved:  # `free` has no reservation in it, and is kept for the reasons only
                 _place(free, request)
         else:
-            decided.waiting[request.job_id] = _reason(free, request, ahead=len(decided.waiting))
+            decided.waiting[request.job_id] = _reason(free, request, ahead)
+            ahead += 1
             if not reserved:
                 reserved = True
-                free = [_Room(room.node, room.cpus, room.gpus, room.memory) for room in rooms]
+                free = [room.copy() for room in rooms]
                 _reserve(rooms, request)
     return decided
 
@@ -108,11 +137,19 @@ def _occupy(rooms: list[_Room], running: Running) -> None:
 
 def _place(rooms: list[_Room], request: Request) -> tuple[str, ...]:
     """Take room for the whole gang, the tightest nodes first; empty and nothing taken when it does not fit."""
-    slots = [(room.slots(request.each), room) for room in rooms]
+    slots = [(room.slots(request), room) for room in rooms]
     if sum(number for number, _ in slots) < request.learners:
         return ()
-    # GPU nodes last for learners without GPUs; then few nodes rather than many, and the fullest that will do.
-    slots.sort(key=lambda one: (one[1].node.gpus > 0 and not request.each.gpus, -min(one[0], request.learners), one[0]))
+    # Nodes that would have to be added last, then GPU nodes for learners without GPUs; then few nodes rather than many,
+    # and the fullest that will do.
+    slots.sort(
+        key=lambda one: (
+            one[1].node.potential,
+            one[1].node.gpus > 0 and not request.each.gpus,
+            -min(one[0], request.learners),
+            one[0],
+        )
+    )
     names: list[str] = []
     for number, room in slots:
         taken = min(number, request.learners - len(names))
@@ -124,7 +161,7 @@ def _place(rooms: list[_Room], request: Request) -> tuple[str, ...]:
 def _reserve(rooms: list[_Room], request: Request) -> None:
     """Set aside what a gang asks for, on the nodes where most of it is free already."""
     for _ in range(request.learners):
-        able = [room for room in rooms if room.slots(request.each, empty=True)] or rooms
+        able = [room for room in rooms if room.slots(request, empty=True)] or rooms
         if able:
             freest = max(able, key=lambda room: (room.gpus if request.each.gpus else 0, room.cpus, room.memory))
             freest.give(request.each)
@@ -133,41 +170,57 @@ def _reserve(rooms: list[_Room], request: Request) -> None:
 # --- the words ---------------------------------------------------------------------------------------------------
 
 
-def _impossible(engine: str, rooms: list[_Room], request: Request) -> str:
-    each, nodes = request.each, [room.node for room in rooms]
-    if sum(room.slots(each, empty=True) for room in rooms) >= request.learners:
+def _impossible(engine: str, capacity: Capacity, rooms: list[_Room], request: Request) -> str:
+    """Why a request would not fit if the engine were empty; '' if it would."""
+    room = sum(one.slots(request, empty=True) for one in rooms)
+    if room >= request.learners:
         return ""
+    why = _why_impossible(engine, rooms, request, room)
+    return f"does not fit: {why}; waits for nodes to join" if capacity.grows else f"can never fit: {why}"
+
+
+def _why_impossible(engine: str, rooms: list[_Room], request: Request, room: int) -> str:
+    each, learners = request.each, request.learners
+    nodes = [one.node for one in rooms]
     if not nodes:
-        return f"can never fit: engine {engine} has no nodes"
+        return f"engine {engine} has no nodes"
     if each.gpus and each.gpu_type and not any(_has_type(node, each.gpu_type) for node in nodes):
         types = ", ".join(sorted({node.gpu_type for node in nodes if node.gpu_type and node.gpus})) or "none"
-        return f"can never fit: asks GPUs of type {each.gpu_type}, engine {engine} has: {types}"
+        return f"asks GPUs of type {each.gpu_type}, engine {engine} has: {types}"
+    allowed = [node for node in nodes if _allows(node, request)]
+    if not allowed:
+        return _why_not_allowed(engine, nodes, request)
+    largest = f"the largest node of engine {engine} has"
     for noun, asked, most in (
-        ("GPU", each.gpus, max(node.gpus for node in nodes)),
-        ("CPU", each.cpus, max(node.cpus for node in nodes)),
+        ("GPU", each.gpus, max(node.gpus for node in allowed)),
+        ("CPU", each.cpus, max(node.cpus for node in allowed)),
+        *((name, asked, max(node.extra.get(name, 0) for node in allowed)) for name, asked in each.extra.items()),
     ):
         if asked > most + _SLACK:
-            largest = f"the largest node of engine {engine} has {most:g}"
-            return f"can never fit: asks {count(asked, noun)} a learner, {largest}"
-    if each.memory > (most := max(node.memory for node in nodes)):
-        return (
-            f"can never fit: asks {size(each.memory)} of memory a learner, "
-            f"the largest node of engine {engine} has {size(most)}"
-        )
-    room = sum(one.slots(each, empty=True) for one in rooms)
-    return (
-        f"can never fit: asks {count(request.learners, 'learner')} of {_words(each)} each, "
-        f"engine {engine} has room for {room} when it is empty"
-    )
+            return f"asks {count(asked, noun)} a learner, {largest} {most:g}"
+    if each.memory > (most := max(node.memory for node in allowed)):
+        return f"asks {size(each.memory)} of memory a learner, {largest} {size(most)}"
+    wanted = f"asks {count(learners, 'learner')} of {_words(each)} each"
+    return f"{wanted}, engine {engine} has room for {room} when it is empty"
+
+
+def _why_not_allowed(engine: str, nodes: Sequence[Node], request: Request) -> str:
+    """Why the profile lets its learners run on no node."""
+    selector = request.placement.node_selector
+    if not any(selector.items() <= node.labels.items() for node in nodes):
+        wanted = ", ".join(f"{name}={value}" for name, value in selector.items())
+        return f"its profile asks nodes with {wanted}, engine {engine} has none"
+    taints = sorted({f"{one.key}={one.value}" if one.value else one.key for node in nodes for one in node.taints})
+    return f"its profile does not tolerate the taints of engine {engine}'s nodes: {', '.join(taints)}"
 
 
 def _has_type(node: Node, gpu_type: str) -> bool:
-    return node.gpus > 0 and (node.gpu_type or "").lower() == gpu_type.lower()
+    return node.gpus > 0 and gpu_type_fits(gpu_type, node.gpu_type)
 
 
 def _reason(free: list[_Room], request: Request, ahead: int) -> str:
     behind = f"queued behind {count(ahead, 'job')}" if ahead else ""
-    if sum(room.slots(request.each) for room in free) >= request.learners:
+    if sum(room.slots(request) for room in free) >= request.learners:
         return behind or "waiting for admission"
     return "; ".join(part for part in (_shortage(free, request), behind) if part)
 
@@ -175,6 +228,7 @@ def _reason(free: list[_Room], request: Request, ahead: int) -> str:
 def _shortage(free: list[_Room], request: Request) -> str:
     """What there is too little of, in sum; else that it is scattered."""
     each, learners = request.each, request.learners
+    free = [one for one in free if one.node.ready] or free
     if each.gpus:
         usable = [one for one in free if not each.gpu_type or _has_type(one.node, each.gpu_type)]
         left, total = sum(max(0, one.gpus) for one in usable), sum(one.node.gpus for one in usable)
@@ -187,7 +241,7 @@ def _shortage(free: list[_Room], request: Request) -> str:
     memory, memory_total = sum(max(0, one.memory) for one in free), sum(one.node.memory for one in free)
     if memory < each.memory * learners:
         return f"waiting for {size(each.memory * learners)} of memory: {size(memory)} of {size(memory_total)} free"
-    slots = sum(one.slots(each) for one in free)
+    slots = sum(one.slots(request) for one in free)
     return f"waiting for room for {count(learners, 'learner')} of {_words(each)} each: there is room for {slots}"
 
 

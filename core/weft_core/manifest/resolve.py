@@ -88,7 +88,14 @@ def _resources(values: dict[str, Any], settings: Settings, findings: Findings) -
                 findings.add(key, f"profile {profile!r} gives this already: leave out either of the two")
         known = settings.profiles.get(profile)
         if known is not None:
-            return Resources(known.cpus, known.gpus, known.memory, values.get("storage", known.storage), known.gpu_type)
+            return Resources(
+                known.cpus,
+                known.gpus,
+                known.memory,
+                values.get("storage", known.storage),
+                known.gpu_type,
+                known.extra,
+            )
         names = sorted(settings.profiles)
         accepted = one_of(names) if names else "no profile (this installation has none): write cpus, gpus, memory"
         hint = did_you_mean(profile, names)

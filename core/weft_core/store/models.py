@@ -249,6 +249,7 @@ class Learner(Base):
     phase: Mapped[str] = mapped_column(server_default=LearnerPhase.WAITING.value)
     phase_since: Mapped[datetime] = _created()
     instance: Mapped[str | None]  # the agent that holds the start grant
+    node: Mapped[str | None]  # where the engine says that it runs
     address: Mapped[str | None]
     ports: Mapped[list[int] | None] = mapped_column(JSONB)
     started_at: Mapped[datetime | None]  # start grant

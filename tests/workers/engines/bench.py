@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from weft_core.engine import LearnerObservation, Observation
+from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec, Resources
-from weft_core.settings import EngineSettings
 from weft_workers.engines.local import LocalEngine
 from weft_workers.environments import EnvironmentBuilder
 from weft_workers.supervision import processes
@@ -59,7 +59,7 @@ class Bench:
 
     def new_engine(self, name: str = "local", installation: str = INSTALLATION, **settings: object) -> LocalEngine:
         """An engine as another worker would have it."""
-        chosen = EngineSettings.model_validate({"type": "local", "cpus": 64, "memory": 1 << 40, **settings})
+        chosen = LocalSettings.model_validate({"type": "local", "cpus": 64, "memory": 1 << 40, **settings})
         return LocalEngine(name, chosen, self.home, self.images, installation)
 
     def spec(

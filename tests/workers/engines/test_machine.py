@@ -11,8 +11,8 @@ import pytest
 from tests.workers.engines.bench import FOREVER, Bench, until
 
 from weft_core.engine import EngineUnreachable, LaunchRefused
+from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec, Resources
-from weft_core.settings import EngineSettings
 from weft_workers.engines.local.machine import Gpu, Machine, Slots, find_gpus, parse_gpus
 
 MACHINE = Machine(
@@ -66,7 +66,7 @@ def test_a_gpu_type_is_compared_loosely(kind: str | None, fits: bool) -> None:
 
 
 def test_the_settings_win_over_the_machine() -> None:
-    machine = Machine.of(EngineSettings(type="local", cpus=3.5, gpus=2, memory=7))
+    machine = Machine.of(LocalSettings(cpus=3.5, gpus=2, memory=7))
     [node] = machine.capacity.nodes
     assert (node.cpus, node.gpus, node.memory) == (3.5, 2, 7)
 
@@ -76,7 +76,7 @@ def test_the_affinity_of_the_worker_is_respected() -> None:
     one = {min(before)}
     os.sched_setaffinity(0, one)
     try:
-        machine = Machine.of(EngineSettings(type="local", gpus=0))
+        machine = Machine.of(LocalSettings(gpus=0))
     finally:
         os.sched_setaffinity(0, before)
     assert machine.cores == tuple(one)

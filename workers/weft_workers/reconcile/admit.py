@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 
 from weft_core.engine import Capacity, EngineUnreachable
 from weft_core.ids import new_id, run_name
-from weft_core.launch import Resources
+from weft_core.launch import Placement, Resources
 from weft_core.lifecycle import Desired, JobState
+from weft_core.settings import Settings
 from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, EngineStatus, Job, Learner
 from weft_core.tokens import new_token
@@ -46,7 +47,7 @@ def admit(context: Context, lease: Lease, view: View) -> bool:
             return taken.release(HEAD_POLL)
     with context.database.transaction() as session:
         _lock(session, engine)
-        decided = _plan(session, name, capacity, view.now)
+        decided = _plan(session, context.settings, name, capacity, view.now)
         taken = take(session, lease)
         job = taken.job
         # The row is fresh and locked now: a halt that came in since the claim goes first.
@@ -78,7 +79,8 @@ def survey(context: Context, engine_name: str) -> None:
         return  # the first of the queue goes on asking
     with context.database.transaction() as session:
         _lock(session, engine)
-        decided = _plan(session, engine_name, capacity, session.execute(select(func.now())).scalar_one())
+        now = session.execute(select(func.now())).scalar_one()
+        decided = _plan(session, context.settings, engine_name, capacity, now)
         woken = _tell_others(session, decided, "")
     for job_id in woken:
         context.wake.job(job_id)
@@ -95,19 +97,19 @@ def _lock(session: Session, engine: Lookout) -> None:
         session.scalars(locked).one()
 
 
-def _plan(session: Session, engine: str, capacity: Capacity, now: datetime) -> Plan:
+def _plan(session: Session, settings: Settings, engine: str, capacity: Capacity, now: datetime) -> Plan:
     open_attempts = select(Attempt.resources).where(Attempt.engine == engine, Attempt.ended_at.is_(None))
     running = [_running(resources) for resources in session.scalars(open_attempts)]
     waiting = (
-        select(Job.id, Job.learners, Job.manifest["resources"], Job.failures, Attempt)
+        select(Job.id, Job.learners, Job.manifest, Job.failures, Attempt)
         .outerjoin(Attempt, and_(Attempt.job_id == Job.id, Attempt.n == Job.attempt))
         .where(Job.engine == engine, Job.state == JobState.QUEUED.value, Job.desired == Desired.RUNNING.value)
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
         .limit(_QUEUE)
     )
     queue = [
-        Request(job_id, learners, read_resources(resources))
-        for job_id, learners, resources, failures, last in session.execute(waiting)
+        Request(job_id, learners, read_resources(manifest["resources"]), read_placement(settings, manifest))
+        for job_id, learners, manifest, failures, last in session.execute(waiting)
         if last is None or _rested(last, failures, now)
     ]
     return plan(engine, capacity, running, queue)
@@ -126,6 +128,21 @@ def read_resources(manifest: Mapping[str, Any]) -> Resources:
         memory=int(manifest["memory"]),
         storage=manifest.get("storage"),
         gpu_type=manifest.get("gpu_type"),
+        extra=manifest.get("extra") or {},
+    )
+
+
+def read_placement(settings: Settings, manifest: Mapping[str, Any]) -> Placement:
+    """Where the profile that a manifest names lets learners run; a profile that is gone from the settings: anywhere."""
+    profile = settings.profiles.get(manifest.get("profile") or "")
+    if profile is None:
+        return Placement()
+    return Placement(
+        node_selector=profile.node_selector,
+        tolerations=tuple(profile.tolerations),
+        affinity=profile.affinity,
+        priority_class=profile.priority_class,
+        image_pull_secrets=tuple(profile.image_pull_secrets),
     )
 
 
@@ -182,6 +199,7 @@ def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str
             "gpus": each.gpus,
             "memory": each.memory,
             "gpu_type": each.gpu_type,
+            "extra": dict(each.extra),
             "learners": job.learners,
             "nodes": list(place),
         },

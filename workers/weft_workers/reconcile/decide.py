@@ -101,7 +101,9 @@ def _decide_by_engine(view: View, attempt: AttemptView) -> Action | None:
         return Settle(Outcome.FAILED, seen.failed, SHORT_GRACE, error_code=seen.failed_code or "S101")
     if seen and (taken := next((one for one in seen.learners.values() if one.interrupted), None)):
         what = taken.reason or "its engine took it back"
-        return Settle(Outcome.INTERRUPTED, f"learner {taken.rank + 1} was interrupted: {what}", SHORT_GRACE)
+        # The others may still save a checkpoint, and so may this one.
+        grace = view.timings.grace if attempt.grace is None else attempt.grace
+        return Settle(Outcome.INTERRUPTED, f"learner {taken.rank + 1} was interrupted: {what}", min(grace, GANG_GRACE))
     silent = frozenset(one.rank for one in view.learners if not one.reported and missing(view, one.rank))
     if unsearched := silent - view.exits.keys():
         return SearchExits(unsearched)
@@ -114,9 +116,15 @@ def _decide_by_engine(view: View, attempt: AttemptView) -> Action | None:
 
 
 def missing(view: View, rank: int) -> bool:
-    """Whether an answering engine has no living process of this learner: it exited, or is absent."""
+    """Whether an answering engine knows of no living process of this learner: it exited, is absent or cut off."""
     one = _observed(view, rank)
-    return one.state is LearnerState.EXITED if one else absent(view, rank)
+    return one.state is LearnerState.EXITED or one.unreachable if one else absent(view, rank)
+
+
+def unreachable(view: View, rank: int) -> bool:
+    """Whether the engine has lost sight of this learner's node: it may live, or not."""
+    one = _observed(view, rank)
+    return one is not None and one.unreachable and one.state is not LearnerState.EXITED
 
 
 def absent(view: View, rank: int) -> bool:
@@ -144,7 +152,7 @@ def _start_timeout(view: View, attempt: AttemptView, seen: Observation | None) -
     assert attempt.launched_at is not None
     # While an image is being built and says so, nothing has timed out.
     since = max(attempt.launched_at, view.progress_at or attempt.launched_at)
-    if started == len(view.learners) or view.since(since) <= view.timings.start_timeout:
+    if started == len(view.learners) or view.since(since) <= view.timings.start_timeout or (seen and seen.held):
         return None
     hints = [one.reason for one in seen.learners.values() if one.reason] if seen else []
     why = f": {hints[0]}" if hints else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft_core.engine import LearnerObservation, LearnerState
@@ -14,6 +15,7 @@ from weft_workers.texts import duration, size
 
 CRASHED = "C201"
 VANISHED = "S104"
+_REPORTED = 2
 _CODE = re.compile(r"^([SC]\d{3}):? +")
 """An agent that could not do its own part (data, results) begins its reason with FfDL's code: 'S302 can't reach …'."""
 
@@ -30,6 +32,11 @@ class Failure:
     weight: tuple[int, float]
     """The smallest is to blame. Gangs fail in cascades: a learner that was killed comes before those that report an
     error (they lost their peer), and of those the earliest."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether it may be but the consequence of what happened to another learner."""
+        return self.weight[0] == _REPORTED
 
     def settle(self, grace: float) -> Settle:
         subject = f"learner {self.rank + 1}"
@@ -54,9 +61,32 @@ def find_failure(view: View, silent: frozenset[int]) -> Failure | None:
             failures.append(_reported(view, learner, seen))
         elif learner.rank in silent and seen and seen.state is LearnerState.EXITED:
             failures.append(_died(view, learner, seen))
-        elif learner.rank in silent and (lost := _lost(view, learner)):
+        elif learner.rank in silent and (lost := _lost(view, learner, seen)):
             failures.append(lost)
-    return min(failures, key=lambda one: one.weight, default=None)
+    blamed = min(failures, key=lambda one: one.weight, default=None)
+    if blamed and blamed.follows and _fate_unknown(view, observed):
+        return None  # it may have failed because another node was lost; we know in a moment
+    return blamed
+
+
+def _fate_unknown(view: View, observed: Mapping[int, LearnerObservation]) -> bool:
+    """Whether a learner on another node than one that failed has given no sign of life since.
+
+    Peers of a lost node fail at once, and the engine notices the node's loss only after most of a minute: a verdict
+    must wait for that, or the job would pay for the platform's fault. Where all run on one node there is no question.
+    """
+    ended = [one for one in view.learners if one.reported and one.exited_at and one.exit_code != 0]
+    first = min(ended, key=lambda one: one.exited_at or view.now, default=None)
+    if first is None or first.exited_at is None or view.since(first.exited_at) > view.timings.verdict:
+        return False
+    return any(
+        not other.reported
+        and other.granted
+        and other.node not in (None, first.node)
+        and not (other.heartbeat_at and other.heartbeat_at > first.exited_at)
+        and not (other.rank in observed and observed[other.rank].state is LearnerState.EXITED)
+        for other in view.learners
+    )
 
 
 def _reported(view: View, learner: LearnerView, seen: LearnerObservation | None) -> Failure:
@@ -70,7 +100,7 @@ def _reported(view: View, learner: LearnerView, seen: LearnerObservation | None)
     if reason.startswith("killed"):
         reason = f"was {reason}"
     at = learner.exited_at.timestamp() if learner.exited_at else 0.0
-    return Failure(learner.rank, Outcome.FAILED, reason, error_code, code, (2, at))
+    return Failure(learner.rank, Outcome.FAILED, reason, error_code, code, (_REPORTED, at))
 
 
 def _died(view: View, learner: LearnerView, seen: LearnerObservation) -> Failure:
@@ -88,13 +118,17 @@ def _out_of_memory(view: View, learner: LearnerView, code: int) -> Failure:
     return Failure(learner.rank, Outcome.FAILED, f"was killed: out of memory{limit}", CRASHED, code, (0, learner.rank))
 
 
-def _lost(view: View, learner: LearnerView) -> Failure | None:
-    """A learner that the engine does not know is lost only after several such answers and a silent heartbeat."""
+def _lost(view: View, learner: LearnerView, seen: LearnerObservation | None) -> Failure | None:
+    """A learner that the engine does not know, or whose node does not answer, is lost only after several such answers
+    and a silent heartbeat."""
     assert view.attempt is not None
     sign = learner.heartbeat_at or learner.started_at or view.attempt.launched_at
     silence = view.since(sign) if sign else 0.0
     if learner.absences < view.timings.absences or silence < view.timings.silence:
         return None
+    if seen:  # a lost node is the platform's fault
+        what = f"was lost with its node: {seen.reason}, and it has been silent for {duration(silence)}"
+        return Failure(learner.rank, Outcome.INTERRUPTED, what, VANISHED, None, (0, learner.rank))
     what = f"vanished: its engine does not know it any more, and it has been silent for {duration(silence)}"
     return Failure(learner.rank, Outcome.LOST, what, VANISHED, None, (3, learner.rank))
 

@@ -8,7 +8,7 @@ from datetime import UTC
 
 from weft_core.engine import LearnerState
 from weft_core.lifecycle import ACTIVE, JobState
-from weft_workers.reconcile.decide import absent
+from weft_workers.reconcile.decide import absent, unreachable
 from weft_workers.reconcile.view import View
 
 
@@ -22,6 +22,8 @@ class Notes:
     """Why the job is still PENDING; empty: leave it as it is."""
     absences: Mapping[int, int] = field(default_factory=dict)
     """By rank, where the number changes."""
+    nodes: Mapping[int, str] = field(default_factory=dict)
+    """By rank, where it runs, when that is new."""
 
 
 def take_notes(view: View) -> Notes:
@@ -40,10 +42,16 @@ def take_notes(view: View) -> Notes:
     reason = ""
     if view.job.state is JobState.PENDING and run:
         starting = [one for one in run.learners.values() if one.state is LearnerState.STARTING and one.reason]
-        reason = run.progress or (f"learner {starting[0].rank + 1}: {starting[0].reason}" if starting else "")
+        first = f"learner {starting[0].rank + 1}: {starting[0].reason}" if starting else ""
+        reason = run.held or run.progress or first
     absences = {}
     for one in view.learners:
-        now = one.absences + 1 if not one.reported and absent(view, one.rank) else 0
+        now = one.absences + 1 if not one.reported and (absent(view, one.rank) or unreachable(view, one.rank)) else 0
         if now != one.absences:
             absences[one.rank] = now
-    return Notes(None, progress, reason, absences)
+    seen = run.learners if run else {}
+    nodes = {one.rank: seen[one.rank].node for one in view.learners if one.rank in seen and seen[one.rank].node}
+    nodes = {rank: node for rank, node in nodes.items() if node != view.learners[rank].node}
+    away = next((one for one in seen.values() if one.unreachable), None)
+    condition = f"learner {away.rank + 1}: {away.reason}" if away else None
+    return Notes(condition, progress, reason, absences, nodes)

@@ -14,6 +14,7 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from weft_core.engine import EngineUnreachable, LaunchRefused
+from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec
 from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
 from weft_core.objects import StoreError, job_prefix
@@ -36,7 +37,7 @@ from weft_workers.reconcile.actions import (
     SearchExits,
     Settle,
 )
-from weft_workers.reconcile.admit import admit, read_resources, survey
+from weft_workers.reconcile.admit import admit, read_placement, read_resources, survey
 from weft_workers.reconcile.decide import POLL, SHORT_GRACE, UNREACHABLE_POLL, conclude, confirmed_gone
 from weft_workers.reconcile.failures import with_log
 from weft_workers.reconcile.notes import take_notes
@@ -151,6 +152,8 @@ def _launch(context: Context, lease: Lease, view: View) -> float | None:
 
 
 def _spec(context: Context, view: View, attempt: AttemptView) -> LaunchSpec:
+    chosen = context.settings.engines[view.job.engine]
+    own_url = None if isinstance(chosen, LocalSettings) else chosen.api_url
     return LaunchSpec(
         run_name=attempt.run_name,
         installation=context.installation,
@@ -160,8 +163,13 @@ def _spec(context: Context, view: View, attempt: AttemptView) -> LaunchSpec:
         learners=view.job.learners,
         resources=read_resources(view.job.manifest["resources"]),
         image=view.job.manifest["framework"]["image"],
-        api_url=context.settings.api.public_url,
+        api_url=own_url or context.settings.api.public_url,
         token=context.secrets.decrypt(attempt.token),
+        project=view.job.project,
+        job_name=view.job.name,
+        placement=read_placement(context.settings, view.job.manifest),
+        grace=context.settings.timings.grace,
+        endpoints=(*view.job.endpoints, context.settings.s3.public_endpoint or context.settings.s3.endpoint),
     )
 
 
@@ -314,6 +322,8 @@ def _apply_notes(session: Session, job: Job, view: View) -> None:
         record_event(session, job, "image", notes.progress)
     if view.attempt is None:
         return
+    for rank, node in notes.nodes.items():
+        session.get_one(Learner, (view.attempt.id, rank)).node = node
     for rank, absences in notes.absences.items():
         row = session.get_one(Learner, (view.attempt.id, rank))
         row.absences = absences

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from weft_core.engine import Observation
 from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
 from weft_core.settings import TimingSettings
-from weft_core.store.models import Attempt, Event, Job, Learner
+from weft_core.store.models import Attempt, Datastore, Event, Job, Learner, Project
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,10 @@ class JobView:
     reason: str = ""
     condition: str | None = None
     max_runtime: float | None = None  # seconds
+    name: str = ""
+    project: str = ""  # its name
+    endpoints: tuple[str, ...] = ()
+    """URLs of the S3 stores that its learners need; read only when it is to be launched."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -60,6 +64,7 @@ class LearnerView:
     started_at: datetime | None = None
     heartbeat_at: datetime | None = None
     absences: int = 0
+    node: str | None = None
     exit_code: int | None = None
     exit_reason: str | None = None
     last_lines: str | None = None
@@ -132,10 +137,11 @@ def load_view(session: Session, job_id: str, now: datetime, timings: TimingSetti
         learners = tuple(_learner_view(one) for one in rows)
         if job.state == JobState.PENDING:
             progress, progress_at = _progress(session, job_id, attempt.n)
-    return View(now, timings, _job_view(job), attempt, learners, progress=progress, progress_at=progress_at)
+    found = _job_view(session, job, launching=attempt is not None and attempt.launched_at is None)
+    return View(now, timings, found, attempt, learners, progress=progress, progress_at=progress_at)
 
 
-def _job_view(job: Job) -> JobView:
+def _job_view(session: Session, job: Job, launching: bool) -> JobView:
     return JobView(
         id=job.id,
         project_id=job.project_id,
@@ -148,8 +154,20 @@ def _job_view(job: Job) -> JobView:
         reason=job.reason,
         condition=job.condition,
         max_runtime=job.manifest.get("max_runtime_seconds"),
+        name=job.name,
+        project=session.get_one(Project, job.project_id).name if launching else "",
+        endpoints=_endpoints(session, job) if launching else (),
         manifest=job.manifest,
     )
+
+
+def _endpoints(session: Session, job: Job) -> tuple[str, ...]:
+    """Of the stores that the manifest names; one that is not kept any more is the API's to complain about."""
+    stores = job.manifest.get("data_stores", [])
+    kept = {store["datastore"] for store in stores if store.get("datastore")}
+    rows = select(Datastore.endpoint).where(Datastore.project_id == job.project_id, Datastore.name.in_(kept))
+    found = set(session.scalars(rows)) if kept else set()
+    return tuple(sorted(found | {store["connection"]["auth_url"] for store in stores if store.get("connection")}))
 
 
 def attempt_view(row: Attempt) -> AttemptView:
@@ -178,6 +196,7 @@ def _learner_view(row: Learner) -> LearnerView:
         started_at=row.started_at,
         heartbeat_at=row.heartbeat_at,
         absences=row.absences,
+        node=row.node,
         exit_code=row.exit_code,
         exit_reason=row.exit_reason,
         last_lines=row.last_lines,

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from weft_core.engine import Capacity, EngineUnreachable, LearnerObservation, LearnerState, Observation
+from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec
-from weft_core.settings import EngineSettings
 from weft_workers.engines.local.machine import Machine, Slots
 from weft_workers.environments import Environment, EnvironmentBuilder
 from weft_workers.supervision import build, files, spawn
@@ -41,7 +41,7 @@ class LocalEngine:
     """
 
     def __init__(
-        self, name: str, settings: EngineSettings, home: Path, images: EnvironmentBuilder, installation_id: str
+        self, name: str, settings: LocalSettings, home: Path, images: EnvironmentBuilder, installation_id: str
     ) -> None:
         self.name = name
         self._settings = settings

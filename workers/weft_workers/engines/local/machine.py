@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from weft_core.engine import Capacity, LaunchRefused, Node
+from weft_core.engine import Capacity, LaunchRefused, Node, gpu_type_fits
+from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec, Resources
-from weft_core.settings import EngineSettings
 from weft_workers.supervision import cgroups
 
 
@@ -42,7 +42,7 @@ class Machine:
     cores: tuple[int, ...]
 
     @staticmethod
-    def of(settings: EngineSettings) -> Machine:
+    def of(settings: LocalSettings) -> Machine:
         """As the settings say, else as this process finds it: its affinity and control groups are respected."""
         cores = tuple(sorted(os.sched_getaffinity(0)))
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -73,7 +73,7 @@ class Machine:
             if asked > there + 1e-9:
                 who = f"{count} learners together ask" if count > 1 else "the job asks"
                 raise LaunchRefused(f"{who} for {asked:.4g} {what}, this machine has {there:.4g}", "S100")
-        if each.gpus and each.gpu_type and not any(_is_type(each.gpu_type, gpu.type) for gpu in self.gpus):
+        if each.gpus and each.gpu_type and not any(gpu_type_fits(each.gpu_type, gpu.type) for gpu in self.gpus):
             has = ", ".join(sorted({gpu.type or "unknown" for gpu in self.gpus}))
             raise LaunchRefused(f"gpu_type {each.gpu_type!r}: this machine has {has}", "S100")
 
@@ -134,11 +134,3 @@ def parse_gpus(listing: str) -> tuple[Gpu, ...]:
                 found.pop()  # a split one can't be used as a whole
             found.append(Gpu(piece[2], f"{kind} MIG {piece[1]}"))
     return tuple(found)
-
-
-def _is_type(asked: str, there: str | None) -> bool:
-    """Whether 'V100' may mean 'Tesla V100-SXM2-16GB'. An unknown type may be any."""
-    if there is None:
-        return True
-    plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in (asked, there)]
-    return plain[0] in plain[1]
