@@ -44,10 +44,11 @@ class LearnerRecord:
 
 
 class ApiDouble:
-    """Faults are attributes, which a test may change at any time."""
+    """Faults are attributes, which a test may change at any time. ``host``: where agents reach it."""
 
-    def __init__(self, specs: dict[int, dict[str, Any]]) -> None:
+    def __init__(self, specs: dict[int, dict[str, Any]], host: str = "127.0.0.1", token: str = TOKEN) -> None:
         self.specs = specs
+        self.token = token
         self.learners: defaultdict[int, LearnerRecord] = defaultdict(LearnerRecord)
         self.objects: dict[str, bytes] = {}
         self.stored: list[str] = []
@@ -69,9 +70,9 @@ class ApiDouble:
         self.stop: dict[str, Any] | None = None
         """What heartbeats answer."""
         self._changed = threading.Condition()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server((host, 0), _Handler)
         self._server.double = self
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = f"http://{host}:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
     @contextmanager
@@ -219,7 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(503, b"upstream is restarting")
         if double.gone:
             return self._problem(Refused(410, "stale_attempt"))
-        if self.headers["Authorization"] != f"Bearer {TOKEN}":
+        if self.headers["Authorization"] != f"Bearer {double.token}":
             return self._problem(Refused(401, "unauthorized"))
         try:
             if operation in double.refuse:
