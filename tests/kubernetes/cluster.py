@@ -1,0 +1,151 @@
+"""The real Kubernetes of the folder `kubernetes` of shared scripts: brought up, given images, broken, taken down.
+
+Its README says what it is. The folder is `$WEFT_KUBERNETES_DIR`, else `../shared/kubernetes` beside the repository.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[2]
+# Read at import, as the tests' own fixtures take WEFT_… out of the environment.
+_GIVEN = {name: value for name, value in os.environ.items() if name.startswith("WEFT_KUBE")}
+_FOLDER = Path(_GIVEN.get("WEFT_KUBERNETES_DIR") or REPOSITORY.parent / "shared" / "kubernetes")
+# A lost node is noticed after 16 s instead of 40; tests wait for it, and depend on no time.
+_FLAGS = {"WEFT_KUBE_KCM_FLAGS": "--node-monitor-grace-period=16s"}
+MISSING = f"NOT RUN: no Kubernetes ({_FOLDER} is not there; WEFT_KUBERNETES_DIR names another folder)"
+NOT_ROOT = "NOT RUN: no Kubernetes (the cluster's scripts want root)"
+
+
+class Cluster:
+    """One cluster a machine; whoever finds it up leaves it up."""
+
+    def __init__(self, scripts: Path = _FOLDER) -> None:
+        self.scripts = scripts
+        self.home = Path(_GIVEN.get("WEFT_KUBE_HOME") or "/tmp/weft-kube")
+        self._environment = {**os.environ, **_FLAGS, **_GIVEN, "WEFT_KUBE_HOME": str(self.home)}
+        self._ours = False
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.home / "kubeconfig"
+
+    @property
+    def host_ip(self) -> str:
+        """The address of this machine that pods reach."""
+        return self._facts()["WEFT_KUBE_HOST_IP"]
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the nodes that were up when `up` last ran."""
+        return self._facts()["WEFT_KUBE_NODES"].split(",")
+
+    def _facts(self) -> dict[str, str]:
+        return dict(line.split("=", 1) for line in (self.home / "env").read_text().split())
+
+    # --- life ---
+
+    def up(self, nodes: int = 2) -> None:
+        """Start what is missing or has died; also how a lost node or API server comes back."""
+        was_up = (self.home / "run" / "pids" / "apiserver").exists()
+        self._script("up", "--nodes", str(nodes), timeout=240)
+        self._ours = self._ours or not was_up
+
+    def down(self) -> None:
+        self._script("down", timeout=120)
+
+    def release(self) -> None:
+        """Take it down if it was brought up here."""
+        if self._ours:
+            self.down()
+
+    def pid(self, name: str) -> int:
+        """Of etcd, apiserver, kcm, sched, node-N, containerd-N or kubelet-N."""
+        return int((self.home / "run" / "pids" / name).read_text())
+
+    def _script(self, name: str, *arguments: str, timeout: float) -> None:
+        done = subprocess.run(
+            [str(self.scripts / name), *arguments],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{self.scripts}/{name} {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}")
+
+    # --- its API ---
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True, timeout: float = 60) -> str:
+        """What kubectl prints. Raises AssertionError when it fails, unless ``check`` is false."""
+        done = subprocess.run(
+            [str(self.home / "bin" / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        assert not check or done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+        return done.stdout
+
+    def items(self, kind: str, namespace: str, selector: str = "") -> list[dict[str, Any]]:
+        """Objects of a kind in a namespace."""
+        flags = ["-l", selector] if selector else []
+        found: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "-n", namespace, *flags, "-o", "json"))[
+            "items"
+        ]
+        return found
+
+    @contextmanager
+    def namespace(self, name: str) -> Iterator[str]:
+        """A namespace for the time of the block; all in it goes at once at its end."""
+        self.kubectl("create", "namespace", name)
+        try:
+            yield name
+        finally:
+            self.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=0", "--force", check=False)
+            self.kubectl("delete", "namespace", name, "--wait=false", check=False)
+
+    # --- images ---
+
+    def image(self, name: str, *arguments: str) -> None:
+        """Build an image and load it into every node that is up; ``arguments`` as the script's own help says."""
+        with (self.home / "image.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._script("image", name, *arguments, timeout=600)
+
+    def has_image(self, name: str, mark: str) -> bool:
+        """Whether every node has the image with this mark of its content (see :meth:`mark_image`)."""
+        return all(f"weft.test.mark={mark}" in self._ctr(node, "ls", f"name=={full(name)}") for node in self.nodes)
+
+    def mark_image(self, name: str, mark: str) -> None:
+        for node in self.nodes:
+            self._ctr(node, "label", full(name), f"weft.test.mark={mark}")
+
+    def _ctr(self, node: str, *arguments: str) -> str:
+        socket = self.home / "run" / node / "containerd.sock"
+        program = self.home / "debian" / "usr" / "bin" / "ctr"
+        command = [str(program), "-a", str(socket), "-n", "k8s.io", "image", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def full(name: str) -> str:
+    """An image's name as containerd keeps it."""
+    first, slash, _ = name.partition("/")
+    return name if slash and ("." in first or ":" in first) else f"docker.io/{'' if slash else 'library/'}{name}"
+
+
+def find_cluster() -> Cluster | None:
+    """The cluster, not yet up perhaps; None where its scripts are absent."""
+    return Cluster() if (_FOLDER / "up").exists() else None

@@ -1,0 +1,85 @@
+"""The trainer images for the nodes of the test cluster, laid out as their Dockerfiles lay them out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.kubernetes.cluster import REPOSITORY, Cluster
+
+_AGENT = REPOSITORY / "trainer_images" / "runtime" / "weft_trainer"
+_PYTHON = "/usr/bin/python3"  # of the test images' base
+_PACKAGES = "lib/python3.11/site-packages"
+# Read at import, as the tests' own fixtures take WEFT_… out of the environment.
+_ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache/weft/environments"))
+PYTHON = "python:3.11"
+HOROVOD = "horovod:0.28.1-torch2.13"
+
+
+def load(cluster: Cluster, image: str, repository: str = "weft") -> str:
+    """Make sure that every node has an image of the catalogue as it is now; returns its reference."""
+    name = f"{repository}/{image}"
+    environment = _environment(image)
+    mark = _mark(environment)
+    if not cluster.has_image(name, mark):
+        with tempfile.TemporaryDirectory(prefix="weft-image-") as folder:
+            agent, overlay = Path(folder, "agent"), Path(folder, "overlay")
+            shutil.copytree(_AGENT, agent, ignore=shutil.ignore_patterns("__pycache__"))
+            _overlay(environment, overlay)
+            cluster.image(
+                name,
+                "--python",
+                *("--copy", f"{environment}:/opt/weft/environment", f"{agent}:/opt/weft/agent/weft_trainer"),
+                f"{overlay}:/",
+                *("--env", "PATH=/opt/weft/environment/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED=1"),
+                *("--workdir", "/home/weft", "--entrypoint", shlex.join(["python", "-m", "weft_trainer"])),
+            )
+        cluster.mark_image(name, mark)
+    return name
+
+
+def _environment(image: str) -> Path:
+    """The image's environment, built if need be."""
+    done = subprocess.run(
+        [sys.executable, "-m", "weft_workers.environments", "python", image],
+        env={**os.environ, "WEFT_ENVIRONMENTS_DIR": _ENVIRONMENTS},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return Path(done.stdout.strip()).parents[1]
+
+
+def _mark(environment: Path) -> str:
+    """What tells one content from another: the environment's folder is named after its lock."""
+    digest = hashlib.sha256(f"{environment.name}\0{Path(__file__).read_text()}".encode())
+    for file in sorted(_AGENT.rglob("*.py")):
+        digest.update(f"{file.relative_to(_AGENT)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _overlay(environment: Path, overlay: Path) -> None:
+    """What makes the folders an image: a virtual environment knows where it lies and whose Python it is."""
+    there = overlay / "opt/weft/environment"
+    (there / "bin").mkdir(parents=True)
+    for script in environment.glob("bin/*"):
+        if script.name.startswith("python"):
+            (there / "bin" / script.name).symlink_to(_PYTHON)
+        elif script.is_file() and (text := script.read_bytes()).startswith(b"#!"):
+            _, _, rest = text.partition(b"\n")
+            copy = there / "bin" / script.name
+            copy.write_bytes(b"#!/opt/weft/environment/bin/python\n" + rest)
+            copy.chmod(0o755)
+    (there / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    (there / _PACKAGES).mkdir(parents=True)
+    (there / _PACKAGES / "weft.pth").write_text("/opt/weft/agent\n")
+    (overlay / "home/weft").mkdir(parents=True)
+    (overlay / "etc").mkdir()
+    (overlay / "etc/passwd").write_text("root:x:0:0::/root:/bin/bash\nweft:x:10001:10001::/home/weft:/bin/sh\n")
+    (overlay / "etc/group").write_text("root:x:0:\nweft:x:10001:\n")
