@@ -79,7 +79,7 @@ def test_frameworks_without_an_image() -> None:
 def test_the_shipped_catalogue_can_be_built() -> None:
     catalogue = Catalogue.load()
     assert Catalogue.load() is catalogue
-    assert set(catalogue.frameworks) == {"pytorch", "tensorflow", "keras", "horovod", "python"}
+    assert set(catalogue.frameworks) == {"pytorch", "tensorflow", "keras", "horovod", "ray", "python"}
     for one in catalogue.images:
         assert one.lock.is_file(), one.lock
         assert one.build is None or one.build.is_file()

@@ -173,7 +173,7 @@ def test_env_has_a_size() -> None:
         ("framework: {name: caffe2, version: x, command: x}", "framework.name", "framework.name: custom"),
         ("framework: {name: h2o3, version: latest, command: x}", "framework.name", "framework.name: custom"),
         ("framework: {name: pytorchmpi, version: 1, command: x}", "framework.name", "use framework pytorch"),
-        ("framework: {name: ray, command: x}", "framework.name", "no image of this installation provides ray yet"),
+        ("framework: {name: ray, version: 1.0, command: x}", "framework.version", "accepted is one of: 2.60.0"),
         ("framework: {name: pytorch, version: 9.9, command: x}", "framework.version", "accepted is one of: 2.13.0"),
         ("framework: {name: pytorch, version: 2.1, command: x}", "framework.version", "no image has version '2.1'"),
         (

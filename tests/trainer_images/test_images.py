@@ -22,6 +22,7 @@ def pins(path: Path) -> dict[str, str]:
             name, separator, version = requirement.partition("==")
             assert separator, f"{path}: {line!r} is no pin"
             assert re.fullmatch(r"[\w.]+", version), f"{path}: {line!r} is one build of a version"
+            name = name.partition("[")[0]  # extras are what more of it is installed, not another package
             found[re.sub(r"[-_.]+", "-", name).lower()] = version
     return found
 
