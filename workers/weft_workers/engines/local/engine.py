@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -76,7 +77,8 @@ class LocalEngine:
             if not run.path.is_dir():
                 return
             with self._changing():
-                if not run.path.is_dir():
+                there = run.read_spec()
+                if not run.path.is_dir() or (there is not None and not self._is_ours(there)):
                     return
                 run.request_stop(grace.total_seconds(), remove=True)
                 if not run.alive():
@@ -234,17 +236,24 @@ class LocalEngine:
         learners = {rank: one for rank in ranks if (one := self._look_at(run, rank, alive))}
         waits = alive and not any(one.state is not LearnerState.STARTING for one in learners.values())
         progress = build.progress(build.Recipe(**spec["recipe"])) if waits and spec["recipe"] else ""
-        return Observation(run.name, learners, progress, run.failure())
+        return Observation(run.name, learners, progress=progress, failed=run.failure())
 
     @staticmethod
     def _look_at(run: RunFolder, rank: int, alive: bool) -> LearnerObservation | None:
         if how := run.exit(rank):
             return LearnerObservation(
-                rank, LearnerState.EXITED, how.exit_code, how.reason, oom=how.oom, interrupted=how.interrupted
+                rank,
+                LearnerState.EXITED,
+                how.exit_code,
+                how.reason,
+                oom=how.oom,
+                interrupted=how.interrupted,
+                node=socket.gethostname(),
             )
         if not alive:
             return None
-        return LearnerObservation(rank, LearnerState.RUNNING if run.agent(rank) else LearnerState.STARTING)
+        state = LearnerState.RUNNING if run.agent(rank) else LearnerState.STARTING
+        return LearnerObservation(rank, state, node=socket.gethostname())
 
     def _settle(self, run: RunFolder, ranks: range) -> None:
         """Do what a run's supervisors left undone when they died: end the rest, say how it ended, remove it."""

@@ -1,0 +1,238 @@
+"""How a case gets an engine of one kind, and does to it what engines suffer. One file a kind; see docs/engines.md."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, ClassVar, Literal, TypeVar
+
+from tests.engines import processes
+from tests.engines.learners import SLEEPS, LearnersApi
+from tests.engines.proxy import Proxy
+
+from weft_core.engine import Capacity, Engine, EngineUnreachable, LearnerObservation, LearnerState, Observation
+from weft_core.launch import LaunchSpec, Resources
+
+T = TypeVar("T")
+OURS = "inst-ours"
+OTHERS = "inst-others"
+PATIENCE = 90.0
+"""Seconds after which what should happen at once has not happened; generous, as machines that test are busy."""
+MIB = 1 << 20
+
+Ability = Literal["network", "memory limit", "others", "scarcity"]
+"""What not every engine has: a network between it and what it drives, a kernel that limits memory, other users whose
+share it sees, something that is used up."""
+
+
+class NotHere(Exception):
+    """This machine lacks what a kind of engine needs; the message says what."""
+
+
+class Bench(ABC):
+    """One kind of engine, ready to be used. Made once a session."""
+
+    kind: ClassVar[str]
+    lacks: Mapping[Ability, str] = {}
+    """Abilities that this kind does not have, each with the reason that the report shows."""
+    host = "127.0.0.1"
+    """The address at which learners reach this machine."""
+    image: str
+    """What learners run in: has bash, Python and the agent."""
+    no_image = "nothing-of-this-name:1.0"
+    each = Resources(cpus=0.25, gpus=0, memory=256 * MIB)
+    """What an ordinary learner gets."""
+    many = 50
+    """So many runs that one request for each would be seen."""
+    proxy: Proxy | None = None
+    """Between every engine that :meth:`engine` makes and its server."""
+
+    @abstractmethod
+    def engine(self, installation: str = OURS, timeout: float = 20.0) -> Engine:
+        """An engine object of its own, as another worker has it; ``timeout`` (seconds) is its setting for a request."""
+
+    @abstractmethod
+    def things(self, run_name: str) -> list[str]:
+        """What exists of a run, processes aside, asked past the engine: objects, folders, jobs."""
+
+    @abstractmethod
+    def remove_learner(self, run_name: str, rank: int) -> None:
+        """Take a learner away behind the engine's back, more thoroughly than by killing its agent."""
+
+    @abstractmethod
+    def late(self) -> Mapping[str, Any]:
+        """What to change in a LaunchSpec so that its learners stay STARTING for as long as a case takes."""
+
+    @abstractmethod
+    def scarce(self) -> Resources:
+        """What one learner alone can have at a time."""
+
+    def scarce_use(self, capacity: Capacity) -> float:
+        """How much of it others use."""
+        raise NotImplementedError
+
+    # --- what is the same for all ---
+
+    def leftovers(self, spec: LaunchSpec) -> list[str]:
+        """Everything that still exists of a run."""
+        return [*self.things(spec.run_name), *processes.of(spec.run_name, spec.token)]
+
+    def kill_agent(self, run_name: str, rank: int) -> None:
+        """SIGKILL from outside."""
+        processes.agent(run_name, rank).kill()
+
+
+@dataclass
+class Run:
+    """One run of a case: its spec and the API that its agents talk to."""
+
+    case: Case
+    spec: LaunchSpec
+    api: LearnersApi
+
+    def launch(self, engine: Engine | None = None) -> Run:
+        (engine or self.case.engine).launch(self.spec)
+        return self
+
+    def stop(self, grace: float, engine: Engine | None = None) -> None:
+        (engine or self.case.engine).stop(self.spec.run_name, timedelta(seconds=grace))
+
+    def look(self, engine: Engine | None = None) -> Observation | None:
+        return (engine or self.case.engine).observe().get(self.spec.run_name)
+
+    def wait(self, is_so: Callable[[Observation], object], engine: Engine | None = None) -> Observation:
+        """The first observation of it that ``is_so``."""
+        seen = until(lambda: seen if (seen := self.look(engine)) and is_so(seen) else None, self._describe)
+        assert seen
+        return seen
+
+    def started(self) -> Run:
+        """Wait until its commands run, and the engine says so."""
+        until(lambda: self.api.said("ready"), self._describe)
+        self.wait(lambda seen: self.states(seen) == [LearnerState.RUNNING] * self.spec.learners)
+        return self
+
+    def ended(self) -> dict[int, LearnerObservation]:
+        """Its learners, once all have exited."""
+        return dict(self.wait(lambda seen: len(seen.learners) == self.spec.learners and seen.gone).learners)
+
+    def forgotten(self) -> None:
+        """Wait until nothing of it exists and the engine knows it no longer."""
+        until(lambda: self.look() is None, self._describe)
+        until(lambda: not self.leftovers, self._describe)
+
+    @property
+    def leftovers(self) -> list[str]:
+        return self.case.bench.leftovers(self.spec)
+
+    @staticmethod
+    def states(seen: Observation) -> list[LearnerState]:
+        return [one.state for _, one in sorted(seen.learners.items())]
+
+    def _describe(self) -> str:
+        try:
+            seen: object = self.look()
+        except Exception as error:
+            seen = repr(error)
+        said = {rank: (one.phase, one.lines[-3:]) for rank, one in self.api.learners.items()}
+        return f"{self.spec.run_name}: observed {seen}; agents {self.api.agents}, {said}; there: {self.leftovers}"
+
+
+class Case:
+    """What one test does with an engine. All its runs are stopped at its end."""
+
+    def __init__(self, bench: Bench, name: str) -> None:
+        self.bench = bench
+        self.engine = bench.engine()
+        self.runs: list[Run] = []
+        self._name = name
+        self._serving = ExitStack()
+
+    @property
+    def proxy(self) -> Proxy:
+        assert self.bench.proxy, "require('network') comes first"
+        return self.bench.proxy
+
+    def run(self, command: str = SLEEPS, learners: int = 1, **changes: Any) -> Run:
+        """A run that has not been launched."""
+        job = f"{self._name}{len(self.runs)}"
+        api = self._serving.enter_context(
+            LearnersApi(f"weft-{job}-1", command, learners, self.bench.host).serving(),
+        )
+        spec = LaunchSpec(
+            run_name=f"weft-{job}-1",
+            installation=OURS,
+            project_id="prj-suite",
+            job_id=job,
+            attempt=1,
+            learners=learners,
+            resources=self.bench.each,
+            image=self.bench.image,
+            api_url=api.url,
+            token=api.token,
+            project="suite",
+            job_name="a case",
+        )
+        run = Run(self, replace(spec, **changes), api)
+        self.runs.append(run)
+        return run
+
+    def close(self) -> None:
+        """The engine need not have finished: what is left at the end of all cases is found by :meth:`settle`."""
+        for run in self.runs:
+            for installation in {OURS, run.spec.installation}:
+                with suppress(EngineUnreachable):
+                    run.stop(0, self.bench.engine(installation))
+        self._serving.close()
+
+    def settle(self) -> None:
+        for run in self.runs:
+            run.forgotten()
+
+
+def until(look: Callable[[], T], describe: Callable[[], object] = lambda: "") -> T:
+    """The first true answer; an engine that can't be reached for a moment is asked again, as the reconciler does."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        answer: T | str
+        try:
+            answer = look()
+            if answer:
+                return answer
+        except EngineUnreachable as error:
+            answer = str(error)
+        assert time.monotonic() < deadline, f"not within {PATIENCE:g} s; last answer {answer!r}; {describe()}"
+        time.sleep(0.1)
+
+
+def stays(look: Callable[[], object], seconds: float) -> None:
+    """``look`` is true, and still is after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        assert look()
+        time.sleep(0.1)
+
+
+def in_another_process(work: Callable[[], object]) -> None:
+    """``work`` in a fork of this process, as Celery's workers are, with the objects that were made before."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            signal.alarm(int(PATIENCE))
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0, "it failed in the other process"

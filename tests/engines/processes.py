@@ -1,0 +1,39 @@
+"""The processes of a run, as this machine sees them; the learners of every engine of the suite are on it."""
+
+from __future__ import annotations
+
+import psutil
+from tests.engines.learners import MARK
+
+
+def of(run_name: str, token: str) -> list[str]:
+    """Everything that has the run's token or mark in its environment: agents, and what they have started."""
+    return [
+        f"process {one.pid}: {' '.join(one.info['cmdline'] or ['?'])[:100]}"
+        for one in psutil.process_iter(["cmdline", "environ", "status"])
+        if one.info["status"] != psutil.STATUS_ZOMBIE and _belongs(one.info["environ"] or {}, run_name, token)
+    ]
+
+
+def _belongs(environment: dict[str, str], run_name: str, token: str) -> bool:
+    return environment.get(MARK) == run_name or token in environment.values()
+
+
+def agent(run_name: str, rank: int) -> psutil.Process:
+    """The agent of a learner whose command runs: the nearest of its parents that is one."""
+    for one in psutil.process_iter(["environ"]):
+        environment = one.info["environ"] or {}
+        if environment.get(MARK) == run_name and environment.get("WEFT_RANK") == str(rank):
+            for parent in one.parents():
+                if "weft_trainer" in " ".join(parent.cmdline()):
+                    return parent
+    raise AssertionError(f"no agent of learner {rank} of {run_name} is on this machine")
+
+
+def that_show(secret: str) -> list[str]:
+    """Command lines, which everybody on the machine can read, that hold a secret."""
+    return [
+        " ".join(one.info["cmdline"])
+        for one in psutil.process_iter(["cmdline"])
+        if secret in " ".join(one.info["cmdline"] or [])
+    ]

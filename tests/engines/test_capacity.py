@@ -1,0 +1,81 @@
+"""What an engine says it has, and what asking it costs."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import psutil
+from tests.engines.bench import OTHERS, Bench, Case, Run, until
+from tests.engines.conftest import Require
+
+
+def test_nodes_make_sense(bench: Bench, standing: Run) -> None:
+    nodes = bench.engine().capacity().nodes
+    assert nodes
+    assert len({node.name for node in nodes}) == len(nodes)
+    for node in nodes:
+        assert node.name
+        assert node.cpus > 0
+        assert node.memory > 0
+        assert 0 <= node.busy.cpus <= node.cpus + 0.01
+        assert 0 <= node.busy.memory <= node.memory
+        assert 0 <= node.busy.gpus <= node.gpus
+    assert any(node.ready and not node.potential for node in nodes)
+
+
+def test_what_others_take_is_busy_and_what_ours_take_is_not(bench: Bench, case: Case, require: Require) -> None:
+    require("others")
+    ours = case.run(resources=bench.scarce()).launch().started()
+    assert bench.scarce_use(case.engine.capacity()) == 0
+    theirs = bench.engine(OTHERS)
+    assert bench.scarce_use(theirs.capacity()) == 1
+    ours.stop(0)
+    until(lambda: bench.scarce_use(theirs.capacity()) == 0)
+
+
+def test_many_runs_cost_no_more_requests_than_one(bench: Bench, case: Case, require: Require) -> None:
+    require("network")
+    engine = bench.engine()
+    costs = []
+    for count in (1, bench.many - 1):
+        runs = [case.run(**bench.late()).launch() for _ in range(count)]
+        names = {run.spec.run_name for run in runs}
+        until(lambda names=names: names <= set(engine.observe()))
+        with case.proxy.counted() as requests:
+            began = time.monotonic()
+            engine.observe()
+            engine.capacity()
+            assert time.monotonic() - began < 15.0
+        costs.append(len(requests))
+    assert costs[1] <= costs[0] + 1
+    assert costs[1] <= 12
+
+
+def test_an_engine_object_costs_nothing_until_it_is_asked(bench: Bench) -> None:
+    threads, began = _threads(), time.monotonic()
+    before = len(bench.proxy.requests) if bench.proxy else 0
+    made = [bench.engine() for _ in range(30)]
+    assert time.monotonic() - began < 5.0
+    assert len(made) == 30
+    assert _threads() == threads
+    if bench.proxy:
+        assert not [one for one in bench.proxy.requests[before:] if one.changes]
+
+
+def test_asking_again_and_again_keeps_nothing(bench: Bench, standing: Run) -> None:
+    engine = bench.engine()
+
+    def ask() -> tuple[int, int]:
+        engine.observe()
+        engine.capacity()
+        standing.launch(engine)
+        return len(_threads()), len(psutil.Process().children())
+
+    first = [ask() for _ in range(3)][-1]
+    assert [ask() for _ in range(10)][-1] <= first
+
+
+def _threads() -> set[threading.Thread]:
+    """But for those of the suite's own servers."""
+    return {one for one in threading.enumerate() if one.name != "proxy" and "process_request" not in one.name}

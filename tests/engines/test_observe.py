@@ -1,0 +1,69 @@
+"""What an engine says of its runs is what is."""
+
+from __future__ import annotations
+
+from tests.engines.bench import OTHERS, Bench, Case, Run, in_another_process, stays
+from tests.engines.conftest import Require
+from tests.engines.learners import EATS_MEMORY
+
+from weft_core.engine import LearnerState
+
+
+def test_a_learner_that_runs_is_running_on_a_node(bench: Bench, standing: Run) -> None:
+    seen = standing.wait(lambda seen: standing.states(seen) == [LearnerState.RUNNING] * 2)
+    assert sorted(seen.learners) == [0, 1]
+    assert not seen.gone
+    assert not seen.failed
+    for rank, one in seen.learners.items():
+        assert (one.rank, one.exit_code, one.oom, one.interrupted, one.unreachable) == (rank, None, False, False, False)
+        assert one.node in {node.name for node in bench.engine().capacity().nodes}
+
+
+def test_a_new_engine_and_another_process_see_the_same(bench: Bench, case: Case, standing: Run) -> None:
+    """An engine made before a fork works after it, too: Celery's workers are forks."""
+
+    def look() -> None:
+        for engine in (case.engine, bench.engine()):
+            standing.wait(lambda seen: standing.states(seen) == [LearnerState.RUNNING] * 2, engine)
+
+    case.engine.observe()
+    look()
+    in_another_process(look)
+
+
+def test_an_installation_sees_its_own_runs_alone(bench: Bench, case: Case, standing: Run) -> None:
+    theirs = case.run(installation=OTHERS).launch(bench.engine(OTHERS))
+    theirs.wait(lambda seen: seen.learners, bench.engine(OTHERS))
+    assert theirs.look() is None
+    assert standing.look(bench.engine(OTHERS)) is None
+
+
+def test_how_learners_end(case: Case) -> None:
+    well = case.run("exit 0", learners=2).launch()
+    badly = case.run("exit 3").launch()
+    killed = case.run("kill -KILL $$").launch()
+    assert [(one.state, one.exit_code, one.oom) for one in well.ended().values()] == [
+        (LearnerState.EXITED, 0, False)
+    ] * 2
+    assert [(one.exit_code, one.oom, one.interrupted) for one in badly.ended().values()] == [(3, False, False)]
+    [one] = killed.ended().values()
+    assert (one.exit_code, one.interrupted) == (137, False)  # the agent's word for its program's end
+    assert all(one.reason for run in (badly, killed) for one in run.ended().values())
+    for run in (well, badly):
+        run.launch()  # it has run, and does not run again
+    stays(lambda: well.api.agents == {0: 1, 1: 1} and badly.api.agents == {0: 1}, 2.0)
+    assert badly.ended()[0].exit_code == 3
+    for run in (well, badly, killed):
+        run.stop(0)
+    for run in (well, badly, killed):
+        run.forgotten()
+
+
+def test_out_of_memory_is_said(case: Case, require: Require) -> None:
+    require("memory limit")
+    run = case.run(EATS_MEMORY).launch()
+    [one] = run.ended().values()
+    assert one.oom
+    assert "memory" in one.reason
+    assert one.exit_code != 0
+    assert not one.interrupted

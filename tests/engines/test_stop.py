@@ -1,0 +1,71 @@
+"""A stop is SIGTERM, a grace, SIGKILL, and then nothing is left; asked for once or many times."""
+
+from __future__ import annotations
+
+import time
+
+from tests.engines.bench import PATIENCE, Bench, Case, stays, until
+from tests.engines.learners import POLITE, STUBBORN
+
+
+def test_one_stop_is_enough_and_gives_time_to_finish(case: Case) -> None:
+    run = case.run(POLITE, learners=2).launch().started()
+    began = time.monotonic()
+    run.stop(PATIENCE * 2)
+    assert time.monotonic() - began < 10.0, "it returns at once"
+    until(lambda: run.api.said("finished"))
+    run.forgotten()
+    assert time.monotonic() - began < PATIENCE * 2, "who has finished is not waited for"
+
+
+def test_stopping_again_or_what_never_was_is_no_error(bench: Bench, case: Case) -> None:
+    run = case.run(POLITE).launch().started()
+    began = time.monotonic()
+    while run.look():
+        run.stop(max(0.0, 20 - (time.monotonic() - began)), bench.engine())  # as the reconciler does
+        time.sleep(1)
+        assert time.monotonic() - began < PATIENCE
+    assert run.api.count("finished") == 1
+    assert run.api.count("told") == 1
+    run.forgotten()
+    run.stop(5)
+    case.engine.observe()
+    case.run().stop(5)
+
+
+def test_who_ignores_it_is_killed_when_the_grace_is_over_and_not_before(case: Case) -> None:
+    grace = 6.0
+    run = case.run(STUBBORN).launch().started()
+    began = time.monotonic()
+    run.stop(grace)
+    run.forgotten()
+    lasted = run.api.heard[0] - began
+    assert run.api.said("told")
+    assert grace - 2 < lasted < grace + 15
+
+
+def test_a_shorter_grace_shortens_it_and_a_longer_one_does_not_lengthen_it(case: Case) -> None:
+    run = case.run(STUBBORN).launch().started()
+    run.stop(600)
+    until(lambda: run.api.said("told"))
+    run.stop(2)
+    run.stop(900)
+    run.forgotten()
+
+
+def test_what_is_still_starting_is_stopped_at_once(bench: Bench, case: Case) -> None:
+    run = case.run(learners=2, **bench.late()).launch()
+    run.wait(lambda seen: True)
+    run.stop(600)
+    run.forgotten()
+    assert not run.api.asked
+
+
+def test_a_stop_right_after_the_launch_leaves_nothing(case: Case) -> None:
+    runs = [case.run(learners=2) for _ in range(3)]
+    for run in runs:
+        run.launch()
+        run.stop(0)
+    for run in runs:
+        run.forgotten()
+    stays(lambda: not any(run.leftovers or run.look() for run in runs), 2.0)

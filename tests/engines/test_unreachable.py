@@ -1,0 +1,141 @@
+"""Unknown is not dead: an engine that can't reach its server says so in time, and does no harm."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from tests.engines.bench import Bench, Case, Run, stays, until
+from tests.engines.conftest import Require
+from tests.engines.proxy import Way
+
+from weft_core.engine import Engine, EngineUnreachable, LearnerState
+
+_TIMEOUT = 2.0
+_LIMIT = 3 * _TIMEOUT + 5
+_BOTH = {0: 1, 1: 1}
+
+
+def _questions(standing: Run, new: Run) -> dict[str, Callable[[Engine], object]]:
+    return {
+        "observe": lambda engine: engine.observe(),
+        "capacity": lambda engine: engine.capacity(),
+        "launch": lambda engine: engine.launch(new.spec),
+        "launch again": lambda engine: engine.launch(standing.spec),
+        "stop": lambda engine: engine.stop(standing.spec.run_name, timedelta(0)),
+    }
+
+
+@pytest.mark.parametrize(
+    "way", [Way.REFUSED, Way.SILENT, Way.CUT, Way.BROKEN, Way.NONSENSE], ids=lambda way: way.name.lower()
+)
+def test_a_server_that_is_away_is_unreachable_and_nothing_is_changed(
+    bench: Bench, case: Case, standing: Run, require: Require, way: Way
+) -> None:
+    require("network")
+    new, engine = case.run(), bench.engine(timeout=_TIMEOUT)
+    assert standing.spec.run_name in engine.observe()
+    engine.capacity()
+    with case.proxy.spoiled(way):
+        for name, ask in _questions(standing, new).items():
+            for who, asked in (("an old engine", engine), ("a new engine", bench.engine(timeout=_TIMEOUT))):
+                began = time.monotonic()
+                try:
+                    answer = ask(asked)
+                except EngineUnreachable as error:
+                    said = str(error)
+                else:
+                    pytest.fail(f"{who}: {name} had the answer {answer} when a request {way.value}")
+                assert time.monotonic() - began < _LIMIT, f"{who}: {name}"
+                assert said
+                assert standing.spec.token not in said
+                assert new.spec.token not in said
+    until(lambda: standing.look(engine))  # it recovers by itself
+    stays(lambda: standing.states(engine.observe()[standing.spec.run_name]) == [LearnerState.RUNNING] * 2, 2.0)
+    assert standing.api.agents == _BOTH
+    assert not new.leftovers
+    assert new.look(engine) is None
+
+
+def test_after_its_streams_were_cut_an_engine_still_sees_what_is_new(
+    bench: Bench, case: Case, standing: Run, require: Require
+) -> None:
+    require("network")
+    assert standing.look()
+    case.proxy.cut_streams()
+    new = case.run().launch(bench.engine())
+    new.started()
+    case.proxy.cut_streams()
+    new.stop(0, bench.engine())
+    new.forgotten()
+    assert standing.look()
+
+
+def _changes_of_a_launch(case: Case) -> int:
+    with case.proxy.counted() as requests:
+        case.run(learners=2).launch()
+    return sum(one.changes for one in requests)
+
+
+def test_a_create_that_was_answered_too_late_is_adopted(bench: Bench, case: Case, require: Require) -> None:
+    require("network")
+    runs = [case.run(learners=2) for _ in range(_changes_of_a_launch(case))]
+    for nth, run in enumerate(runs, 1):
+        with case.proxy.held(nth, before=False) as trap:
+            with pytest.raises(EngineUnreachable):
+                run.launch(bench.engine(timeout=_TIMEOUT))
+            assert trap.sprung.is_set()
+    for run in runs:
+        run.launch()
+    for run in runs:
+        run.started()
+    stays(lambda: all(run.api.agents == _BOTH for run in runs), 2.0)
+
+
+def test_half_a_launch_is_listed_and_can_be_completed_or_stopped(bench: Bench, case: Case, require: Require) -> None:
+    """The worker has died, or its network, between two of the things that it makes."""
+    require("network")
+    for finish in (False, True):
+        runs = [case.run(learners=2) for _ in range(1, _changes_of_a_launch(case))]
+        for made, run in enumerate(runs, 1):
+            with case.proxy.cut_after(made), pytest.raises(EngineUnreachable):
+                run.launch(bench.engine(timeout=_TIMEOUT))
+        seen = case.engine.observe()
+        for run in runs:
+            assert run.spec.run_name in seen or not run.leftovers
+            assert run.api.count("ready") == 0
+        for run in runs:
+            if finish:
+                run.launch(bench.engine())
+                run.started()
+                assert run.api.agents == _BOTH
+            run.stop(0, bench.engine())
+        for run in runs:
+            run.forgotten()
+
+
+def test_a_create_that_comes_after_the_stop_does_not_stay(bench: Bench, case: Case, require: Require) -> None:
+    """What it has made is listed, so that it is stopped as any orphan, or it goes by itself."""
+    require("network")
+    runs = [case.run(learners=2) for _ in range(_changes_of_a_launch(case))]
+    for nth, run in enumerate(runs, 1):
+        with case.proxy.held(nth, before=True) as trap:
+            launch = threading.Thread(target=_launch_in_vain, args=(run, bench.engine(timeout=_TIMEOUT)))
+            launch.start()
+            assert trap.sprung.wait(30)
+            launch.join()
+            run.stop(0)
+    time.sleep(1)  # what was held arrives
+    for run in runs:
+        until(lambda run=run: run.look() or not run.leftovers)
+        run.stop(0)
+    for run in runs:
+        run.forgotten()
+
+
+def _launch_in_vain(run: Run, engine: Engine) -> None:
+    with pytest.raises(EngineUnreachable):
+        run.launch(engine)
