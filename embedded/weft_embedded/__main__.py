@@ -30,6 +30,12 @@ def _parser() -> argparse.ArgumentParser:
     actions = parser.add_subparsers(dest="action", required=True, metavar="up|down|status|env")
     up = actions.add_parser("up", help="start PostgreSQL, Redis, S3, API and worker, and keep them running")
     up.add_argument("--detach", "-d", action="store_true", help="in the background; returns when all is ready")
+    up.add_argument(
+        "--host",
+        metavar="ADDRESS",
+        help="address of this machine at which API and S3 listen, so that pods and other machines reach them, with "
+        "tokens and credentials, but without TLS (default: as last time, at first 127.0.0.1, this machine alone)",
+    )
     up.add_argument("--port", type=int, help="of the API; 0 picks a free one (default: as last time, at first 8080)")
     up.add_argument(
         "--no-profile", action="store_true", help="leave the CLI's profile file alone (client.toml is written)"
@@ -74,6 +80,7 @@ def _up(home: Home, options: argparse.Namespace) -> int:
             stack = Stack(home, read_settings(home), choice)
             for part in stack.leftovers():
                 part.end_leftover()
+            stack.choose_host(options.host)
             stack.choose_port(options.port)
             with Screen(Console()) as screen:
                 Supervisor(stack, screen).run()
@@ -91,6 +98,8 @@ def _detach(home: Home, options: argparse.Namespace) -> int:
     flags = [f"--{name.replace('_', '-')}" for name in ("no_profile", "no_api", "no_worker") if getattr(options, name)]
     if options.port is not None:
         flags += ["--port", str(options.port)]
+    if options.host is not None:
+        flags += ["--host", options.host]
     log = home.logs / "supervisor.log"
     begin = log.stat().st_size if log.exists() else 0
     with log.open("ab") as output:
@@ -144,6 +153,7 @@ def _status(home: Home, options: argparse.Namespace) -> int:
 def _env(home: Home, options: argparse.Namespace) -> int:
     home.open(check_room=False)
     stack = Stack(home, read_settings(home), Choice())
+    stack.choose_host(None)
     for name, value in sorted(stack.environment().items()):
         if name.startswith("WEFT_"):
             print(f"export {name}={shlex.quote(value)}")

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from weft_core.secrets import generate_key
 from weft_core.settings import Settings, load_settings
+from weft_core.settings_problems import settings_problems
 from weft_embedded.files import write_private
 from weft_embedded.home import Home, HomeError
 from weft_embedded.servers.seaweedfs import S3Identity
@@ -37,7 +38,8 @@ secret_key = "{secret_key}"
 # bucket = "weft"
 
 [api]
-# host = "127.0.0.1"      # 0.0.0.0 opens the API to the network; then set public_url, too
+# host = "127.0.0.1"      # where API and S3 listen; another address of this machine opens both to whoever reaches it,
+#                         # without TLS; `weft up --host ADDRESS`
 # port = 8080             # default: the port of the first start, in the file `port` beside; `weft up --port N`
 # public_url = "http://weft.example.org:8080"
 
@@ -77,9 +79,7 @@ def read_settings(home: Home) -> Settings:
     try:
         settings = load_settings()
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(str(place) for place in one['loc']) or 'settings'}: {one['msg']}" for one in error.errors()
-        )
+        problems = "; ".join(settings_problems(error))
         raise HomeError(f"wrong settings in {home.config} or the environment (WEFT_…): {problems}") from None
     except (ValueError, OSError) as error:
         raise HomeError(f"can't read {home.config}: {error}") from None

@@ -26,6 +26,8 @@ class EmbeddedStore:
 
     endpoint: str
     identity: S3Identity
+    former: str | None = None
+    """Its endpoint as of the last start."""
 
 
 def ensure_accounts(
@@ -49,7 +51,7 @@ def ensure_accounts(
 
 
 def _datastore(session: Session, box: SecretBox, project: Project, store: EmbeddedStore) -> None:
-    """Make it, or follow a store whose port or credentials changed; one that points elsewhere is the user's."""
+    """Make it, or follow a store whose address or port changed; one that points elsewhere is the user's."""
     value = json.dumps({"user_name": store.identity.access_key, "password": store.identity.secret_key})
     row = session.scalars(
         select(Datastore).where(Datastore.project_id == project.id, Datastore.name == DATASTORE)
@@ -70,7 +72,9 @@ def _datastore(session: Session, box: SecretBox, project: Project, store: Embedd
                 secret_id=secret.id,
             )
         )
-    elif row.endpoint != store.endpoint and row.endpoint.startswith("http://127.0.0.1:"):
+    elif row.endpoint != store.endpoint and (
+        row.endpoint == store.former or row.endpoint.startswith("http://127.0.0.1:")
+    ):
         kept = session.get_one(Secret, row.secret_id)
         if store.identity.access_key in box.decrypt(kept.ciphertext):
             row.endpoint = store.endpoint

@@ -3,6 +3,7 @@
 version         number of this layout
 weft.toml       settings of the services, with the generated keys (private)
 client.toml     a CLI profile for this installation (private)
+host            where API and S3 listen, once `weft up --host` has said it
 port            the API's port, kept because learners that outlive the service come back to it
 postgres/ s3/   the servers' data
 run/            lock, pid files, state; gone without harm when nothing runs
@@ -58,6 +59,7 @@ class State:
 
     supervisor: ProcessId | None = None
     url: str = ""
+    open: str = ""  # what other machines reach, for people
     ready: bool = False
     error: str = ""
     doing: str = ""  # what takes a while just now, for people
@@ -79,6 +81,7 @@ class Home:
         self.sockets = self._socket_folder()
         self._version = self.path / "version"
         self._port = self.path / "port"
+        self._host = self.path / "host"
         self._lock = self.run / "lock"
         self._state = self.run / "state.json"
         self._grace = self.run / "grace"
@@ -163,7 +166,7 @@ class Home:
         base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
         return Path(base) / f"weft-{os.geteuid()}-{digest}"
 
-    # --- its port ---
+    # --- its address and port ---
 
     def load_port(self) -> int | None:
         try:
@@ -173,6 +176,25 @@ class Home:
 
     def save_port(self, port: int) -> None:
         self._port.write_text(f"{port}\n")
+
+    def load_host(self) -> str | None:
+        try:
+            return self._host.read_text().strip() or None
+        except OSError:
+            return None
+
+    def save_host(self, host: str) -> None:
+        self._host.write_text(f"{host}\n")
+
+    def load_endpoint(self) -> str | None:
+        """What users' datastore `default` was last told to be our S3's endpoint."""
+        try:
+            return (self.s3 / "endpoint").read_text().strip()
+        except OSError:
+            return None
+
+    def save_endpoint(self, url: str) -> None:
+        (self.s3 / "endpoint").write_text(f"{url}\n")
 
     # --- the grace of its end: `weft down` tells the supervisor ---
 
@@ -234,6 +256,6 @@ class Home:
             raw = json.loads(self._state.read_text())
             supervisor = ProcessId(**raw["supervisor"]) if raw["supervisor"] else None
             parts = [PartState(**part) for part in raw["parts"]]
-            return State(supervisor, raw["url"], raw["ready"], raw["error"], raw["doing"], parts)
+            return State(supervisor, raw["url"], raw["open"], raw["ready"], raw["error"], raw["doing"], parts)
         except (OSError, ValueError, KeyError, TypeError):
             return State()

@@ -15,7 +15,7 @@ _FIRST, _LAST = 20_000, 32_000  # below what the kernel gives to outgoing connec
 
 def is_free(port: int, host: str = HOST) -> bool:
     """Whether a server could listen there now."""
-    with socket.socket() as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         # As servers do: a port whose last connections are only being waited out is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -25,10 +25,10 @@ def is_free(port: int, host: str = HOST) -> bool:
     return True
 
 
-def pick(avoid: set[int] | None = None) -> int:
+def pick(avoid: set[int] | None = None, host: str = HOST) -> int:
     """A port that nothing listens at, outside the range of outgoing connections."""
     candidates = iter(partial(random.randint, _FIRST, _LAST), None)
-    return next(port for port in candidates if port not in (avoid or ()) and is_free(port))
+    return next(port for port in candidates if port not in (avoid or ()) and is_free(port, host))
 
 
 def holder(port: int) -> str:

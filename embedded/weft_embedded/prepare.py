@@ -71,11 +71,14 @@ def _database(settings: Settings, has_datastore: bool, has_profile: bool) -> Non
         identity = read_identity(home.s3, DATASTORE)
         if identity is None:
             raise HomeError(f"{home.s3}/identities.json has no identity {DATASTORE!r}")
-        store = first_start.EmbeddedStore(settings.s3.endpoint, identity)
+        endpoint = settings.s3.public_endpoint or settings.s3.endpoint
+        store = first_start.EmbeddedStore(endpoint, identity, home.load_endpoint())
     database = Database(settings.database_url.get_secret_value(), pool_size=1)
     try:
         migrate.upgrade(database.engine)
         token = first_start.ensure_accounts(database, settings, profile.own_token(home), store)
+        if store is not None:
+            home.save_endpoint(store.endpoint)
     finally:
         database.close()
     profile.write_own(home, settings.api.public_url, token)

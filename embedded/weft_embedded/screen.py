@@ -79,6 +79,8 @@ def panel(state: State, home: Home, jobs: int | None, *, detached: bool = False)
         parts.add_row(part.name, word, str(part.pid or "-"), str(part.restarts or "-"))
     facts = Table.grid(padding=(0, 2, 0, 0))
     facts.add_row("API docs", f"[bold]{state.url}/docs[/bold]" if state.ready else "[yellow]starting …[/yellow]")
+    if state.open:
+        facts.add_row("open to others", f"[yellow]{escape(state.open)}[/yellow]")
     facts.add_row("running jobs", "-" if jobs is None else str(jobs))
     facts.add_row("home", str(home.path))
     facts.add_row("logs", f"{home.logs}/PART.log")

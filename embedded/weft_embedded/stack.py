@@ -13,14 +13,14 @@ from weft_core.settings import Settings
 from weft_embedded import ports
 from weft_embedded.config import External, external_servers, service_environment
 from weft_embedded.home import Home, HomeError
+from weft_embedded.listening import LOOPBACK, Listening, resolve
 from weft_embedded.part import Part
-from weft_embedded.servers import PostgresServer, RedisServer, SeaweedServer
+from weft_embedded.servers import Gate, PostgresServer, RedisServer, SeaweedServer
 from weft_embedded.servers.seaweedfs import S3Identity, read_identity
 from weft_embedded.services import ApiService, WorkerService
 
 DEFAULT_PORT = 8080
-END_ORDER = ("worker", "api", "s3", "redis", "postgres")
-_ANY = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+END_ORDER = ("worker", "api", "gate", "s3", "redis", "postgres")
 DATASTORE = "default"  # and the S3 identity behind it, which users' jobs get
 
 
@@ -44,8 +44,31 @@ class Stack:
         self._postgres = PostgresServer(home.postgres, home.sockets, home.run, home.logs / "postgres.log")
         self._redis = RedisServer(home.redis, home.sockets, home.run, home.logs / "redis.log")
         self._s3 = SeaweedServer(home.s3, self._identities(), home.run, home.logs / "s3.log")
+        self.listening = Listening()
+        self._gate = self._make_gate()
         ours = {"postgres": self._postgres.url, "redis": self._redis.url, "s3": self._s3.url}
         self.external: External = external_servers(settings, ours)
+
+    def choose_host(self, wanted: str | None) -> None:
+        """Where API and S3 listen: asked for, or set, or as last time, or on 127.0.0.1 alone.
+
+        Raises:
+            HomeError: nothing can listen there.
+        """
+        api, kept = self.given.api, self.home.load_host()
+        public_url = api.public_url if "public_url" in api.model_fields_set else None
+        host = (api.host if "host" in api.model_fields_set else kept or LOOPBACK) if wanted is None else wanted
+        try:
+            self.listening = resolve(host, public_url)
+        except HomeError as error:
+            if wanted is not None or host != kept:
+                raise
+            raise HomeError(
+                f"{error}. It is the address of last time: `weft up --host ADDRESS` gives another"
+            ) from None
+        self._gate = self._make_gate()
+        if wanted is not None:
+            self.home.save_host(wanted)
 
     def choose_port(self, wanted: int | None) -> None:
         """The API's port: asked for, or set, or that of the last start, or 8080; 0 asks for any free one.
@@ -53,11 +76,11 @@ class Stack:
         Raises:
             HomeError: it is taken.
         """
-        host, kept = self.given.api.host, self.home.load_port()
+        host, kept = self.listening.host, self.home.load_port()
         if wanted is None and "port" in self.given.api.model_fields_set:
             wanted = self.given.api.port
         if wanted == 0:
-            self.port = kept if kept and ports.is_free(kept, host) else ports.pick()
+            self.port = kept if kept and ports.is_free(kept, host) else ports.pick(host=host)
         else:
             self.port = wanted or kept or DEFAULT_PORT
         if self.choice.api and not ports.is_free(self.port, host):
@@ -73,6 +96,7 @@ class Stack:
         """The servers that we run, in the order in which they are started."""
         external = self.external
         chosen = [(external.postgres, self._postgres), (external.redis, self._redis), (external.s3, self._s3)]
+        chosen.append((external.s3 or not self.listening.is_open, self._gate))
         return [server for is_external, server in chosen if not is_external]
 
     def services(self) -> list[Part]:
@@ -89,35 +113,61 @@ class Stack:
         """Every part that an earlier supervisor may have left, in the order in which they are to be ended."""
         api = ApiService(self.local_url, {}, self.home.run, self.home.logs / "api.log")
         worker = WorkerService("", {}, self.home.run, self.home.logs / "worker.log")
-        return [worker, api, self._s3, self._redis, self._postgres]
+        return [worker, api, self._gate, self._s3, self._redis, self._postgres]
 
     # --- wiring ---
 
     @property
     def local_url(self) -> str:
         """Where the API answers on this machine."""
-        host = self.given.api.host
-        return f"http://{ports.HOST if host in _ANY else host}:{self.port}"
+        return f"http://{self.listening.local}:{self.port}"
 
     @property
     def public_url(self) -> str:
-        return self.given.api.public_url if "public_url" in self.given.api.model_fields_set else self.local_url
+        """What users and learners are told."""
+        given = self.given.api
+        return (
+            given.public_url if "public_url" in given.model_fields_set else f"http://{self.listening.name}:{self.port}"
+        )
+
+    @property
+    def open_to_others(self) -> str:
+        """What of it other machines may reach, for people; empty: nothing."""
+        if not self.listening.is_open:
+            return ""
+        what = ["API"] * self.choice.api + ["S3"] * (not self.external.s3)
+        return f"{' and '.join(what)} at {self.listening.host}, without TLS" if what else ""
+
+    @property
+    def public_s3(self) -> str:
+        """The same of our own S3."""
+        given = self.given.s3.public_endpoint if "public_endpoint" in self.given.s3.model_fields_set else None
+        return given or (self._gate.url if self.listening.is_open else self._s3.url)
 
     def environment(self) -> dict[str, str]:
         """The environment of API, worker and administrators' commands."""
-        wired: dict[str, str | int] = {"WEFT_API__PORT": self.port, "WEFT_API__PUBLIC_URL": self.public_url}
+        wired: dict[str, str | int] = {
+            "WEFT_API__HOST": self.listening.host,
+            "WEFT_API__PORT": self.port,
+            "WEFT_API__PUBLIC_URL": self.public_url,
+        }
         if not self.external.postgres:
             wired["WEFT_DATABASE_URL"] = self._postgres.url
         if not self.external.redis:
             wired["WEFT_REDIS_URL"] = self._redis.url
         if not self.external.s3:
             wired["WEFT_S3__ENDPOINT"] = self._s3.url
+            wired["WEFT_S3__PUBLIC_ENDPOINT"] = self.public_s3
         return service_environment(self.home, **wired)
 
     def database_url(self) -> str:
         """The database as libpq takes it."""
         url = self.given.database_url.get_secret_value() if self.external.postgres else self._postgres.url
         return url.replace("postgresql+psycopg://", "postgresql://", 1)
+
+    def _make_gate(self) -> Gate:
+        kept, log = self.home.s3 / "gate-port", self.home.logs / "gate.log"
+        return Gate(self.listening, lambda: self._s3.port, kept, self.home.run, log)
 
     def _identities(self) -> list[S3Identity]:
         """The administrator of the store, and who users' jobs are: that one can't see the installation's own bucket."""

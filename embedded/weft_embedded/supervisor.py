@@ -57,7 +57,7 @@ class Supervisor:
         self._began = time.monotonic()
         self._stops = 0  # how often it was asked to stop
         self._grace: float | None = None
-        self._state = State(supervisor=ProcessId.of_self(), url=stack.public_url)
+        self._state = State(supervisor=ProcessId.of_self(), url=stack.public_url, open=stack.open_to_others)
         self._saved: State | None = None
         self._disk_low = False
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 
 class Weft:
     """The commands on one home."""
@@ -41,6 +43,15 @@ class Weft:
 
     def parts(self) -> dict[str, dict[str, Any]]:
         return {part["name"]: part for part in self.status()["parts"]}
+
+    def listening(self) -> set[tuple[str, str, int]]:
+        """Part, address and port of everything that accepts connections from the network."""
+        return {
+            (name, one.laddr.ip, one.laddr.port)
+            for name, part in self.parts().items()
+            for one in psutil.Process(part["pid"]).net_connections("inet")
+            if one.status == psutil.CONN_LISTEN
+        }
 
     def processes(self) -> dict[int, str]:
         """Every living process that belongs to this home, whoever its parent is, with its command."""
