@@ -1,0 +1,299 @@
+"""What a pod's conditions, container states and events mean for a learner. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from weft_core.engine import LearnerObservation, LearnerState
+from weft_workers.engines.kubernetes import names, quantity, schedule
+from weft_workers.texts import duration, size
+
+Json = dict[str, Any]
+
+PERSISTS = 60.0
+"""Seconds after which an image that can't be pulled or a container that can't be made is the attempt's failure."""
+_SILENT = 60.0
+"""Seconds after which a node that says it is not ready counts as one that does not answer."""
+BAD_IMAGE, BAD_START = "S103", "S101"
+
+_PULL = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError"}
+_CREATE = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+_HOPELESS = re.compile(
+    r"not found|unauthorized|authentication required|denied|forbidden|manifest unknown|does not exist|"
+    r"no match for platform|no matching manifest|ErrImageNeverPull|unsupported",
+    re.IGNORECASE,
+)
+_OVER_OWN_LIMIT = re.compile(r"exceeds the (total )?limit|exceeded its local ephemeral storage limit")
+_NO_PYTHON = re.compile(r"exec: \\?\"python\\?\"|python: no such file", re.IGNORECASE)
+_NO_AGENT = "No module named weft_trainer"
+_DISRUPTIONS = {
+    "PreemptionByScheduler": "preempted by a pod of higher priority",
+    "DeletionByTaintManager": "taken off its node, which has a taint that it does not tolerate",
+    "EvictionByEvictionAPI": "evicted: its node is being drained",
+    "DeletionByPodGC": "its node is gone",
+}
+_PLATFORM = {  # reasons of a failed pod; none of them is the learner's fault
+    "Evicted": "evicted by its node",
+    "Preempting": "preempted by a critical pod of its node",
+    "Preempted": "preempted",
+    "Shutdown": "its node is being shut down",
+    "NodeShutdown": "its node is being shut down",
+    "Terminated": "its node is being shut down",
+    "NodeLost": "its node was lost",
+    "NodeAffinity": "its node refused it: the node's labels have changed",
+    "UnexpectedAdmissionError": "its node refused it",
+    "TopologyAffinityError": "its node refused it",
+}
+
+
+def learner(
+    pod: Json, rank: int, nodes: Mapping[str, Json], now: datetime, event: str = "", deleted: bool = False
+) -> LearnerObservation:
+    """What is seen of a learner.
+
+    Args:
+        pod: with ``metadata``, ``spec`` and ``status``.
+        nodes: the cluster's, by name.
+        event: newest event of the pod that says something.
+        deleted: the object is gone; this is the last that was seen of it.
+    """
+    where = pod["spec"].get("nodeName") or ""
+    ended = terminated(pod)
+    phase = (pod.get("status") or {}).get("phase")
+    taken = _taken(pod, ended, event)
+    if ended is not None or phase in ("Succeeded", "Failed"):
+        return _exited(pod, rank, ended or {}, taken, where)
+    if deleted or (_deletion(pod) and not where):
+        return LearnerObservation(
+            rank, LearnerState.EXITED, reason=taken or "its pod was deleted", interrupted=True, node=where
+        )
+    state = LearnerState.RUNNING if _container(pod).get("running") else LearnerState.STARTING
+    if where and (silent := silence(nodes.get(where), where, now)):
+        return LearnerObservation(rank, state, reason=silent, node=where, unreachable=True)
+    reason = taken or ("" if state is LearnerState.RUNNING else _waits(pod, event))
+    return LearnerObservation(rank, state, reason=reason, interrupted=bool(taken), node=where)
+
+
+def failure(pod: Json, event: str, now: datetime) -> tuple[str, str] | None:
+    """Why a learner can never start, with FfDL's code; None: it may."""
+    image = _image(pod)
+    if ended := terminated(pod):
+        message = ended.get("message") or ""
+        if ended.get("reason") in ("StartError", "ContainerCannotRun") and _NO_PYTHON.search(message):
+            return f"image {image} can't run a learner: it has no program 'python'", BAD_IMAGE
+        if _NO_AGENT in message and ended.get("exitCode"):
+            return f"image {image} can't run a learner: its python has no module weft_trainer", BAD_IMAGE
+        return None
+    waiting = _container(pod).get("waiting") or {}
+    reason, message = waiting.get("reason", ""), waiting.get("message") or ""
+    if reason == "InvalidImageName":
+        return f"{image!r} is no valid name of an image", BAD_IMAGE
+    since = moment(pod["status"].get("startTime"))
+    if since is None or (now - since).total_seconds() < PERSISTS:
+        return None
+    if reason in _PULL and _HOPELESS.search(f"{reason} {message} {event}"):
+        return f"image pull failed: {_pull_error(message, event, image)}", BAD_IMAGE
+    if reason in _CREATE:
+        return f"the container can't be started: {_brief(message) or reason}", BAD_START
+    return None
+
+
+def is_held(pod: Json) -> bool:
+    """Whether Kueue has not admitted the pod yet."""
+    gates = pod["spec"].get("schedulingGates") or []
+    return any(one["name"] == names.GATE for one in gates)
+
+
+def needs_events(pod: Json, now: datetime) -> bool:
+    """Whether the pod itself does not say enough."""
+    since = moment(pod["metadata"].get("creationTimestamp"))
+    if since is None or (now - since).total_seconds() < 4 or terminated(pod):
+        return False
+    if _deletion(pod):
+        return True
+    waiting = _container(pod).get("waiting") or {}
+    return (
+        pod["status"].get("phase") == "Pending"
+        and bool(pod["spec"].get("nodeName"))
+        and (waiting.get("reason") in (None, "ContainerCreating", "PodInitializing", *_PULL))
+    )
+
+
+def say(events: list[Json]) -> str:
+    """What a pod's events say: the newest warning, else the newest of what explains a wait."""
+    told = [one for one in events if one.get("type") == "Warning" and one.get("reason") != "BackOff"]
+    told = told or [one for one in events if one.get("reason") in ("Pulling", "Preempted", "TaintManagerEviction")]
+    if not told:
+        return ""
+    newest = max(told, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
+    if newest["reason"] == "Pulling":
+        return f"pulling its image {newest.get('message', '').rpartition(' ')[2].strip(chr(34))}"
+    return f"{newest['reason']}: {_brief(newest.get('message') or '')}"
+
+
+def silence(node: Json | None, name: str, now: datetime) -> str:
+    """Why nothing is known of what runs on a node; '' when it answers."""
+    if node is None:
+        return f"node {name} is gone"
+    ready = next(iter(node["status"]["conditions"]), None)
+    if ready is None or ready["status"] == "True":
+        return ""
+    since = moment(ready.get("lastTransitionTime"))
+    if ready["status"] == "False" and since and (now - since).total_seconds() < _SILENT:
+        return ""
+    at = f" since {since:%Y-%m-%d %H:%M:%S} UTC" if since else ""
+    return f"node {name} has not answered{at}" if ready["status"] == "Unknown" else f"node {name} is not ready{at}"
+
+
+def terminated(pod: Json) -> Json | None:
+    """How the learner's process ended, if it did."""
+    found: Json | None = _container(pod).get("terminated")
+    return found
+
+
+def is_over(pod: Json) -> bool:
+    """Whether nothing of a pod runs any more, or ever will."""
+    return (
+        terminated(pod) is not None
+        or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        or bool(_deletion(pod) and not pod["spec"].get("nodeName"))
+    )
+
+
+def moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+# --- the end -----------------------------------------------------------------------------------------------------
+
+
+def _exited(pod: Json, rank: int, ended: Json, taken: str, where: str) -> LearnerObservation:
+    code = ended.get("exitCode")
+    if code is not None and code > 128 and code - 128 in set(signal.Signals):
+        code = 128 - code
+    if ended.get("reason") == "OOMKilled" and code:
+        reason = f"killed by the kernel: out of memory{_memory_limit(pod)}"
+        return LearnerObservation(rank, LearnerState.EXITED, code, reason, oom=True, node=where)
+    reason = taken or _own_end(pod, ended)
+    return LearnerObservation(rank, LearnerState.EXITED, code, reason, interrupted=bool(taken), node=where)
+
+
+def _own_end(pod: Json, ended: Json) -> str:
+    """Words for an end that is the learner's own, where its exit code does not say it all."""
+    status = pod.get("status") or {}
+    if status.get("reason") == "Evicted":
+        return f"evicted: it used more storage than it has: {_brief(status.get('message') or '')}"
+    if ended.get("exitCode") and (message := ended.get("message") or ""):
+        last = message.strip().splitlines()[-1]
+        return f"exit code {ended['exitCode']}: {_brief(last)}" if ended["exitCode"] <= 128 else _brief(last)
+    if status.get("phase") == "Failed" and not ended:
+        return f"its pod failed: {_brief(status.get('message') or status.get('reason') or 'no reason given')}"
+    return ""
+
+
+def _taken(pod: Json, ended: Json | None, event: str) -> str:
+    """How the platform took a learner back; '' if it did not."""
+    status = pod.get("status") or {}
+    message, reason = _brief(status.get("message") or ""), status.get("reason") or ""
+    if reason == "Evicted" and _OVER_OWN_LIMIT.search(status.get("message") or ""):
+        return ""
+    conditions = {one["type"]: one for one in status.get("conditions") or [] if one["status"] == "True"}
+    if found := conditions.get("TerminationTarget"):  # Kueue's
+        return f"taken back by Kueue: {_brief(found.get('message') or found.get('reason') or '')}"
+    if found := conditions.get("DisruptionTarget"):
+        return _disruption(found, message)
+    if status.get("phase") == "Failed":
+        if reason.startswith("OutOf"):
+            return f"its node refused it: {message or reason}"
+        if reason in _PLATFORM:
+            return f"{_PLATFORM[reason]}: {message}" if message else _PLATFORM[reason]
+    if ended and ended.get("reason") in ("Unknown", "ContainerStatusUnknown"):
+        return f"its node {pod['spec'].get('nodeName', '')} was lost for a while, and the learner with it"
+    return _deleted(pod, ended, event)
+
+
+def _disruption(condition: Json, message: str) -> str:
+    reason = condition.get("reason") or ""
+    if reason == "TerminationByKubelet":
+        return f"ended by its node: {message or _brief(condition.get('message') or '')}"
+    what = _DISRUPTIONS.get(reason, "taken back by the cluster")
+    return f"{what} ({_brief(condition['message'])})" if condition.get("message") else what
+
+
+def _deleted(pod: Json, ended: Json | None, event: str) -> str:
+    asked = _deletion(pod)
+    if asked is None:
+        return ""
+    finished = moment((ended or {}).get("finishedAt"))
+    if finished and finished < asked:
+        return ""  # it had ended by then
+    if event.startswith(("Preempted", "TaintManagerEviction")):
+        return f"its pod was deleted: {event}"
+    return "its pod was deleted by somebody else than Weft: a drained node, or an administrator"
+
+
+def _deletion(pod: Json) -> datetime | None:
+    """When a pod's deletion was asked for."""
+    end = moment(pod["metadata"].get("deletionTimestamp"))
+    grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
+    return end - timedelta(seconds=grace) if end else None
+
+
+def _memory_limit(pod: Json) -> str:
+    containers = [one for one in pod["spec"]["containers"] if one["name"] == names.CONTAINER]
+    limit = ((containers[0].get("resources") or {}).get("limits") or {}).get("memory") if containers else None
+    return f" (limit {size(quantity.number(limit))})" if limit else ""
+
+
+# --- the start ---------------------------------------------------------------------------------------------------
+
+
+def _waits(pod: Json, event: str) -> str:
+    """Why a learner has not started yet."""
+    for one in pod["status"].get("conditions") or []:
+        if one["type"] == "PodScheduled" and one["status"] == "False":
+            if one.get("reason") == "SchedulingGated":
+                return "held back by a scheduling gate"
+            return schedule.explain(pod, one.get("message") or one.get("reason") or "")
+    waiting = _container(pod).get("waiting") or {}
+    reason, message = waiting.get("reason", ""), waiting.get("message") or ""
+    if reason in _PULL:
+        return f"image pull failed: {_pull_error(message, event, _image(pod))}"
+    if reason in _CREATE:
+        return f"the container can't be started: {_brief(message) or reason}"
+    return event
+
+
+def _pull_error(message: str, event: str, image: str) -> str:
+    """The cause of a failed pull; while the kubelet waits to try again, only its event may tell it."""
+    told = event if message.startswith("Back-off") and "Failed" in event and ": Err" not in message else message
+    told = told.removeprefix("Failed: ")
+    if image not in (brief := _brief(told)):
+        brief = f"{image}: {brief}"
+    return brief
+
+
+def _brief(message: str) -> str:
+    """An error without the programs that it went through."""
+    text = " ".join(message.split())
+    text = re.sub(r"^(.*?)rpc error: code = \w+ desc = ", r"", text)
+    text = re.sub(r"failed to (pull and unpack|resolve|pull) (image|reference) \\?\"[^\"]*\": ", "", text)
+    return text if len(text) <= 300 else f"{text[:299]}…"
+
+
+def _container(pod: Json) -> Json:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    found: Json = next((one.get("state") or {} for one in statuses if one["name"] == names.CONTAINER), {})
+    return found
+
+
+def _image(pod: Json) -> str:
+    return next((str(one["image"]) for one in pod["spec"]["containers"] if one["name"] == names.CONTAINER), "")
+
+
+def waited(since: datetime, now: datetime) -> str:
+    return duration((now - since).total_seconds())

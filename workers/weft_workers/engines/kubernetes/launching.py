@@ -1,0 +1,134 @@
+"""Creating an attempt's objects, or adopting them where they are there already."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+
+from weft_core.engine import EngineUnreachable, LaunchRefused
+from weft_core.engine_settings import KubernetesSettings
+from weft_core.launch import LaunchSpec
+from weft_workers.engines.kubernetes import names, objects
+from weft_workers.engines.kubernetes.client import Cluster, Json, Refused
+
+_logger = logging.getLogger(__name__)
+
+_ACCOUNT = 5.0  # seconds until a new namespace has its service account
+_AGAIN = 0.2
+_REFUSED = "S101"  # FfDL's code: could not be deployed
+
+
+class Launcher:
+    """Makes attempts on a cluster."""
+
+    def __init__(self, engine: str, settings: KubernetesSettings, repository: str, cluster: Cluster) -> None:
+        self._engine, self._settings, self._repository = engine, settings, repository
+        self._cluster = cluster
+
+    def secret(self, spec: LaunchSpec) -> Json:
+        """The attempt's Secret, made unless it is there. All else hangs on it: what is created late, after the Secret
+        has been deleted, is collected."""
+        namespace = names.fill(self._settings.namespace, spec.project_id)
+        wanted = objects.secret(self._engine, spec)
+        try:
+            return self._create("secret", namespace, wanted, spec)
+        except Refused as error:
+            if error.status != 404:
+                raise
+        self._make_namespace(namespace, spec)
+        return self._create("secret", namespace, wanted, spec)
+
+    def policy(self, spec: LaunchSpec, owner: Json) -> None:
+        """The attempt's NetworkPolicy, which has to be there before the pods are."""
+        if self._settings.network_policies:
+            wanted = objects.policy(self._engine, self._settings, spec, owner)
+            self._create("network_policy", owner["metadata"]["namespace"], wanted, spec, owner)
+
+    def pod(self, spec: LaunchSpec, rank: int, owner: Json, gpu_types: list[str]) -> Json:
+        """A learner's pod. A new namespace's service account may be a moment late."""
+        wanted = objects.pod(self._engine, self._settings, self._repository, spec, rank, owner, gpu_types)
+        deadline = time.monotonic() + _ACCOUNT
+        while True:
+            try:
+                return self._create("pod", owner["metadata"]["namespace"], wanted, spec, owner)
+            except Refused as error:
+                if "serviceaccount" not in error.message.replace(" ", "").lower() or time.monotonic() > deadline:
+                    raise
+                time.sleep(_AGAIN)
+
+    def refused(self, error: Refused, spec: LaunchSpec) -> Exception:
+        """What a refusal means for the attempt."""
+        message = _plain(error.message, spec)
+        if error.status == 404:
+            return self._cluster.unreachable(message)
+        if error.status == 403 and re.search(r"exceeded quota|status unknown for quota", message):
+            return EngineUnreachable(f"waiting for quota on engine {self._engine}: {message}")
+        if error.status == 403 and re.search(r"being terminated|serviceaccount|service account", message):
+            return self._cluster.unreachable(message)
+        if error.status in (400, 403, 413, 422):
+            return LaunchRefused(f"engine {self._engine} refuses the learners: {message}", _REFUSED)
+        return self._cluster.unreachable(f"{message} ({error.status})")
+
+    # --- create or adopt ---
+
+    def _create(self, kind: str, namespace: str, wanted: Json, spec: LaunchSpec, owner: Json | None = None) -> Json:
+        name = wanted["metadata"]["name"]
+        try:
+            return self._cluster.get(f"create_namespaced_{kind}", namespace, wanted)
+        except Refused as error:
+            if error.status != 409:
+                raise
+            reason = error.message
+        try:
+            there = self._cluster.get(f"read_namespaced_{kind}", name, namespace)
+        except Refused as error:
+            if error.status != 404:
+                raise
+            raise self._cluster.unreachable(reason) from error  # it went meanwhile: next time
+        self._check_adopted(kind, there, wanted, owner)
+        return there
+
+    def _check_adopted(self, kind: str, there: Json, wanted: Json, owner: Json | None) -> None:
+        """What stands under this name must be this very attempt's, and not on its way out."""
+        metadata = there["metadata"]
+        what = f"the {kind.replace('_', ' ')} {metadata['namespace']}/{metadata['name']}"
+        for name in (*names.IDENTITY, names.ENGINE):
+            expected, found = wanted["metadata"]["labels"][name], names.label(there, name)
+            if found != expected:
+                raise self._cluster.unreachable(
+                    f"{what} is there, of another {name.removeprefix(names.PREFIX)} "
+                    f"({found or 'not one of Weft'}, not {expected})"
+                )
+        if owner is None:
+            if metadata.get("deletionTimestamp"):
+                raise self._cluster.unreachable(f"{what} of an earlier try is still being deleted")
+        elif owner["metadata"]["uid"] not in [one["uid"] for one in metadata.get("ownerReferences") or []]:
+            raise self._cluster.unreachable(f"{what} of an earlier try is still there, about to be collected")
+
+    def _make_namespace(self, name: str, spec: LaunchSpec) -> None:
+        if not self._settings.create_namespaces:
+            raise self._cluster.unreachable(
+                f"there is no namespace {name}; make it, or let Weft do so (create_namespaces = true)"
+            )
+        try:
+            self._cluster.get("create_namespace", objects.namespace(name, spec))
+            _logger.info("made namespace %s", name)
+        except Refused as error:
+            if error.status != 409:
+                raise self._cluster.unreachable(f"can't make namespace {name}: {error}") from error
+
+
+def taken_back(undo: Callable[[], None]) -> None:
+    """Take back what was created of an attempt that could not be created whole; what fails here, a stop does later."""
+    try:
+        undo()
+    except (EngineUnreachable, Refused) as error:
+        _logger.warning("could not take back a launch: %s", error)
+
+
+def _plain(message: str, spec: LaunchSpec) -> str:
+    """The server's message without the names of objects that a user does not know."""
+    text = re.sub(rf'\S+ "{re.escape(spec.run_name)}[^"]*" is (forbidden|invalid): ', "", message)
+    return " ".join(text.split())[:1000]

@@ -1,0 +1,278 @@
+"""An attempt's objects: a Secret that owns the rest, a NetworkPolicy, a bare Pod a learner. Pure."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weft_core.catalogue import Catalogue
+from weft_core.engine import Taint
+from weft_core.engine_settings import KubernetesSettings
+from weft_core.launch import LaunchSpec
+from weft_workers.engines.kubernetes import names, network
+
+Json = dict[str, Any]
+
+ROOT = "/weft"
+"""Where a learner may write, besides /tmp and /dev/shm. One volume: the cache's files are linked, not copied."""
+_CACHE = "/cache"  # where a claim for the cache is mounted
+_PATIENCE = 5
+"""Seconds that a learner gets past its grace: its agent acts on the grace, the kubelet only if that fails."""
+_NODE_AWAY = 60
+"""Seconds that a pod is left alone on a node that has been declared silent (after 45 s or so): a kubelet's restart
+hurts nobody, and a lost node's pods are marked for deletion soon."""
+
+
+def secret(engine: str, spec: LaunchSpec) -> Json:
+    """Holds the attempt's token, and owns all else: with it, everything goes."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": spec.run_name,
+            "labels": names.run_labels(engine, spec),
+            "annotations": {**_annotations(spec), names.LEARNERS: str(spec.learners)},
+        },
+        "type": "Opaque",
+        "stringData": {"token": spec.token},
+    }
+
+
+def policy(engine: str, settings: KubernetesSettings, spec: LaunchSpec, owner: Json) -> Json:
+    """Lets learners talk among themselves, to the API, their data stores and DNS, and to nobody else."""
+    own = {"matchLabels": {names.INSTALLATION: names.label_value(spec.installation), names.RUN: spec.run_name}}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {
+            "name": spec.run_name,
+            "labels": names.run_labels(engine, spec),
+            "ownerReferences": [reference(owner)],
+        },
+        "spec": {
+            "podSelector": own,
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": network.ingress(own),
+            "egress": network.egress(own, (spec.api_url, *spec.endpoints), settings.egress),
+        },
+    }
+
+
+def namespace(name: str, spec: LaunchSpec) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "app.kubernetes.io/managed-by": "weft",
+                "pod-security.kubernetes.io/enforce": "restricted",
+            },
+        },
+    }
+
+
+def reference(owner: Json) -> Json:
+    """An owner reference to an object as the server returned it."""
+    return {
+        "apiVersion": owner.get("apiVersion", "v1"),
+        "kind": owner.get("kind", "Secret"),
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+    }
+
+
+def image_reference(repository: str, image: str) -> str:
+    """Where to pull an image from: the catalogue's are in the installation's repository, any other is as it is."""
+    return f"{repository.rstrip('/')}/{image}" if Catalogue.load().get(image) else image
+
+
+def pod(
+    engine: str,
+    settings: KubernetesSettings,
+    repository: str,
+    spec: LaunchSpec,
+    rank: int,
+    owner: Json,
+    gpu_types: Sequence[str] = (),
+) -> Json:
+    """A learner.
+
+    Args:
+        owner: the attempt's Secret, as the server returned it.
+        gpu_types: values of the GPU type's label that will do; none: any.
+    """
+    labels = {**names.run_labels(engine, spec), names.LEARNER: str(rank + 1)}
+    annotations = _annotations(spec)
+    if settings.queue:
+        labels |= {
+            names.QUEUE_LABEL: names.fill(settings.queue, spec.project_id),
+            "kueue.x-k8s.io/pod-group-name": spec.run_name,
+        }
+        annotations |= {
+            "kueue.x-k8s.io/pod-group-total-count": str(spec.learners),
+            # Weft never replaces a pod of a group: when all have ended, so has the group, and its quota is free.
+            "kueue.x-k8s.io/retriable-in-group": "false",
+        }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": names.pod_name(spec.run_name, rank),
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": [reference(owner)],
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": math.ceil(spec.grace) + _PATIENCE,
+            "securityContext": _pod_security(settings),
+            **_placement(settings, spec, gpu_types),
+            "containers": [_container(settings, repository, spec, rank)],
+            "volumes": _volumes(settings, spec),
+        },
+    }
+
+
+def _annotations(spec: LaunchSpec) -> dict[str, str]:
+    """For people: names, which no label may hold."""
+    named = {f"{names.PREFIX}job-name": spec.job_name, f"{names.PREFIX}project-name": spec.project}
+    return {name: value for name, value in named.items() if value}
+
+
+# --- the container -----------------------------------------------------------------------------------------------
+
+
+def _container(settings: KubernetesSettings, repository: str, spec: LaunchSpec, rank: int) -> Json:
+    mounts = [
+        {"name": "work", "mountPath": ROOT},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
+    ]
+    if settings.cache_claim:
+        mounts.append({"name": "cache", "mountPath": _CACHE})
+    amounts = _amounts(settings, spec)
+    return {
+        "name": names.CONTAINER,
+        "image": image_reference(repository, spec.image),
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": ["python", "-m", "weft_trainer"],
+        "workingDir": ROOT,
+        "env": _environment(settings, spec, rank),
+        "resources": {"requests": amounts, "limits": dict(amounts)},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": mounts,
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # what the agent said last; the user's output is not here
+    }
+
+
+def _environment(settings: KubernetesSettings, spec: LaunchSpec, rank: int) -> list[Json]:
+    plain = {
+        "WEFT_API_URL": spec.api_url,
+        "WEFT_RANK": str(rank),
+        "WEFT_NUM_LEARNERS": str(spec.learners),
+        "WEFT_WORKDIR": f"{ROOT}/work",
+        "WEFT_CACHE_DIR": _CACHE if settings.cache_claim else f"{ROOT}/cache",
+        "WEFT_GRACE_SECONDS": f"{spec.grace:g}",
+        "HOME": ROOT,
+        "TMPDIR": "/tmp",  # noqa: S108
+        "USER": "weft",  # the user id need not be one that the image knows: getpass.getuser() and others fail then
+        "LOGNAME": "weft",
+        "OMP_NUM_THREADS": str(max(1, int(spec.resources.cpus))),
+    }
+    return [
+        *({"name": name, "value": value} for name, value in plain.items()),
+        {
+            "name": "WEFT_ATTEMPT_TOKEN",
+            "valueFrom": {"secretKeyRef": {"name": spec.run_name, "key": "token"}},
+        },
+        {"name": "WEFT_ADVERTISE_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+    ]
+
+
+def _amounts(settings: KubernetesSettings, spec: LaunchSpec) -> dict[str, str]:
+    each = spec.resources
+    amounts = {"cpu": f"{math.ceil(each.cpus * 1000 - 1e-6)}m", "memory": str(each.memory)}
+    if each.gpus:
+        amounts[settings.gpu_resource] = str(each.gpus)
+    if each.storage is not None:
+        amounts["ephemeral-storage"] = str(each.storage)
+    return amounts | {name: _quantity(number) for name, number in each.extra.items() if number}
+
+
+def _quantity(number: float) -> str:
+    return str(int(number)) if number == int(number) else repr(number)
+
+
+def _volumes(settings: KubernetesSettings, spec: LaunchSpec) -> list[Json]:
+    each = spec.resources
+    limit = {} if each.storage is None else {"sizeLimit": str(each.storage)}
+    shared = settings.shared_memory if settings.shared_memory is not None else each.memory // 2
+    volumes: list[Json] = [
+        {"name": "work", "emptyDir": dict(limit)},
+        {"name": "tmp", "emptyDir": dict(limit)},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(shared)}},
+    ]
+    if settings.cache_claim:
+        volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": settings.cache_claim}})
+    return volumes
+
+
+def _pod_security(settings: KubernetesSettings) -> Json:
+    """What the pod security standard 'restricted' asks for, and the user."""
+    context: Json = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    if (user := settings.run_as_user) is not None:
+        context |= {
+            "runAsUser": user,
+            "runAsGroup": user,
+            "fsGroup": user,
+            "fsGroupChangePolicy": "OnRootMismatch",  # a cache has many files
+        }
+    return context
+
+
+# --- where it may run --------------------------------------------------------------------------------------------
+
+
+def _placement(settings: KubernetesSettings, spec: LaunchSpec, gpu_types: Sequence[str]) -> Json:
+    """The engine's defaults, and the profile's wishes over them."""
+    wishes = spec.placement
+    tolerations = [one.model_dump(exclude_defaults=True) for one in (*settings.tolerations, *wishes.tolerations)]
+    for name in ("unreachable", "not-ready"):
+        away = Taint(f"node.kubernetes.io/{name}", effect="NoExecute")
+        if not away.tolerated((*settings.tolerations, *wishes.tolerations)):
+            taint = {"key": away.key, "operator": "Exists", "effect": away.effect}
+            tolerations.append({**taint, "tolerationSeconds": _NODE_AWAY})
+    affinity = copy.deepcopy({**settings.affinity, **wishes.affinity})
+    if gpu_types and spec.resources.gpus:
+        affinity = _with_gpu_types(affinity, settings.gpu_type_label, gpu_types)
+    pulls = dict.fromkeys((*settings.image_pull_secrets, *wishes.image_pull_secrets))
+    found = {
+        "nodeSelector": {**settings.node_selector, **wishes.node_selector},
+        "tolerations": tolerations,
+        "affinity": affinity,
+        "priorityClassName": wishes.priority_class or settings.priority_class,
+        "imagePullSecrets": [{"name": name} for name in pulls],
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _with_gpu_types(affinity: Mapping[str, Any], label: str, values: Sequence[str]) -> Json:
+    """An affinity that asks for one of these GPU types besides all else: each of its alternatives gets the wish."""
+    wish = {"key": label, "operator": "In", "values": list(values)}
+    changed = copy.deepcopy(dict(affinity))
+    node = changed.setdefault("nodeAffinity", {})
+    required = node.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
+    terms = required.get("nodeSelectorTerms") or [{}]
+    required["nodeSelectorTerms"] = [
+        {**term, "matchExpressions": [*term.get("matchExpressions", []), wish]} for term in terms
+    ]
+    return changed

@@ -1,0 +1,108 @@
+"""Ending an attempt: its pods with a grace, then the Secret, which takes the rest along."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from weft_workers.engines.kubernetes import explain, objects
+from weft_workers.engines.kubernetes.client import Cluster, Json, Refused
+
+_logger = logging.getLogger(__name__)
+
+_AT_LEAST = 1
+"""Seconds of grace. With 0 the server forgets the pod at once, whether its processes have ended or not."""
+_SLACK = timedelta(seconds=1)  # of timestamps in whole seconds
+_KUEUE = "kueue.x-k8s.io"
+_KUEUE_VERSIONS = ("v1beta1", "v1beta2")
+
+
+class Stopper:
+    """Ends the attempts of an engine.
+
+    One call is enough: a pod's deletion is under way at the server with its grace, and the garbage collector does the
+    rest when the Secret is gone. It leaves pods alone that are being deleted already. The NetworkPolicy must not go
+    before the last of them: while it still saves a checkpoint, it needs its ways and no others. So the living pods
+    become its owners, too.
+
+    Args:
+        node: what is known of a node, by name.
+    """
+
+    def __init__(self, cluster: Cluster, node: Callable[[str], Json | None], kueue: bool) -> None:
+        self._cluster, self._node, self._kueue = cluster, node, kueue
+
+    def end(self, pod: Json, now: datetime, grace: timedelta) -> None:
+        """Delete a pod, or shorten the grace of its deletion."""
+        metadata = pod["metadata"]
+        ends = explain.moment(metadata.get("deletionTimestamp"))
+        if ends is None:
+            self._delete(pod, max(_AT_LEAST, math.ceil(grace.total_seconds())))
+        elif not explain.is_over(pod):
+            began = ends - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+            wanted = now + grace
+            if now >= min(ends, wanted) and self._is_silent(pod, now):
+                # Nobody can confirm its end. Its token opens nothing any more: whatever it still does is fenced.
+                _logger.warning("pod %s is on a silent node: forgetting it", metadata["name"])
+                self._delete(pod, 0)
+            elif wanted < ends - _SLACK:
+                # The server counts a shorter grace from the first request on.
+                self._delete(pod, max(_AT_LEAST, math.ceil((wanted - began).total_seconds())))
+
+    def keep_policy(self, namespace: str, run_name: str, pods: Iterable[Json]) -> None:
+        """Before they are deleted: let the attempt's NetworkPolicy stay for as long as these pods live on."""
+        living = [pod for pod in pods if not (explain.is_over(pod) or pod["metadata"].get("deletionTimestamp"))]
+        if not living:
+            return
+        try:
+            there = self._cluster.get("read_namespaced_network_policy", run_name, namespace)
+            owners = there["metadata"].get("ownerReferences") or []
+            known = {one["uid"] for one in owners}
+            more = [objects.reference({"kind": "Pod", **pod}) for pod in living if pod["metadata"]["uid"] not in known]
+            if more:
+                change = {"metadata": {"ownerReferences": [*owners, *more]}}
+                self._cluster.get("patch_namespaced_network_policy", run_name, namespace, change)
+        except Refused as error:
+            if error.status != 404:
+                _logger.warning("run %s: its network policy goes before its pods: %s", run_name, error)
+
+    def forget(self, namespace: str, run_name: str) -> None:
+        """Delete the Secret; the garbage collector deletes what it owns."""
+        self._quietly("delete_namespaced_secret", run_name, namespace, propagation_policy="Background")
+
+    def release(self, namespace: str, run_name: str, pods: list[Json]) -> None:
+        """Have Kueue let go of pods that never got a node: it holds on to them while it hopes for others in their
+        place. Those that had one it lets go when they have ended."""
+        waits = [pod for pod in pods if explain.is_over(pod) and explain.terminated(pod) is None]
+        if self._kueue and waits and all(explain.is_over(pod) for pod in pods):
+            for version in _KUEUE_VERSIONS:
+                self._quietly("delete_namespaced_custom_object", _KUEUE, version, namespace, "workloads", run_name)
+
+    def _delete(self, pod: Json, grace: int) -> None:
+        metadata = pod["metadata"]
+        self._quietly(
+            "delete_namespaced_pod",
+            metadata["name"],
+            metadata["namespace"],
+            grace_period_seconds=grace,
+            body={"preconditions": {"uid": metadata["uid"]}},
+        )
+
+    def _quietly(self, call: str, *args: Any, **options: Any) -> None:
+        """A deletion of what may be gone already; a pod of that name may be another one by now."""
+        try:
+            self._cluster.get(call, *args, **options)
+        except Refused as error:
+            if error.status not in (404, 409):
+                raise self._cluster.unreachable(str(error)) from error
+
+    def _is_silent(self, pod: Json, now: datetime) -> bool:
+        where = pod["spec"]["nodeName"]
+        return bool(explain.silence(self._node(where), where, now))
+
+
+def namespaces(found: list[Json]) -> list[str]:
+    return sorted({one["metadata"]["namespace"] for one in found})
