@@ -1,0 +1,64 @@
+"""How a run's driver and the engine talk: through Ray's own key-value store, which the Jobs API opens to the engine.
+
+The engine writes with ``PUT /api/packages/gcs/<name>``: what stands in ``gcs://<name>`` here. The driver answers in its
+job's metadata, which ``GET /api/jobs/`` shows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ray.experimental import internal_kv  # type: ignore[import-not-found]
+
+STATUS = "weft_status"
+"""The key of the job's metadata that holds the run's status, as JSON."""
+_JOBS = "job"  # Ray's namespace of its job records
+_RECORD = "_ray_internal_job_info_"
+
+
+class BoardFailed(Exception):
+    """This Ray keeps its jobs otherwise than the one Weft was built for."""
+
+
+class Board:
+    """The notes about one run."""
+
+    def __init__(self, submission_id: str) -> None:
+        self._record = _RECORD + submission_id
+        self._request = f"gcs://{submission_id}-request.zip"
+        self._stop = f"gcs://{submission_id}-stop.zip"
+
+    def take_request(self) -> dict[str, Any] | None:
+        """What the engine asks for, with the attempt's token; it stands here no longer than until it is read."""
+        request = _read(self._request)
+        internal_kv._internal_kv_del(self._request)
+        return request
+
+    def stop_grace(self) -> float | None:
+        """Seconds of grace that a stop request gives, counted from now; None: there is no new one."""
+        request = _read(self._stop)
+        if request is None:
+            return None
+        internal_kv._internal_kv_del(self._stop)
+        return max(0.0, float(request["grace"]))
+
+    def publish(self, status: Mapping[str, Any]) -> None:
+        """Raises: BoardFailed."""
+        try:
+            record = json.loads(internal_kv._internal_kv_get(self._record, namespace=_JOBS))
+            record["metadata"][STATUS] = json.dumps(status, separators=(",", ":"), ensure_ascii=False)
+        except (TypeError, KeyError, ValueError) as error:
+            raise BoardFailed(f"the record of this job in Ray's key-value store can't be read: {error!r}") from error
+        internal_kv._internal_kv_put(self._record, json.dumps(record), namespace=_JOBS)
+
+    def clear(self) -> None:
+        """Leave nothing behind that a late request may have written."""
+        for key in (self._request, self._stop):
+            internal_kv._internal_kv_del(key)
+
+
+def _read(key: str) -> dict[str, Any] | None:
+    data = internal_kv._internal_kv_get(key)
+    return None if data is None else dict(json.loads(data))

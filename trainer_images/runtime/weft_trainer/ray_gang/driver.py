@@ -1,0 +1,315 @@
+"""The driver of a run: room for the gang, an actor a learner, and the books about all of it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import signal
+import sys
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray  # type: ignore[import-not-found]
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError  # type: ignore[import-not-found]
+from ray.util.placement_group import (  # type: ignore[import-not-found]
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # type: ignore[import-not-found]
+
+from weft_trainer.ray_gang import learner as learner_module
+from weft_trainer.ray_gang.board import Board
+
+_CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+_TICK = 0.3  # seconds between two looks for a stop request
+_NODE_VERDICT = 15.0
+"""Seconds that Ray may take to know a node for dead after it has lost an actor on it."""
+_STOPPED_BY_HAND = "its job was stopped on the Ray cluster"
+
+
+class Gang:
+    """One run, from its request to its end."""
+
+    def __init__(self, board: Board, request: Mapping[str, Any]) -> None:
+        self._board = board
+        self._request = request
+        self._size = int(request["learners"])
+        self._actors: list[Any] = []
+        self._orders: list[tuple[Any, ...]] = []
+        self._asked: dict[Any, int] = {}  # what is waited for → the rank that answers it
+        self._started = [False] * self._size
+        self._nodes = [""] * self._size  # ids
+        self._deadline: float | None = None  # of a stop, on the monotonic clock
+        self._signalled = False
+        self._by_hand = False  # told by SIGTERM, not by the engine
+        self._status: dict[str, Any] = {
+            "learners": [{"state": "STARTING", "reason": "its driver has started"} for _ in range(self._size)]
+        }
+        self._published: str = ""
+
+    def run(self) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: self._note_signal())
+        bundle = make_bundle(self._request, node_resources())
+        self._all(state="STARTING", reason=waiting_reason(self._size, bundle))
+        self._publish()
+        group = placement_group([bundle] * self._size, strategy="PACK", name=self._request["run_name"])
+        try:
+            while not group.wait(_TICK):
+                self._look_for_stop()
+                if self._deadline is not None:
+                    return self._take_back()
+            self._start(group, bundle)
+            self._look_after()
+        finally:
+            self._publish()
+            remove_placement_group(group)
+
+    # --- start ---
+
+    def _start(self, group: Any, bundle: Mapping[str, float]) -> None:
+        places = placement_group_table(group)["bundles_to_node_id"]
+        names = node_names(ray.nodes())
+        rest = {name: amount for name, amount in bundle.items() if name not in ("CPU", "GPU", "memory")}
+        ray.cloudpickle.register_pickle_by_value(learner_module)
+        agent = pack_agent()
+        code, digest = ray.put(agent), hashlib.sha256(agent).hexdigest()[:16]
+        actor_class = ray.remote(learner_module.Learner)
+        for rank in range(self._size):
+            self._nodes[rank] = places[rank]
+            self._learner(rank).update(node=names.get(places[rank], ""), node_id=places[rank], reason="")
+            actor = actor_class.options(
+                name=f"{self._request['run_name']}-{rank}",
+                namespace="weft",
+                num_cpus=bundle.get("CPU", 0),
+                num_gpus=bundle.get("GPU", 0),
+                memory=bundle.get("memory", 0),
+                resources=rest,
+                max_restarts=0,
+                max_concurrency=4,  # waits, starts and stops at the same time
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank),
+            ).remote(self._request["run_name"], rank)
+            self._actors.append(actor)
+            self._orders.append((dict(self._request), code, digest, address_of(places[rank])))
+            self._ask(rank)
+        self._publish()
+
+    # --- while it runs ---
+
+    def _look_after(self) -> None:
+        while self._asked:
+            ready, _ = ray.wait(list(self._asked), timeout=_TICK)
+            for answer in ready:
+                self._hear(answer, self._asked.pop(answer))
+            self._look_for_stop()
+            self._publish()
+
+    def _hear(self, answer: Any, rank: int) -> None:
+        learner = self._learner(rank)
+        try:
+            said = ray.get(answer)
+        except ActorUnavailableError:
+            learner.update(unreachable=True, reason="its node does not answer")
+            self._ask(rank)
+        except RayActorError as error:
+            self._end(rank, **self._why_died(rank, error))
+        except RayError as error:
+            self._end(rank, exit_code=1, reason=f"its Ray actor failed: {_headline(error)}")
+        else:
+            learner.pop("unreachable", None)
+            if "failed" in said:
+                self._status |= {"failed": said["failed"], "failed_code": "S103"}
+                self._end(rank, exit_code=1, reason=said["failed"])
+            elif "started" in said:
+                self._started[rank] = True
+                learner.update(state="RUNNING", reason="")
+                self._ask(rank)
+                if self._deadline is not None:
+                    self._send_stop(rank)
+            else:
+                self._end(rank, **explain(said))
+
+    def _ask(self, rank: int) -> None:
+        """Wait for the learner's start, then for its end. Both questions may be asked again."""
+        actor = self._actors[rank]
+        answer = actor.wait.remote() if self._started[rank] else actor.start.remote(*self._orders[rank])
+        self._asked[answer] = rank
+
+    def _end(self, rank: int, **how: Any) -> None:
+        learner = self._learner(rank)
+        learner.pop("unreachable", None)
+        if self._by_hand:
+            how |= {"interrupted": True, "reason": _STOPPED_BY_HAND}
+        learner.update(state="EXITED", **how)
+        print(f"learner {rank + 1} ended: {how}", flush=True)
+        ray.kill(self._actors[rank])
+
+    def _why_died(self, rank: int, error: Exception) -> dict[str, Any]:
+        text = str(error)
+        node, name = self._nodes[rank], self._learner(rank).get("node", "")
+        if re.search(r"low on memory|OutOfMemory|out-of-memory", text):
+            reason = "killed by Ray's memory monitor: its node was running out of memory"
+            return {"exit_code": -9, "oom": True, "reason": reason}
+        if self._is_lost(node, text):
+            return {"exit_code": -9, "interrupted": True, "reason": f"its node {name} was lost"}
+        return {"exit_code": -9, "reason": f"its Ray actor was killed: {_headline(error)}"}
+
+    @staticmethod
+    def _is_lost(node: str, text: str) -> bool:
+        if re.search(r"node (has|had)? ?(died|was terminated|is dead)", text):
+            return True
+        deadline = time.monotonic() + (_NODE_VERDICT if "connection" in text.lower() else 0.0)
+        while True:
+            alive = {one["NodeID"] for one in ray.nodes() if one["Alive"]}
+            if node not in alive or time.monotonic() >= deadline:
+                return node not in alive
+            time.sleep(0.5)
+
+    # --- stop ---
+
+    def _note_signal(self) -> None:
+        """SIGTERM: of somebody's `ray job stop`, or of the engine once the grace is over."""
+        self._signalled = True
+
+    def _look_for_stop(self) -> None:
+        grace = self._board.stop_grace()
+        if grace is not None:
+            self._by_hand, self._status["stopped"] = False, True
+        elif self._signalled and self._deadline is None:
+            self._by_hand, grace = True, float(self._request["grace"])
+        if grace is None:
+            return
+        end = time.monotonic() + grace
+        if self._deadline is None or end < self._deadline:
+            self._deadline = end
+            for rank in range(len(self._actors)):
+                self._send_stop(rank)
+
+    def _send_stop(self, rank: int) -> None:
+        if self._started[rank] and self._learner(rank)["state"] != "EXITED" and self._deadline is not None:
+            self._actors[rank].stop.remote(max(0.0, self._deadline - time.monotonic()))
+
+    def _take_back(self) -> None:
+        """No learner was started yet."""
+        reason = _STOPPED_BY_HAND if self._by_hand else "stopped before it had room"
+        self._all(state="EXITED", exit_code=-15, interrupted=True, reason=reason)
+
+    # --- the books ---
+
+    def _learner(self, rank: int) -> dict[str, Any]:
+        learner: dict[str, Any] = self._status["learners"][rank]
+        return learner
+
+    def _all(self, **what: Any) -> None:
+        for one in self._status["learners"]:
+            one.update(what)
+
+    def _publish(self) -> None:
+        now = json.dumps(self._status)
+        if now != self._published:
+            self._board.publish(self._status)
+            self._published = now
+
+
+# --- what things are called ---
+
+
+def make_bundle(request: Mapping[str, Any], there: Sequence[str]) -> dict[str, float]:
+    """What one learner reserves.
+
+    Args:
+        there: the names of the resources that the cluster's nodes have.
+    """
+    bundle = {"CPU": request["cpus"], "GPU": request["gpus"], "memory": request["memory"], **request["extra"]}
+    if request["gpus"] and request["gpu_type"]:
+        types = [name.partition(":")[2] for name in there if name.startswith("accelerator_type:")]
+        known = [*types, *request["gpu_types"]]
+        fitting = (name for name in known if _plain(request["gpu_type"]) in _plain(name))
+        bundle[f"accelerator_type:{next(fitting, request['gpu_type'])}"] = 0.001
+    return {name: amount for name, amount in bundle.items() if amount}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def waiting_reason(learners: int, bundle: Mapping[str, float]) -> str:
+    shown = ", ".join(f"{name}: {_amount(name, amount)}" for name, amount in bundle.items())
+    return f"waiting for room in the Ray cluster: {learners} × {{{shown}}}; its autoscaler is asked"
+
+
+def _amount(name: str, amount: float) -> str:
+    return f"{amount / (1 << 30):.3g} GiB" if name == "memory" else f"{amount:g}"
+
+
+def node_resources() -> list[str]:
+    """The names of what the nodes have, that of the most first."""
+    sums: dict[str, float] = ray.cluster_resources()
+    return sorted(sums, key=lambda name: -sums[name])
+
+
+def node_names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Names for people, by node id; the engine's capacity calls them the same."""
+    alive = {node["NodeID"]: node["NodeName"] or node["NodeManagerAddress"] for node in nodes if node["Alive"]}
+    names = list(alive.values())
+    return {key: name if names.count(name) == 1 else f"{name}-{key[:6]}" for key, name in alive.items()}
+
+
+def address_of(node: str) -> str:
+    return next((str(one["NodeManagerAddress"]) for one in ray.nodes() if one["NodeID"] == node), "")
+
+
+def explain(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The end of an agent, from its guard's report."""
+    code = int(report["exit_code"])
+    if code == 0:
+        return {"exit_code": 0, "reason": ""}
+    if code > 0:
+        reason = f"the agent exited with code {code}"
+        return {"exit_code": code, "reason": f"{reason}: {report['tail']}" if report.get("tail") else reason}
+    reason = f"killed by signal {-code} ({signal.Signals(-code).name})"
+    if report.get("oom"):
+        reason += ", probably out of memory"
+    elif report.get("killed"):
+        reason += f": {report['killed']}"
+    return {"exit_code": code, "oom": bool(report.get("oom")), "reason": reason}
+
+
+def _headline(error: Exception) -> str:
+    """What Ray says in the first line that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def pack_agent() -> bytes:
+    """The package ``weft_trainer``, zipped, as it lies here."""
+    folder = Path(__file__).resolve().parents[1]
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                name = zipfile.ZipInfo(str(path.relative_to(folder.parent)))
+                name.external_attr = 0o644 << 16
+                archive.writestr(name, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def main(submission_id: str) -> int:
+    # The actors need nothing of the job's environment, so they get workers that Ray has started already.
+    config = json.loads(os.environ.get(_CONFIG_VARIABLE, "{}"))
+    os.environ[_CONFIG_VARIABLE] = json.dumps({**config, "runtime_env": {}})
+    ray.init(log_to_driver=False, logging_level="warning")
+    board = Board(submission_id)
+    request = board.take_request()
+    if request is None:
+        print("what this run should do is not in Ray's key-value store (any more)", file=sys.stderr)
+        return 1
+    Gang(board, request).run()
+    board.clear()
+    return 0

@@ -1,0 +1,152 @@
+"""What a run's Ray job says about the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from weft_core.engine import LearnerObservation, LearnerState, Observation
+
+STATUS = "weft_status"
+"""The driver's report in its job's metadata (weft_trainer.ray_gang.board)."""
+_TERMINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
+_BROKEN = frozenset({"RUNTIME_ENV_SETUP_FAILURE", "JOB_ENTRYPOINT_COMMAND_START_ERROR"})
+_TAIL = 3  # lines of Ray's message that say why
+
+
+@dataclass(frozen=True)
+class Run:
+    """A Ray job that is one of our runs."""
+
+    job: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.job["submission_id"])
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        return self.job.get("metadata") or {}
+
+    @property
+    def size(self) -> int:
+        """How many learners it has."""
+        return int(self.metadata["learners"])
+
+    @property
+    def terminal(self) -> bool:
+        """Its driver has ended."""
+        return self.job.get("status") in _TERMINAL
+
+    @property
+    def pending(self) -> bool:
+        return self.job.get("status") == "PENDING"
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """What the driver last said; empty: nothing."""
+        try:
+            status = json.loads(self.metadata[STATUS])
+        except (KeyError, TypeError, ValueError):
+            return {}
+        return status if isinstance(status, dict) else {}
+
+    @property
+    def stopped(self) -> bool:
+        """Its driver has obeyed a stop."""
+        return bool(self.status.get("stopped"))
+
+    @property
+    def learners(self) -> list[Mapping[str, Any]]:
+        """As the driver last saw them; empty: it has said nothing."""
+        found = self.status.get("learners")
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+    @property
+    def settled(self) -> bool:
+        """All learners have ended, and the driver saw it."""
+        return bool(self.learners) and all(one.get("state") == LearnerState.EXITED for one in self.learners)
+
+    @property
+    def ray_job_id(self) -> str | None:
+        return self.job.get("job_id")
+
+
+def is_ours(job: Mapping[str, Any], installation: str, engine: str) -> bool:
+    metadata = job.get("metadata")
+    if not isinstance(metadata, dict) or not str(metadata.get("learners", "")).isdecimal():
+        return False
+    return metadata.get("installation") == installation and metadata.get("engine") == engine
+
+
+def observe(run: Run, living: frozenset[int] = frozenset()) -> Observation:
+    """The run as the engine's contract has it.
+
+    Args:
+        living: ranks whose actor Ray still has, of a run whose driver died.
+    """
+    status = run.status
+    failed = str(status.get("failed", ""))
+    if failed:
+        code = str(status.get("failed_code") or "S101")
+        return Observation(run.name, _learners(run, living), failed=failed, failed_code=code)
+    if run.terminal and not run.learners and (why := never_started(run)):
+        return Observation(run.name, failed=why, failed_code="S101")
+    return Observation(run.name, _learners(run, living))
+
+
+def never_started(run: Run) -> str:
+    """Why the driver could not even begin, if no later try could; empty: the platform took it back."""
+    kind, code = run.job.get("error_type"), run.job.get("driver_exit_code")
+    if kind in _BROKEN or (kind == "JOB_ENTRYPOINT_COMMAND_ERROR" and code is not None and 0 < code < 128):
+        return f"its driver could not start on the Ray cluster: {_tail(run)}"
+    return ""
+
+
+def _learners(run: Run, living: frozenset[int]) -> dict[int, LearnerObservation]:
+    if run.learners:
+        return {rank: _learner(run, rank, one, rank in living) for rank, one in enumerate(run.learners)}
+    ranks = range(run.size)
+    if not run.terminal:
+        reason = "its driver is being started on the Ray cluster"
+        return {rank: LearnerObservation(rank, LearnerState.STARTING, reason=reason) for rank in ranks}
+    return {rank: _taken(run, rank, "") for rank in ranks}
+
+
+def _learner(run: Run, rank: int, said: Mapping[str, Any], lives: bool) -> LearnerObservation:
+    try:
+        state = LearnerState(said.get("state", ""))
+    except ValueError:
+        state = LearnerState.STARTING
+    node = str(said.get("node", ""))
+    if state is LearnerState.EXITED:
+        return LearnerObservation(
+            rank,
+            state,
+            exit_code=said.get("exit_code"),
+            reason=str(said.get("reason", "")),
+            oom=bool(said.get("oom")),
+            interrupted=bool(said.get("interrupted")),
+            node=node,
+        )
+    if run.terminal and not lives:
+        return _taken(run, rank, node)
+    return LearnerObservation(
+        rank, state, reason=str(said.get("reason", "")), node=node, unreachable=bool(said.get("unreachable"))
+    )
+
+
+def _taken(run: Run, rank: int, node: str) -> LearnerObservation:
+    """The driver ended before this learner did: the cluster's doing, as it runs nothing of a user's."""
+    if run.job.get("status") == "STOPPED":
+        reason = "its job was stopped on the Ray cluster"
+    else:
+        reason = f"its driver on the Ray cluster was lost: {_tail(run)}"
+    return LearnerObservation(rank, LearnerState.EXITED, exit_code=-9, reason=reason, interrupted=True, node=node)
+
+
+def _tail(run: Run) -> str:
+    lines = [line.strip() for line in str(run.job.get("message") or "").splitlines() if line.strip()]
+    return " ".join(lines[-_TAIL:])[-600:] or "Ray does not say why"
