@@ -1,0 +1,19 @@
+"""One stack on the cluster for all tests of this folder that leave it as they found it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.fixtures import horovod_image, kube, python_image
+from tests.kubernetes.stack import KubeStack, kube_stack
+
+__all__ = ["horovod_image", "kube", "python_image"]
+
+
+@pytest.fixture(scope="session")
+def on_kube(kube: Cluster, python_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeStack]:
+    """A stack with the engine `kubernetes`."""
+    with kube_stack(kube, tmp_path_factory.mktemp("kube") / "home") as one:
+        yield one

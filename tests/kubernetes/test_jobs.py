@@ -1,0 +1,112 @@
+"""Jobs in real pods, as a user drives them: only `engine: kubernetes` tells them from those of this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.e2e.stack import REPOSITORY, eventually, lines, saw
+from tests.kubernetes.stack import ENGINE, KubeStack, outcomes, starts
+
+EXAMPLE = REPOSITORY / "examples" / "mnist-horovod-pytorch"
+_LOOK = """
+id -u
+touch /opt/weft/x 2>&1; touch /x 2>&1
+ls /var/run/secrets 2>&1
+grep -E '^(CapEff|NoNewPrivs):' /proc/self/status | tr '\\t' ' '
+df --output=fstype /dev/shm | tail -1 | xargs echo shm
+touch "$HOME/h" "$TMPDIR/t" "$RESULT_DIR/r" && echo writable
+"""
+
+
+def test_two_learners_of_horovod_train_mnist_from_s3_to_s3(
+    on_kube: KubeStack, horovod_image: str, tmp_path: Path
+) -> None:
+    stack = on_kube.stack
+    subprocess.run([sys.executable, str(REPOSITORY / "examples/data/digits.py"), str(tmp_path / "data")], check=True)
+    stack.weft("data", "put", str(tmp_path / "data"), "default:mnist-data")
+    stack.weft("data", "create", "default:mnist-models")
+    job = stack.client.train(EXAMPLE / "manifest.yml", EXAMPLE, overrides={"engine": ENGINE})
+    eventually(saw(job, "epoch 1/12"), "training", 240)
+    pods = on_kube.pods(job)
+    assert set(pods) == {1, 2}
+    assert {pod["spec"]["containers"][0]["image"] for pod in pods.values()} == {horovod_image}
+    assert {pod["spec"]["nodeName"] for pod in pods.values()} <= set(on_kube.cluster.nodes)
+    shown = on_kube.shown(job)
+    assert all(pod["spec"]["nodeName"] in shown for pod in pods.values()), shown
+
+    job = job.wait(timeout=240, check=False)
+    assert job.state == "COMPLETED", f"{job.reason}\n" + "\n".join(line.text for line in job.logs())
+    final = [line for line in lines(job, 1) if line.startswith("test accuracy")][-1]
+    assert float(final.split()[2]) >= 0.95
+    assert {line.learner for line in job.logs()} == {1, 2}
+    stack.weft("download", job.id, "--trainedmodel", "--unpack", "-o", str(tmp_path / "model"))
+    assert any((tmp_path / "model").rglob("*.pt*"))
+    on_kube.check_nothing_left(job)
+
+
+def test_what_a_learner_may_do_in_its_pod(on_kube: KubeStack) -> None:
+    job = on_kube.train(_LOOK).wait(timeout=120)
+    said = lines(job)
+    assert said[0] == "10001"
+    assert sum("Read-only file system" in line for line in said) == 2
+    assert any("/var/run/secrets" in line and "No such file" in line for line in said)
+    assert "CapEff: 0000000000000000" in said
+    assert "NoNewPrivs: 1" in said
+    assert "shm tmpfs" in said
+    assert said[-1] == "writable"
+
+
+def test_the_same_manifest_runs_here_and_there(on_kube: KubeStack) -> None:
+    jobs = [on_kube.train("python count.py 3 0", learners=2, engine=engine) for engine in ("local", ENGINE)]
+    for job in [job.wait(timeout=240) for job in jobs]:
+        assert lines(job, 1) == lines(job, 2) == ["line 0", "line 1", "line 2"]
+        assert {"learner-1.txt", "learner-2.txt"} <= {file.path for file in job.files()}
+
+
+def test_a_halt_is_sigterm_with_a_grace_and_resume_goes_on(on_kube: KubeStack) -> None:
+    job = on_kube.train("exec python steps.py 40 0.2", learners=2, checkpoint={"every": "30s"})
+    eventually(saw(job, "step 5"), "training under way", 120)
+    pods = on_kube.pods(job)
+    job.halt(grace_seconds=60)
+    job = job.wait(timeout=120, check=False)
+    assert (job.state, job.reason) == ("HALTED", "halted by request")
+    on_kube.check_nothing_left(job)
+    job.resume()
+    job = job.wait(timeout=120)
+    assert outcomes(job) == ["HALTED", "SUCCEEDED"]
+    # The checkpoint of SIGTERM, as none was due before: `every` is longer than it ran.
+    assert starts(job)[0] == 0
+    assert starts(job)[1] >= 5
+    assert {pod["spec"]["terminationGracePeriodSeconds"] for pod in pods.values()} == {125}
+
+
+def test_a_delete_leaves_nothing(on_kube: KubeStack) -> None:
+    job = on_kube.train("sleep 600", learners=2)
+    eventually(lambda: job.refresh().state == "PROCESSING", "processing", 120)
+    assert {one["kind"] for kind in ("pods", "secrets", "networkpolicies") for one in on_kube.objects(job, kind)} == {
+        "Pod",
+        "Secret",
+        "NetworkPolicy",
+    }
+    job.delete()
+    on_kube.check_nothing_left(job)
+
+
+def test_engines_shows_the_cluster(on_kube: KubeStack) -> None:
+    [one] = [one for one in on_kube.stack.json("engines") if one["name"] == ENGINE]
+    assert one["type"] == "kubernetes"
+    assert {node["name"] for node in one["capacity"]["nodes"]} == set(on_kube.cluster.nodes)
+    assert one["unreachable_since"] is None, json.dumps(one)
+    assert ENGINE in on_kube.stack.weft("engines").stdout
+
+
+@pytest.mark.parametrize("learners", [1])
+def test_logs_of_a_learner_come_while_it_runs(on_kube: KubeStack, learners: int) -> None:
+    job = on_kube.train("python count.py 20 0.2", learners=learners)
+    eventually(saw(job, "line 3"), "the first lines", 120)
+    assert job.refresh().state == "PROCESSING"
+    assert lines(job.wait(timeout=120)) == [f"line {number}" for number in range(20)]
