@@ -10,7 +10,7 @@ from typing import Any
 
 from weft_core.engine import LearnerObservation, LearnerState
 from weft_workers.engines.kubernetes import names, quantity, schedule
-from weft_workers.texts import duration, size
+from weft_workers.texts import size
 
 Json = dict[str, Any]
 
@@ -51,7 +51,14 @@ _PLATFORM = {  # reasons of a failed pod; none of them is the learner's fault
 
 
 def learner(
-    pod: Json, rank: int, nodes: Mapping[str, Json], now: datetime, event: str = "", deleted: bool = False
+    pod: Json,
+    rank: int,
+    nodes: Mapping[str, Json],
+    now: datetime,
+    event: str = "",
+    *,
+    deleted: bool = False,
+    stopped: bool = False,
 ) -> LearnerObservation:
     """What is seen of a learner.
 
@@ -60,17 +67,17 @@ def learner(
         nodes: the cluster's, by name.
         event: newest event of the pod that says something.
         deleted: the object is gone; this is the last that was seen of it.
+        stopped: its run is being stopped, so it is Weft that deletes it.
     """
     where = pod["spec"].get("nodeName") or ""
     ended = terminated(pod)
     phase = (pod.get("status") or {}).get("phase")
-    taken = _taken(pod, ended, event)
+    taken = _taken(pod, ended) or ("" if stopped else _deleted(pod, ended, event))
     if ended is not None or phase in ("Succeeded", "Failed"):
         return _exited(pod, rank, ended or {}, taken, where)
     if deleted or (_deletion(pod) and not where):
-        return LearnerObservation(
-            rank, LearnerState.EXITED, reason=taken or "its pod was deleted", interrupted=True, node=where
-        )
+        reason = taken or "its pod was deleted"
+        return LearnerObservation(rank, LearnerState.EXITED, reason=reason, interrupted=not stopped, node=where)
     state = LearnerState.RUNNING if _container(pod).get("running") else LearnerState.STARTING
     if where and (silent := silence(nodes.get(where), where, now)):
         return LearnerObservation(rank, state, reason=silent, node=where, unreachable=True)
@@ -155,6 +162,11 @@ def terminated(pod: Json) -> Json | None:
     return found
 
 
+def has_started(pod: Json) -> bool:
+    """Whether the learner's process runs, or ran."""
+    return bool(_container(pod).keys() & {"running", "terminated"})
+
+
 def is_over(pod: Json) -> bool:
     """Whether nothing of a pod runs any more, or ever will."""
     return (
@@ -195,7 +207,7 @@ def _own_end(pod: Json, ended: Json) -> str:
     return ""
 
 
-def _taken(pod: Json, ended: Json | None, event: str) -> str:
+def _taken(pod: Json, ended: Json | None) -> str:
     """How the platform took a learner back; '' if it did not."""
     status = pod.get("status") or {}
     message, reason = _brief(status.get("message") or ""), status.get("reason") or ""
@@ -213,7 +225,7 @@ def _taken(pod: Json, ended: Json | None, event: str) -> str:
             return f"{_PLATFORM[reason]}: {message}" if message else _PLATFORM[reason]
     if ended and ended.get("reason") in ("Unknown", "ContainerStatusUnknown"):
         return f"its node {pod['spec'].get('nodeName', '')} was lost for a while, and the learner with it"
-    return _deleted(pod, ended, event)
+    return ""
 
 
 def _disruption(condition: Json, message: str) -> str:
@@ -225,12 +237,13 @@ def _disruption(condition: Json, message: str) -> str:
 
 
 def _deleted(pod: Json, ended: Json | None, event: str) -> str:
+    """How a learner was deleted that nobody stopped; '' if it was not, or had ended before."""
     asked = _deletion(pod)
     if asked is None:
         return ""
     finished = moment((ended or {}).get("finishedAt"))
     if finished and finished < asked:
-        return ""  # it had ended by then
+        return ""
     if event.startswith(("Preempted", "TaintManagerEviction")):
         return f"its pod was deleted: {event}"
     return "its pod was deleted by somebody else than Weft: a drained node, or an administrator"
@@ -293,7 +306,3 @@ def _container(pod: Json) -> Json:
 
 def _image(pod: Json) -> str:
     return next((str(one["image"]) for one in pod["spec"]["containers"] if one["name"] == names.CONTAINER), "")
-
-
-def waited(since: datetime, now: datetime) -> str:
-    return duration((now - since).total_seconds())

@@ -189,7 +189,8 @@ def _environment(settings: KubernetesSettings, spec: LaunchSpec, rank: int) -> l
         "OMP_NUM_THREADS": str(max(1, int(spec.resources.cpus))),
     }
     return [
-        *({"name": name, "value": value} for name, value in plain.items()),
+        # Kubernetes expands $(NAME) in values, and makes $$ a $.
+        *({"name": name, "value": value.replace("$", "$$")} for name, value in plain.items()),
         {
             "name": "WEFT_ATTEMPT_TOKEN",
             "valueFrom": {"secretKeyRef": {"name": spec.run_name, "key": "token"}},

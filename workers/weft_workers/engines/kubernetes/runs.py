@@ -59,15 +59,16 @@ def observe(
         event: what a pod's events say.
         held: why Kueue holds a pod back.
     """
-    runs: dict[str, dict[int, tuple[Json, bool]]] = {names.label(one, names.RUN): {} for one in secrets}
+    owned = {names.label(one, names.RUN) for one in secrets}  # a stop takes the Secret away
+    runs: dict[str, dict[int, tuple[Json, bool]]] = {name: {} for name in owned}
     for pod, is_deleted in (*((one, True) for one in deleted), *((one, False) for one in pods)):
         rank, run = names.rank_of(pod), names.label(pod, names.RUN)
-        if rank is None or not run or (is_deleted and run not in runs):
+        if rank is None or not run or (is_deleted and run not in owned):
             continue
         there = runs.setdefault(run, {})
         if rank not in there or _rather(pod, is_deleted, *there[rank]):
             there[rank] = pod, is_deleted
-    return {name: _run(name, found, nodes, now, event, held) for name, found in runs.items() if name}
+    return {name: _run(name, found, nodes, now, event, held, name not in owned) for name, found in runs.items() if name}
 
 
 def _rather(pod: Json, is_deleted: bool, other: Json, other_is_deleted: bool) -> bool:
@@ -86,11 +87,12 @@ def _run(
     now: datetime,
     event: Callable[[Json], str],
     held: Callable[[Json], str],
+    stopped: bool,
 ) -> Observation:
     learners, failed, waits = {}, None, ""
     for rank, (pod, is_deleted) in sorted(found.items()):
         told = "" if is_deleted else event(pod)
-        learners[rank] = explain.learner(pod, rank, nodes, now, told, is_deleted)
+        learners[rank] = explain.learner(pod, rank, nodes, now, told, deleted=is_deleted, stopped=stopped)
         failed = failed or explain.failure(pod, told, now)
         waits = waits or (held(pod) if explain.is_held(pod) and not is_deleted else "")
     text, code = failed or ("", None)

@@ -40,7 +40,9 @@ class Stopper:
         metadata = pod["metadata"]
         ends = explain.moment(metadata.get("deletionTimestamp"))
         if ends is None:
-            self._delete(pod, max(_AT_LEAST, math.ceil(grace.total_seconds())))
+            # What has not even started has nothing to save.
+            seconds = math.ceil(grace.total_seconds()) if explain.has_started(pod) else 0
+            self._delete(pod, max(_AT_LEAST, seconds))
         elif not explain.is_over(pod):
             began = ends - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
             wanted = now + grace
