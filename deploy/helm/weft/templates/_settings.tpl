@@ -16,22 +16,25 @@
 {{- toJson $engines -}}
 {{- end -}}
 
-{{/* Namespaces of the learners on this cluster, sorted, as {"list": [...], "any": bool}; any: one per project. */}}
+{{/*
+What the engines on this cluster need of it: {"list": namespaces, "any": one per project, "create": the worker makes
+them, "queues": Kueue is asked, "open": namespaces whose learners have no policies of their own}.
+*/}}
 {{- define "weft.learnerNamespaces" -}}
-{{- $names := list -}}
-{{- $any := false -}}
-{{- $create := false -}}
+{{- $found := dict "list" list "any" false "create" false "queues" false "open" list -}}
 {{- range $name, $engine := include "weft.engines" . | fromJson -}}
 {{- if and (eq $engine.type "kubernetes") (not $engine.kubeconfig) -}}
 {{- if contains "{project}" $engine.namespace -}}
-{{- $any = true -}}
+{{- $_ := set $found "any" true -}}
 {{- else -}}
-{{- $names = append $names $engine.namespace -}}
+{{- $_ := set $found "list" (append $found.list $engine.namespace | uniq | sortAlpha) -}}
 {{- end -}}
-{{- if $engine.create_namespaces -}}{{- $create = true -}}{{- end -}}
+{{- if $engine.create_namespaces -}}{{- $_ := set $found "create" true -}}{{- end -}}
+{{- if $engine.queue -}}{{- $_ := set $found "queues" true -}}{{- end -}}
+{{- if eq (toString $engine.network_policies) "false" -}}{{- $_ := set $found "open" (append $found.open $engine.namespace) -}}{{- end -}}
 {{- end -}}
 {{- end -}}
-{{- dict "list" ($names | uniq | sortAlpha) "any" $any "create" $create | toJson -}}
+{{- toJson $found -}}
 {{- end -}}
 
 {{- define "weft.publicUrl" -}}
