@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from weft_api.app import create_app
 from weft_api.service_log import configure_logging
 from weft_core.settings import Settings, load_settings
+from weft_core.settings_problems import settings_problems
 from weft_core.store.database import Database
 
 _BACKLOG = 2048
@@ -27,7 +28,7 @@ def main() -> int:
         settings = load_settings()
         app = create_app(settings)
     except ValidationError as error:
-        return _fail("settings: " + "; ".join(f"{_path(one['loc'])}: {one['msg']}" for one in error.errors()))
+        return _fail("settings: " + "; ".join(settings_problems(error)))
     except (ValueError, OSError) as error:
         return _fail(f"settings: {error}")
     problem = _database_problem(settings)
@@ -56,10 +57,6 @@ def main() -> int:
 def _fail(message: str) -> int:
     print(f"weft api: {message}", file=sys.stderr)
     return 2
-
-
-def _path(where: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in where) or "(all)"
 
 
 def _database_problem(settings: Settings) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Protocol
@@ -53,6 +53,7 @@ class Observation:
 
     run_name: str
     learners: Mapping[int, LearnerObservation] = field(default_factory=dict)
+    _: KW_ONLY
     progress: str = (
         ""  # 'building environment pytorch:2.13.0: installing 12 of 37 packages': becomes a job event when it changes
     )
@@ -128,11 +129,19 @@ class Capacity:
 
 
 def gpu_type_fits(asked: str, there: str | None) -> bool:
-    """Whether a node's GPUs are of the type asked for: 'v100' may mean 'Tesla-V100-SXM2-16GB'. Unknown may be any."""
+    """Whether a node's GPUs are of the type asked for: 'v100' may mean 'Tesla-V100-SXM2-16GB', and 'a10' no 'A100'.
+    Unknown may be any."""
     if there is None:
         return True
-    plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in (asked, there)]
-    return plain[0] in plain[1]
+    wanted = "".join(_words(asked))
+    words = _words(there)
+    return any(
+        "".join(words[start:end]) == wanted for start in range(len(words)) for end in range(start + 1, len(words) + 1)
+    )
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", name.lower())
 
 
 class Engine(Protocol):

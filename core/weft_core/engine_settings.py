@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from weft_core.launch import Toleration
 
@@ -49,6 +49,10 @@ class LocalSettings(_Section):
     """Bytes that learners may have; default: what the machine has."""
 
 
+def _user(value: object) -> object:
+    return None if value == "cluster" else value  # TOML has no null
+
+
 class KubernetesSettings(PlacementSettings):
     """A Kubernetes cluster, 1.28 or later."""
 
@@ -71,8 +75,8 @@ class KubernetesSettings(PlacementSettings):
     """The label of a node that says which GPUs it has."""
     shared_memory: int | None = None
     """Bytes of ``/dev/shm``, which count as the learner's memory; default: half of it."""
-    run_as_user: int | None = 10001
-    """None: the cluster chooses (OpenShift)."""
+    run_as_user: Annotated[int | None, BeforeValidator(_user)] = 10001
+    """``"cluster"``: the cluster chooses (OpenShift); None here."""
     cache_claim: str | None = None
     """A PersistentVolumeClaim, mounted by all learners, for the data cache; default: each pod has its own."""
     network_policies: bool = True

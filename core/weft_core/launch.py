@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Launcher = Literal["none", "horovod", "torchrun", "tensorflow", "ray"]
 """What starts the gang's processes."""
@@ -38,6 +38,15 @@ class Toleration(BaseModel):
     operator: Literal["Equal", "Exists"] = "Equal"
     value: str = ""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""  # empty: all effects
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Toleration:
+        # As Kubernetes would say of each pod, here already.
+        if not self.key and self.operator == "Equal":
+            raise ValueError('key: missing; without one operator = "Exists" is needed, which tolerates every taint')
+        if self.value and self.operator == "Exists":
+            raise ValueError('value: goes with operator = "Equal" only')
+        return self
 
 
 @dataclass(frozen=True)

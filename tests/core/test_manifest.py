@@ -87,7 +87,14 @@ def test_every_field() -> None:
         "priority": 70,
         "learners": 2,
         "elastic": {"min": 1, "max": 4},
-        "resources": {"cpus": 1.5, "gpus": 1, "gpu_type": "a100", "memory": 10**9, "storage": 50 << 30},
+        "resources": {
+            "cpus": 1.5,
+            "gpus": 1,
+            "gpu_type": "a100",
+            "memory": 10**9,
+            "storage": 50 << 30,
+            "extra": {},
+        },
         "framework": {
             "name": "horovod",
             "version": "0.28.1-torch2.13",

@@ -26,6 +26,8 @@ class FakeEngine:
 
     name: str = "local"
     nodes: tuple[Node, ...] = (Node("node-1", cpus=4, gpus=4, memory=16 * GIB, gpu_type="a100"),)
+    queue: str = ""
+    grows: bool = False
     runs: dict[str, Observation] = field(default_factory=dict)
     launches: list[LaunchSpec] = field(default_factory=list)
     """Every call, also repeated ones."""
@@ -47,7 +49,10 @@ class FakeEngine:
             raise self.refuses
         if spec.run_name not in self.runs:
             self.created.append(spec.run_name)
-            learners = {rank: LearnerObservation(rank, LearnerState.RUNNING) for rank in range(spec.learners)}
+            learners = {
+                rank: LearnerObservation(rank, LearnerState.RUNNING, node=self.nodes[rank % len(self.nodes)].name)
+                for rank in range(spec.learners)
+            }
             self.runs[spec.run_name] = Observation(spec.run_name, learners)
         if self.late_create:
             self.late_create = False
@@ -65,7 +70,7 @@ class FakeEngine:
 
     def capacity(self) -> Capacity:
         self._answer()
-        return Capacity(self.nodes)
+        return Capacity(self.nodes, queue=self.queue, grows=self.grows)
 
     def _answer(self) -> None:
         if self.unreachable:
@@ -76,8 +81,18 @@ class FakeEngine:
     def end_learner(self, run_name: str, rank: int, **how: object) -> None:
         """Its process ends, as the keywords of LearnerObservation say."""
         run = self.runs[run_name]
-        ended = LearnerObservation(rank, LearnerState.EXITED, **how)  # type: ignore[arg-type]
+        ended = replace(run.learners[rank], state=LearnerState.EXITED, **how)  # type: ignore[arg-type]
         self.runs[run_name] = replace(run, learners={**run.learners, rank: ended})
+
+    def lose_node(self, name: str, back: bool = False) -> None:
+        """Nobody knows what has become of the learners on a node; or it answers again."""
+        reason = "" if back else f"node {name} does not answer"
+        for run in list(self.runs.values()):
+            learners = {
+                rank: replace(one, unreachable=not back, reason=reason) if one.node == name else one
+                for rank, one in run.learners.items()
+            }
+            self.runs[run.run_name] = replace(run, learners=learners)
 
     def lose_learner(self, run_name: str, rank: int) -> None:
         """The engine does not know it any more."""

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 from tests.workers.fake_engine import GIB
-from tests.workers.world import World
+from tests.workers.world import PROJECT, World
 
-from weft_core.engine import Node
+from weft_core.engine import Amounts, Node, Taint
+from weft_core.engine_settings import KubernetesSettings, LocalSettings
+from weft_core.launch import Placement, Toleration
+from weft_core.settings import ProfileSettings
+from weft_core.store.models import Datastore, Secret
 from weft_workers.reconcile import step
 
 
@@ -75,6 +80,135 @@ def test_what_can_never_fit_fails_and_says_so(world: World) -> None:
     world.step(job)
     assert (world.job(job).state, world.job(job).error_code) == ("FAILED", "S100")
     assert world.job(job).reason == "can never fit: asks 8 CPUs a learner, the largest node of engine local has 4"
+
+
+def test_what_does_not_fit_a_cluster_waits_for_nodes_and_lets_others_pass(world: World) -> None:
+    world.engine.grows = True
+    huge, small = world.submit(resources={"cpus": 8}), world.submit(resources={"cpus": 1})
+    for job in (huge, small):
+        world.step(job)
+    assert states(world, [huge, small]) == ["QUEUED", "PENDING"]
+    why = "does not fit: asks 8 CPUs a learner, the largest node of engine local has 4; waits for nodes to join"
+    assert (world.job(huge).reason, world.events(huge, "waiting")) == (why, [why])
+    world.engine.nodes += (Node("node-2", cpus=16, gpus=0, memory=16 * GIB),)
+    world.step(huge)
+    assert world.job(huge).state == "PENDING"
+    assert world.attempts(huge)[0].resources["nodes"] == ["node-2"]
+
+
+def test_what_others_use_makes_a_job_wait(world: World) -> None:
+    (node,) = world.engine.nodes
+    world.engine.nodes = (replace(node, busy=Amounts(cpus=3.5, gpus=4)),)
+    job = world.submit(resources={"gpus": 1})
+    world.step(job)
+    assert (world.job(job).state, world.job(job).reason) == ("QUEUED", "waiting for 1 GPU: 0 of 4 free")
+    world.engine.nodes = (node,)
+    world.step(job)
+    assert world.job(job).state == "PENDING"
+
+
+def test_another_queue_admits(world: World) -> None:
+    world.engine.queue = "Kueue's queue team-a"
+    jobs = [world.submit(resources={"gpus": 4}) for _ in range(3)]
+    for job in jobs:
+        world.step(job)
+    assert states(world, jobs) == ["PENDING"] * 3
+    assert world.attempts(jobs[0])[0].resources["nodes"] == [""]
+
+
+def test_learners_are_counted_where_the_engine_put_them(world: World) -> None:
+    """Admission says where they would fit; a cluster's own scheduler decides."""
+    world.engine.nodes = tuple(Node(f"node-{n}", cpus=4, gpus=2, memory=16 * GIB) for n in (1, 2))
+    first = world.submit(resources={"gpus": 1})
+    world.step(first)
+    assert world.attempts(first)[0].resources["nodes"] == ["node-1"]
+    run = world.engine.runs[world.run]
+    world.engine.runs[world.run] = replace(run, learners={0: replace(run.learners[0], node="node-2")})
+    world.step(first)
+    second = world.submit(resources={"gpus": 2})
+    world.step(second)
+    assert world.attempts(second)[0].resources["nodes"] == ["node-1"]
+
+
+def placed(world: World, **profile: Any) -> World:
+    profiles = {"spot": ProfileSettings(cpus=2, **profile)}
+    settings = world.context.settings.model_copy(update={"profiles": profiles})
+    return World(replace(world.context, settings=settings), world.engine)
+
+
+def test_a_profile_says_where_its_jobs_may_run(world: World) -> None:
+    (node,) = world.engine.nodes
+    world.engine.nodes = (
+        node,
+        replace(node, name="spot-1", labels={"pool": "spot"}, taints=(Taint("spot", "true"),)),
+    )
+    toleration = Toleration(key="spot", operator="Exists")
+    there = placed(
+        world,
+        node_selector={"pool": "spot"},
+        tolerations=[toleration],
+        affinity={"podAffinity": {}},
+        priority_class="low",
+        image_pull_secrets=["registry"],
+    )
+    job = there.submit(profile="spot", resources={"cpus": 4})
+    there.step(job)
+    assert there.attempts(job)[0].resources["nodes"] == ["spot-1"]
+    (spec,) = there.engine.launches
+    assert spec.placement == Placement({"pool": "spot"}, (toleration,), {"podAffinity": {}}, "low", ("registry",))
+    # What runs there counts there, even if nobody knows yet where exactly.
+    second = there.submit(profile="spot", resources={"cpus": 1})
+    there.step(second)
+    assert there.job(second).reason == "waiting for 1 CPU: 0 of 4 free"
+    elsewhere = there.submit(resources={"cpus": 4})
+    there.step(elsewhere)
+    assert there.job(elsewhere).state == "PENDING"
+
+
+def test_a_profile_that_is_gone_leaves_its_jobs_free(world: World) -> None:
+    job = world.submit(profile="gone")
+    world.step(job)
+    assert world.job(job).state == "PENDING"
+    assert world.engine.launches[0].placement == Placement()
+
+
+def test_what_an_engine_is_told_of_a_job(world: World) -> None:
+    with world.transaction() as session:
+        session.add(Secret(id="sec-1", project_id=PROJECT, name="cos", ciphertext=b""))
+        session.flush()
+        for name in ("kept", "other"):
+            session.add(
+                Datastore(
+                    id=f"ds-{name}",
+                    project_id=PROJECT,
+                    name=name,
+                    endpoint=f"https://{name}.example",
+                    secret_id="sec-1",
+                )
+            )
+    stores = [
+        {"id": "a", "connection": {"auth_url": "https://own.example"}},
+        {"id": "b", "datastore": "kept"},
+        {"id": "c", "datastore": "kept"},
+        {"id": "d", "datastore": "not there any more"},
+    ]
+    api = world.context.settings.api.model_copy(update={"public_url": "http://public"})
+    far = KubernetesSettings(api_url="http://cluster-internal")
+    engines = {"local": LocalSettings(), "far": far, "same": KubernetesSettings()}
+    settings = world.context.settings.model_copy(update={"engines": engines, "api": api})
+    lookout = world.context.engines["local"]
+    told = World(replace(world.context, settings=settings, engines=dict.fromkeys(engines, lookout)), world.engine)
+    for engine in engines:
+        told.step(told.submit(engine=engine, name="mnist", data_stores=stores))
+    assert [one.api_url for one in told.engine.launches] == [
+        "http://public",
+        "http://cluster-internal",
+        "http://public",
+    ]
+    spec = told.engine.launches[0]
+    assert (spec.project, spec.job_name, spec.grace) == ("lab", "mnist", settings.timings.grace)
+    assert spec.endpoints == ("https://kept.example", "https://own.example", settings.s3.endpoint)
+    assert spec.token not in repr(spec)
 
 
 def test_what_ran_before_waits_for_its_node_to_come_back(world: World) -> None:

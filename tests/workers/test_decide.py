@@ -48,6 +48,7 @@ def learner_views(draw: st.DrawFn, rank: int) -> LearnerView:
         started_at=draw(moments) if phase is not LearnerPhase.WAITING else None,
         heartbeat_at=draw(maybe(moments)),  # type: ignore[arg-type]
         absences=draw(st.integers(0, 5)),
+        node=draw(st.sampled_from([None, "n1", "n2"])),
         exit_code=draw(st.sampled_from([0, 0, 1, 137, -9])) if exited else None,
         exit_reason=draw(maybe(st.sampled_from(["exit code 3", "killed by signal 9 (SIGKILL)", "S302 no data"])))  # type: ignore[arg-type]
         if exited
@@ -69,10 +70,18 @@ def observations(draw: st.DrawFn, learners: int) -> Observation | None:
             state,
             exit_code=draw(st.sampled_from([None, 0, 1, -9])) if ended else None,
             oom=ended and draw(st.booleans()),
+            reason=draw(st.sampled_from(["", "node n1 does not answer"])),
             interrupted=ended and draw(st.integers(0, 5)) == 0,
+            node=draw(st.sampled_from(["", "n1", "n2"])),
+            unreachable=draw(st.integers(0, 3)) == 0,
         )
-    progress = draw(st.sampled_from(["", "", "building"]))
-    return Observation("run", seen, progress=progress, failed=draw(st.sampled_from(["", "", "", "no image"])))
+    return Observation(
+        "run",
+        seen,
+        progress=draw(st.sampled_from(["", "", "building"])),
+        held=draw(st.sampled_from(["", "", "", "waits in queue a"])),
+        failed=draw(st.sampled_from(["", "", "", "no image"])),
+    )
 
 
 @st.composite
@@ -102,6 +111,7 @@ def views(draw: st.DrawFn, kind: Literal["any", "running", "closing"] = "any") -
         run_name="run",
         memory=1 << 30,
         launched_at=launched,  # type: ignore[arg-type]
+        held_at=draw(maybe(moments)) if launched else None,  # type: ignore[arg-type]
         stop_requested_at=draw(moments) if outcome else None,
         grace=draw(st.sampled_from([None, 5.0, 120.0])),
         outcome=outcome,  # type: ignore[arg-type]
@@ -182,6 +192,28 @@ def test_nobody_is_lost_before_the_store_was_searched(view: View) -> None:
         assert view.exits[action.rank] is None
 
 
+@given(views("running"))
+def test_a_learner_whose_node_does_not_answer_is_lost_by_the_platform_alone(view: View) -> None:
+    """And only when it is silent itself."""
+    action = decide(view)
+    seen = view.sight.observation.learners if view.sight and view.sight.observation else {}
+    if not isinstance(action, Settle) or action.rank is None or action.rank not in seen:
+        return
+    one, learner = seen[action.rank], view.learners[action.rank]
+    if one.unreachable and one.state is not LearnerState.EXITED and not learner.reported:
+        assert (action.outcome, action.error_code) == (Outcome.INTERRUPTED, "S104")
+        assert learner.heartbeat_at is None or view.since(learner.heartbeat_at) >= view.timings.silence
+        assert learner.absences >= view.timings.absences
+
+
+@given(views("running"))
+def test_nothing_times_out_while_the_engines_queue_holds_it_back(view: View) -> None:
+    action = decide(view)
+    run = view.sight.observation if view.sight else None
+    if run and run.held and isinstance(action, Settle):
+        assert "started within" not in action.reason
+
+
 @given(views("closing"))
 def test_every_end_of_an_attempt_is_a_legal_transition(view: View) -> None:
     attempt = view.open
@@ -215,9 +247,129 @@ def test_an_answer_from_before_the_launch_says_nothing() -> None:
     assert take_notes(after).absences == {0: 1}
 
 
+def closing(*learners: LearnerView) -> View:
+    job = JobView("job-1", "p", "local", JobState.PROCESSING, Desired.RUNNING, learners=len(learners), retries=0)
+    attempt = AttemptView("att-1", 1, "run", memory=1, launched_at=NOW, outcome=Outcome.HALTED)
+    return View(NOW, TimingSettings(), job, attempt, learners)
+
+
 def test_a_known_run_without_learners_is_not_gone_unless_it_failed() -> None:
-    assert confirmed_gone(None)
-    assert not confirmed_gone(Observation("run", progress="building"))
-    assert confirmed_gone(Observation("run", failed="no image"))
-    assert not confirmed_gone(Observation("run", {0: LearnerObservation(0, LearnerState.RUNNING)}))
-    assert confirmed_gone(Observation("run", {0: LearnerObservation(0, LearnerState.EXITED)}))
+    view = closing(LearnerView(0))
+
+    def gone(seen: Observation | None) -> bool:
+        return confirmed_gone(view, seen, grace=0)
+
+    assert gone(None)
+    assert not gone(Observation("run", progress="building"))
+    assert gone(Observation("run", failed="no image"))
+    assert not gone(Observation("run", {0: LearnerObservation(0, LearnerState.RUNNING)}))
+    assert gone(Observation("run", {0: LearnerObservation(0, LearnerState.EXITED)}))
+
+
+def test_nobody_waits_for_a_lost_node_to_confirm_an_end() -> None:
+    away = LearnerObservation(1, LearnerState.RUNNING, unreachable=True, reason="node n2 does not answer")
+    first = LearnerView(0, LearnerPhase.EXITED, exit_code=1)
+    heard = LearnerView(1, LearnerPhase.PROCESSING, heartbeat_at=NOW - timedelta(seconds=2))
+    here = Observation("run", {0: LearnerObservation(0, LearnerState.EXITED), 1: away})
+    both = Observation("run", {0: LearnerObservation(0, LearnerState.RUNNING), 1: away})
+    assert not confirmed_gone(closing(first, heard), here, grace=20), "it lives, and may save a checkpoint"
+    assert confirmed_gone(closing(first, heard), here, grace=0)
+    silent = replace(heard, heartbeat_at=NOW - timedelta(seconds=31))
+    assert confirmed_gone(closing(first, silent), here, grace=20)
+    assert confirmed_gone(closing(first, replace(heard, phase=LearnerPhase.EXITED, exit_code=143)), here, grace=20)
+    assert not confirmed_gone(closing(first, silent), both, grace=0), "the other's node does answer"
+
+
+# --- whose fault it was, when learners run on several nodes ----------------------------------------------------------
+
+
+def gang(*learners: LearnerView, seen: Observation | None = None, at: datetime = NOW) -> View:
+    job = JobView("job-1", "p", "local", JobState.PROCESSING, Desired.RUNNING, learners=len(learners), retries=0)
+    attempt = AttemptView("att-1", 1, "run", memory=1, launched_at=NOW - timedelta(hours=1))
+    running = {one.rank: LearnerObservation(one.rank, LearnerState.RUNNING) for one in learners if not one.reported}
+    return View(at, TimingSettings(), job, attempt, learners, Sight(seen or Observation("run", running), at))
+
+
+def failed(rank: int, node: str | None, ago: float) -> LearnerView:
+    at = NOW - timedelta(seconds=ago)
+    return LearnerView(rank, LearnerPhase.EXITED, heartbeat_at=at, exit_code=1, exited_at=at, node=node)
+
+
+def alive(rank: int, node: str | None, heard: float) -> LearnerView:
+    started = NOW - timedelta(hours=1)
+    return LearnerView(
+        rank, LearnerPhase.PROCESSING, started_at=started, heartbeat_at=NOW - timedelta(seconds=heard), node=node
+    )
+
+
+def blamed(view: View) -> int | None:
+    action = decide(view)
+    return action.rank if isinstance(action, Settle) else None
+
+
+def test_a_failure_waits_for_the_fate_of_learners_on_other_nodes() -> None:
+    first = failed(0, "n1", ago=5)
+    assert blamed(gang(first, alive(1, "n2", heard=6))) is None, "nothing was heard of it since"
+    assert blamed(gang(first, alive(1, "n2", heard=4))) == 0, "it lives, so its node does"
+    assert blamed(gang(first, alive(1, "n1", heard=6))) == 0, "there is but one node"
+    assert blamed(gang(first, alive(1, None, heard=6))) == 0, "nobody knows of a second node"
+    assert blamed(gang(failed(0, None, ago=5), alive(1, "n2", heard=6))) is None
+    assert blamed(gang(first, alive(1, "n1", heard=6), alive(2, "n2", heard=6))) is None
+    assert blamed(gang(first, failed(1, "n2", ago=2))) == 0, "both have said how they ended"
+    waiting = replace(alive(1, "n2", heard=6), phase=LearnerPhase.WAITING)
+    assert blamed(gang(first, waiting)) == 0, "it has not begun: nobody can have lost it"
+
+
+def test_the_wait_for_the_others_fate_ends() -> None:
+    first, other = failed(0, "n1", ago=5), alive(1, "n2", heard=6)
+    assert blamed(gang(first, other, at=NOW + timedelta(seconds=84))) is None
+    assert blamed(gang(first, other, at=NOW + timedelta(seconds=86))) == 0
+    # One that ended itself, as the engine saw, is no riddle.
+    seen = Observation("run", {1: LearnerObservation(1, LearnerState.EXITED, exit_code=1)})
+    assert decide(gang(first, other, seen=seen)) == SearchExits(frozenset({1}))
+    searched = replace(gang(first, other, seen=seen), exits={1: None})
+    action = decide(searched)
+    assert isinstance(action, Settle)
+    assert action.outcome is Outcome.LOST
+
+
+def test_out_of_memory_waits_for_nobody() -> None:
+    first = replace(failed(0, "n1", ago=5), exit_reason="killed by signal 9 (SIGKILL): out of memory")
+    assert blamed(gang(first, alive(1, "n2", heard=6))) == 0
+
+
+def test_the_lost_node_is_blamed_and_not_the_learner_that_failed_for_it() -> None:
+    first = failed(0, "n1", ago=60)
+    other = replace(alive(1, "n2", heard=61), absences=3)
+    away = LearnerObservation(
+        1, LearnerState.RUNNING, node="n2", unreachable=True, reason="node n2 does not answer since 08:14:20 UTC"
+    )
+    view = gang(first, other, seen=Observation("run", {1: away}))
+    assert decide(view) == SearchExits(frozenset({1}))
+    view = replace(view, exits={1: None})
+    assert decide(view) == Settle(
+        Outcome.INTERRUPTED,
+        "learner 2 was lost with its node: node n2 does not answer since 08:14:20 UTC, and it has been silent for 1m1s",
+        30.0,
+        "S104",
+        rank=1,
+    )
+    twice = replace(view, learners=(first, replace(other, absences=2)))
+    assert decide(twice) == Pause(2.0), "not before the engine has said so three times"
+    assert take_notes(twice).condition == "learner 2: node n2 does not answer since 08:14:20 UTC"
+
+
+def test_the_start_timeout_counts_from_the_end_of_the_engines_queue() -> None:
+    job = JobView("job-1", "p", "k8s", JobState.PENDING, Desired.RUNNING, learners=1, retries=0)
+    starting = {0: LearnerObservation(0, LearnerState.STARTING, reason="unschedulable: 0 of 3 nodes")}
+    attempt = AttemptView("att-1", 1, "run", memory=1, launched_at=NOW - timedelta(hours=2))
+    held = View(
+        NOW, TimingSettings(), job, attempt, (LearnerView(0),), Sight(Observation("run", starting, held="q"), NOW)
+    )
+    assert decide(held) == Pause(10.0)
+    assert (take_notes(held).held, take_notes(held).reason) == (True, "q")
+    for seconds, action in ((899, Pause), (901, Settle)):
+        since = replace(attempt, held_at=NOW - timedelta(seconds=seconds))
+        free = replace(held, attempt=since, sight=Sight(Observation("run", starting), NOW))
+        assert isinstance(decide(free), action)
+        assert not take_notes(free).held

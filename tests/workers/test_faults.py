@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from pydantic import SecretStr
-from tests.workers.fake_engine import FakeEngine
+from tests.workers.fake_engine import GIB, FakeEngine
 from tests.workers.world import World
 
-from weft_core.engine import LaunchRefused, Observation
+from weft_core.engine import LaunchRefused, LearnerState, Node, Observation
 from weft_core.lifecycle import LearnerPhase
 from weft_core.objects import Objects
 from weft_core.secrets import SecretBox, generate_key
@@ -198,6 +198,130 @@ def test_partial_absences_are_forgotten_when_the_learner_is_seen_again(world: Wo
     assert world.attempts(job)[0].outcome is None
 
 
+# --- nodes --------------------------------------------------------------------------------------------------------
+
+
+TWO = tuple(Node(f"node-{n}", cpus=4, gpus=4, memory=16 * GIB) for n in (1, 2))
+
+
+def test_where_each_learner_runs_is_kept(world: World) -> None:
+    world.engine.nodes = TWO
+    job = world.running(learners=3)
+    assert [one.node for one in world.learners(job)] == ["node-1", "node-2", "node-1"]
+    run = world.engine.runs[world.run]
+    moved = replace(run.learners[1], node="")  # nothing new is no news
+    world.engine.runs[world.run] = replace(run, learners={**run.learners, 1: moved})
+    world.step(job)
+    assert world.learners(job)[1].node == "node-2"
+
+
+def test_where_learners_ran_is_kept_of_the_quickest_jobs_too(world: World) -> None:
+    world.engine.obeys = False
+    job = world.submit()
+    world.step(job)
+    world.exit(job, 0)
+    for name in list(world.engine.runs):
+        world.engine.end_learner(name, 0, exit_code=0)
+    world.step(job, times=2)
+    assert (world.job(job).state, world.learners(job)[0].node) == ("COMPLETED", "node-1")
+
+
+def test_a_node_that_does_not_answer_is_a_condition_and_no_loss_while_its_learner_speaks(world: World) -> None:
+    world.engine.nodes = TWO
+    job = world.running(learners=2)
+    world.engine.lose_node("node-2")
+    for _ in range(5):
+        world.pass_time(60)
+        world.phase(job, LearnerPhase.PROCESSING)  # both are heard
+        world.step(job)
+    assert world.job(job).condition == "learner 2: node node-2 does not answer"
+    assert (world.job(job).state, world.attempts(job)[0].outcome) == ("PROCESSING", None)
+    assert [one.absences for one in world.learners(job)] == [0, 5]
+    world.engine.lose_node("node-2", back=True)
+    world.step(job)
+    assert (world.job(job).condition, world.learners(job)[1].absences) == (None, 0)
+    assert world.events(job, "condition") == [
+        "learner 2: node node-2 does not answer",
+        "no longer: learner 2: node node-2 does not answer",
+    ]
+
+
+def test_a_silent_learner_on_a_lost_node_interrupts_the_attempt_and_the_job_pays_no_retry(world: World) -> None:
+    world.engine.nodes, world.engine.obeys = TWO, False
+    job = world.running(learners=2, retries=0)
+    world.engine.lose_node("node-2")
+    world.pass_time(100)
+    world.phase(job, LearnerPhase.PROCESSING, rank=0)
+    world.step(job, times=3)
+    assert world.attempts(job)[0].outcome is None, "three looks, and then the verdict"
+    world.step(job)
+    (attempt,) = world.attempts(job)
+    assert (attempt.outcome, attempt.error_code) == ("INTERRUPTED", "S104")
+    assert attempt.reason.startswith("learner 2 was lost with its node: node node-2 does not answer, and it has been")
+    assert world.job(job).state == "PROCESSING", "its peer still runs"
+    # The peer's end is waited for; that of the lost pod, which stays as long as its node is away, is not.
+    world.engine.end_learner(world.run, 0, exit_code=143)
+    world.step(job)
+    again = world.job(job)
+    assert (again.state, again.failures, again.error_code) == ("QUEUED", 0, None)
+    assert again.reason.startswith("starts again: learner 2 was lost with its node")
+    assert world.run, "the pod is still there"
+    world.pass_time(60)
+    world.step(job)
+    assert [one.outcome for one in world.attempts(job)] == ["INTERRUPTED", None]
+
+
+def test_a_learner_that_fails_for_a_lost_node_is_not_to_blame(world: World) -> None:
+    """Its peer's connection broke: it says so at once, and the engine only notices a minute later."""
+    world.engine.nodes = TWO
+    job = world.running(learners=2, retries=0)
+    world.pass_time(1)
+    world.exit(job, 1, rank=0, lines="connection reset by peer")
+    world.step(job)
+    assert world.attempts(job)[0].outcome is None, "it waits to hear of learner 2"
+    world.pass_time(50)
+    world.engine.lose_node("node-2")
+    world.step(job, times=4)
+    assert world.attempts(job)[0].outcome == "INTERRUPTED"
+    assert world.job(job).failures == 0
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_failure_of_its_own_is_told_when_the_other_node_lives_or_after_a_while(world: World, lives: bool) -> None:
+    world.engine.nodes = TWO
+    job = world.running(learners=2)
+    world.pass_time(1)
+    world.exit(job, 1, rank=0)
+    world.step(job)
+    assert world.attempts(job)[0].outcome is None
+    if lives:
+        world.phase(job, LearnerPhase.PROCESSING, rank=1)  # the next heartbeat of the other
+    else:
+        world.pass_time(91)
+    world.step(job)
+    assert (world.job(job).state, world.job(job).reason) == ("FAILED", "learner 1: exit code 1")
+
+
+def test_on_one_node_nobody_waits(world: World) -> None:
+    job = world.running(learners=2)
+    world.pass_time(1)
+    world.exit(job, 1, rank=0)
+    world.step(job)
+    assert world.job(job).state == "FAILED"
+
+
+def test_a_halt_of_a_job_on_a_lost_node_ends_when_its_learner_is_silent(world: World) -> None:
+    world.engine.obeys = False
+    job = world.running()
+    world.engine.lose_node("node-1")
+    world.halt(job)
+    world.step(job, times=2)
+    assert world.job(job).state == "PROCESSING", "its heartbeat was heard a moment ago: it may save a checkpoint"
+    world.pass_time(31)
+    world.step(job)
+    assert world.job(job).state == "HALTED"
+
+
 # --- an engine that does not answer ------------------------------------------------------------------------------
 
 
@@ -281,6 +405,21 @@ def test_an_interruption_counts_against_nothing(world: World) -> None:
     assert world.attempts(job)[0].outcome == "INTERRUPTED"
 
 
+def test_the_gang_of_a_learner_that_was_taken_back_may_save_a_checkpoint(world: World) -> None:
+    world.engine.obeys = False
+    job = world.running(learners=2, retries=0)
+    preempted = "preempted by a pod of higher priority"
+    world.engine.end_learner(world.run, 1, exit_code=143, interrupted=True, reason=preempted)
+    world.step(job)
+    assert world.attempts(job)[0].outcome == "INTERRUPTED"
+    assert world.engine.stops[0][1] == pytest.approx(30, abs=1)
+    world.engine.runs.clear()
+    world.step(job)
+    again = world.job(job)
+    assert (again.state, again.failures) == ("QUEUED", 0)
+    assert again.reason == f"starts again: learner 2 was interrupted: {preempted}"
+
+
 def test_a_start_timeout_takes_the_attempt_back(world: World) -> None:
     job = world.submit(learners=2)
     world.step(job)
@@ -307,6 +446,29 @@ def test_an_image_being_built_is_told_and_does_not_time_out(world: World, engine
     world.pass_time(901)
     world.step(job)
     assert world.job(job).state == "QUEUED", "nothing new for a whole start timeout"
+
+
+def test_what_the_engines_own_queue_holds_back_does_not_time_out(world: World, engine: FakeEngine) -> None:
+    job = world.submit()
+    world.step(job)
+    name = world.run
+    running = engine.runs[name]
+    waiting = {0: replace(running.learners[0], state=LearnerState.STARTING, node="")}
+    engine.runs[name] = Observation(name, waiting, held="waits in Kueue's queue team-a: 3 of 8 GPUs are free")
+    for _ in range(3):
+        world.pass_time(3000)
+        world.step(job)
+    assert (world.job(job).state, len(world.attempts(job))) == ("PENDING", 1)
+    assert world.job(job).reason == "waits in Kueue's queue team-a: 3 of 8 GPUs are free"
+    # Its turn comes: only now the start timeout begins.
+    engine.runs[name] = Observation(name, waiting)
+    world.pass_time(800)
+    world.step(job)
+    assert world.job(job).state == "PENDING"
+    world.pass_time(200)
+    world.step(job)
+    assert world.job(job).state == "QUEUED"
+    assert "only 0 of 1 learners started within 15m" in world.job(job).reason
 
 
 def test_an_image_that_can_not_be_built_fails_the_job_whatever_its_retries(world: World, engine: FakeEngine) -> None:

@@ -15,10 +15,10 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.workers.fake_engine import FakeEngine
+from tests.workers.fake_engine import GIB, FakeEngine
 from tests.workers.world import World
 
-from weft_core.engine import LearnerState
+from weft_core.engine import LearnerState, Node
 from weft_core.lifecycle import ACTIVE, TERMINAL, TRANSITIONS, JobState, LearnerPhase
 from weft_core.store.jobs import Conflict
 from weft_workers.context import Context
@@ -32,14 +32,14 @@ class Life(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.engine = FakeEngine()
+        self.engine = FakeEngine(nodes=tuple(Node(f"node-{n}", cpus=4, gpus=4, memory=16 * GIB) for n in (1, 2)))
         engines = {"local": Lookout(self.engine, "local", Ages(0, 0, 0))}
         self.world = World(replace(self.context, engines=engines), self.engine)
 
     @initialize(learners=st.integers(1, 2), retries=st.integers(0, 2))
     def submit(self, learners: int, retries: int) -> None:
         self.job = self.world.submit(learners=learners, retries=retries)
-        self.learners = learners
+        self.learners, self.lost = learners, set[str]()
 
     @property
     def alive(self) -> bool:
@@ -71,15 +71,21 @@ class Life(RuleBasedStateMachine):
             for one in list(run.learners) if rank is None else [rank] if rank in run.learners else []:
                 self.engine.end_learner(name, one, exit_code=code)
 
-    @rule(how=st.sampled_from(["vanish", "kill", "interrupt", "gone"]))
+    @rule(how=st.sampled_from(["vanish", "kill", "interrupt", "gone", "held", "free"]))
     def fault(self, how: str) -> None:
         for name, run in list(self.engine.runs.items()):
             if how == "gone":
                 del self.engine.runs[name]
+            elif how in ("held", "free"):
+                self.engine.runs[name] = replace(run, held="waits in queue a" if how == "held" else "")
             elif run.learners and how == "vanish":
                 self.engine.lose_learner(name, min(run.learners))
             elif run.learners:
                 self.engine.end_learner(name, min(run.learners), exit_code=-9, interrupted=how == "interrupt")
+
+    @rule(name=st.sampled_from(["node-1", "node-2"]), back=st.booleans())
+    def node(self, name: str, back: bool) -> None:
+        self.engine.lose_node(name, back=back)
 
     @rule(seconds=st.sampled_from([1, 20, 100, 1000]))
     def time(self, seconds: int) -> None:
@@ -102,6 +108,10 @@ class Life(RuleBasedStateMachine):
         if not hasattr(self, "job") or not self.alive:
             return
         job, attempts = self.world.job(self.job), self.world.attempts(self.job)
+        # Cut off when its attempt ended: housekeeping ends it when its node is back.
+        self.lost |= {
+            name for name, run in self.engine.runs.items() if any(x.unreachable for x in run.learners.values())
+        }
         state, opened = JobState(job.state), [one for one in attempts if one.ended_at is None]
         assert len(opened) == (state in ACTIVE), "an attempt is open in the active states, and one at most"
         assert [one.n for one in attempts] == list(range(1, job.attempt + 1))
@@ -114,9 +124,10 @@ class Life(RuleBasedStateMachine):
         live = {
             name
             for name, run in self.engine.runs.items()
-            if any(one.state is not LearnerState.EXITED for one in run.learners.values())
+            if any(one.state is not LearnerState.EXITED and not one.unreachable for one in run.learners.values())
         }
-        assert live <= {one.run_name for one in opened}, "nothing runs that no open attempt owns"
+        # What is cut off may live on: its token opens nothing any more.
+        assert live - self.lost <= {one.run_name for one in opened}, "nothing runs that no open attempt owns"
         # Several steps may pass between two looks, so what must hold of states is read from the events.
         path = [JobState.QUEUED, *map(JobState, self.world.states(self.job))]
         for one, after in itertools.pairwise(path):
@@ -128,6 +139,8 @@ class Life(RuleBasedStateMachine):
         if not hasattr(self, "job"):
             return
         self.engine.unreachable, self.engine.obeys, self.engine.late_create = "", True, False
+        for name in ("node-1", "node-2"):
+            self.engine.lose_node(name, back=True)
         for _ in range(12):
             if not self.alive or JobState(self.world.job(self.job).state) in TERMINAL:
                 break

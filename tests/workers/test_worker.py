@@ -174,10 +174,15 @@ def test_bad_settings_are_one_readable_line(world: World, settings: Settings) ->
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("WEFT_DEFAULT_ENGINE", "moon", "settings: Value error, default_engine 'moon' is none of: local"),
+        ("WEFT_DEFAULT_ENGINE", "moon", "settings: default_engine 'moon' is none of: local"),
         ("WEFT_TIMINGS__SWEEP", "often", "timings.sweep: Input should be a valid number"),
         ("WEFT_SECRET_KEYS", "", "secret_keys is empty"),
-        ("WEFT_ENGINES", '{"local": {"type": "ray"}}', "engine 'local': type ray is not available in this version"),
+        ("WEFT_ENGINES", '{"local": {"type": "rai"}}', "engines.local.type: expected one of: local, ray, kubernetes"),
+        (
+            "WEFT_ENGINES",
+            '{"local": {"type": "local", "token": "hush"}}',
+            "engines.local.token: no such key; there are: ",
+        ),
         ("WEFT_REDIS_URL", "http://redis", "redis_url: Redis URL must specify one of"),
         ("WEFT_DATABASE_URL", "hush@nowhere", "database_url: is not of the form postgresql://"),
         ("WEFT_DATABASE_URL", "mysql://me:hush@host/weft", "database_url: is not of the form postgresql://"),

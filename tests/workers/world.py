@@ -45,6 +45,8 @@ class World:
             "resources": resources,
             "framework": {"name": "custom", "image": "python:3.11", "command": "true"},
             "max_runtime_seconds": changes.pop("max_runtime", None),
+            "profile": changes.pop("profile", None),
+            "data_stores": changes.pop("data_stores", []),
         }
         fields = {"name": "job", "engine": "local", "priority": 50, "learners": 1, "retries": 0, **changes}
         with self.transaction() as session:
@@ -122,8 +124,8 @@ class World:
     def pass_time(self, seconds: float) -> None:
         """Everything that was written was written so much earlier."""
         columns = {
-            "attempts": ["launched_at", "stop_requested_at", "ended_at"],
-            "learners": ["started_at", "heartbeat_at", "absent_since"],
+            "attempts": ["launched_at", "held_at", "stop_requested_at", "ended_at"],
+            "learners": ["started_at", "heartbeat_at", "absent_since", "exited_at"],
             "events": ["created_at"],
             "jobs": ["lease_until", "next_step_at"],
         }

@@ -34,7 +34,8 @@ class Running:
     learners: int
     each: Resources
     nodes: Sequence[str] = ()
-    """Where admission had placed its learners, one name a learner; may be outdated or unknown."""
+    """Where its learners run or, where that is not known yet, where admission had placed them; may be outdated."""
+    placement: Placement = field(default_factory=Placement)
 
 
 @dataclass
@@ -103,8 +104,7 @@ def plan(engine: str, capacity: Capacity, running: Sequence[Running], queue: Seq
         decided.places = {request.job_id: ("",) * request.learners for request in queue}
         return decided
     rooms = [_Room.of(node) for node in capacity.nodes]
-    for one in running:
-        _occupy(rooms, one)
+    _occupy(rooms, running)
     reserved, ahead = False, 0
     free = rooms
     for request in queue:
@@ -124,15 +124,18 @@ def plan(engine: str, capacity: Capacity, running: Sequence[Running], queue: Seq
     return decided
 
 
-def _occupy(rooms: list[_Room], running: Running) -> None:
-    """Subtract an open attempt: where it was placed, else where it fits, else from the emptiest node."""
+def _occupy(rooms: list[_Room], running: Sequence[Running]) -> None:
+    """Subtract the open attempts: where they are, and then the rest where it fits, else from the emptiest nodes."""
     by_name = {room.node.name: room for room in rooms}
-    placed = [name for name in running.nodes if name in by_name][: running.learners]
-    for name in placed:
-        by_name[name].give(running.each)
-    rest = running.learners - len(placed)
-    if rest and not _place(rooms, Request("", rest, running.each)):
-        _reserve(rooms, Request("", rest, running.each))
+    rest: list[Request] = []
+    for one in running:
+        placed = [name for name in one.nodes if name in by_name][: one.learners]
+        for name in placed:
+            by_name[name].give(one.each)
+        rest.append(Request("", one.learners - len(placed), one.each, one.placement))
+    for request in rest:
+        if request.learners and not _place(rooms, request):
+            _reserve(rooms, request)
 
 
 def _place(rooms: list[_Room], request: Request) -> tuple[str, ...]:
@@ -159,12 +162,24 @@ def _place(rooms: list[_Room], request: Request) -> tuple[str, ...]:
 
 
 def _reserve(rooms: list[_Room], request: Request) -> None:
-    """Set aside what a gang asks for, on the nodes where most of it is free already."""
+    """Set aside what a gang asks for, on the nodes where most of it is free already.
+
+    Nodes that take no learners just now come last: a gang that need not wait for them gets its room sooner elsewhere.
+    """
+    left = [(room, room.slots(request, empty=True)) for room in rooms]
     for _ in range(request.learners):
-        able = [room for room in rooms if room.slots(request, empty=True)] or rooms
-        if able:
-            freest = max(able, key=lambda room: (room.gpus if request.each.gpus else 0, room.cpus, room.memory))
-            freest.give(request.each)
+        able = [index for index, (_, slots) in enumerate(left) if slots > 0] or range(len(left))
+        if not able:
+            return
+        best = max(able, key=lambda index: _ease(left[index][0], request))
+        room, slots = left[best]
+        room.give(request.each)
+        left[best] = room, slots - 1
+
+
+def _ease(room: _Room, request: Request) -> tuple[bool, bool, int, float, int]:
+    """How soon a node may have room for one learner more: the greatest is the first."""
+    return room.node.ready, not room.node.potential, room.gpus if request.each.gpus else 0, room.cpus, room.memory
 
 
 # --- the words ---------------------------------------------------------------------------------------------------
@@ -194,24 +209,33 @@ def _why_impossible(engine: str, rooms: list[_Room], request: Request, room: int
     for noun, asked, most in (
         ("GPU", each.gpus, max(node.gpus for node in allowed)),
         ("CPU", each.cpus, max(node.cpus for node in allowed)),
-        *((name, asked, max(node.extra.get(name, 0) for node in allowed)) for name, asked in each.extra.items()),
     ):
         if asked > most + _SLACK:
             return f"asks {count(asked, noun)} a learner, {largest} {most:g}"
     if each.memory > (most := max(node.memory for node in allowed)):
         return f"asks {size(each.memory)} of memory a learner, {largest} {size(most)}"
+    for name, asked in each.extra.items():
+        if asked > (there := max(node.extra.get(name, 0) for node in allowed)) + _SLACK:
+            return f"asks {asked:g} of {name} a learner, {largest} {there:g}"
     wanted = f"asks {count(learners, 'learner')} of {_words(each)} each"
     return f"{wanted}, engine {engine} has room for {room} when it is empty"
 
 
 def _why_not_allowed(engine: str, nodes: Sequence[Node], request: Request) -> str:
-    """Why the profile lets its learners run on no node."""
-    selector = request.placement.node_selector
-    if not any(selector.items() <= node.labels.items() for node in nodes):
+    """Why its learners may run on no node: there are GPUs of its type, but its profile does not lead to them."""
+    each, selector = request.each, request.placement.node_selector
+    selected = [node for node in nodes if selector.items() <= node.labels.items()]
+    if not selected:
         wanted = ", ".join(f"{name}={value}" for name, value in selector.items())
         return f"its profile asks nodes with {wanted}, engine {engine} has none"
-    taints = sorted({f"{one.key}={one.value}" if one.value else one.key for node in nodes for one in node.taints})
-    return f"its profile does not tolerate the taints of engine {engine}'s nodes: {', '.join(taints)}"
+    if each.gpus and each.gpu_type:
+        selected = [node for node in selected if _has_type(node, each.gpu_type)]
+        if not selected:
+            return f"no node of engine {engine} that its profile allows has GPUs of type {each.gpu_type}"
+    tolerations = request.placement.tolerations
+    keeping = {taint for node in selected for taint in node.taints if not taint.tolerated(tolerations)}
+    named = sorted(f"{one.key}={one.value}" if one.value else one.key for one in keeping)
+    return f"it does not tolerate the taints of engine {engine}'s nodes, which a profile may: {', '.join(named)}"
 
 
 def _has_type(node: Node, gpu_type: str) -> bool:
@@ -228,23 +252,34 @@ def _reason(free: list[_Room], request: Request, ahead: int) -> str:
 def _shortage(free: list[_Room], request: Request) -> str:
     """What there is too little of, in sum; else that it is scattered."""
     each, learners = request.each, request.learners
-    free = [one for one in free if one.node.ready] or free
+    allowed = [one for one in free if _allows(one.node, request)]
+    usable = [one for one in allowed if one.node.ready]
+    if not usable:
+        return f"waiting for a node: none of {len(allowed)} that it may run on is ready"
     if each.gpus:
-        usable = [one for one in free if not each.gpu_type or _has_type(one.node, each.gpu_type)]
         left, total = sum(max(0, one.gpus) for one in usable), sum(one.node.gpus for one in usable)
         if left < each.gpus * learners:
             kind = f" of type {each.gpu_type}" if each.gpu_type else ""
             return f"waiting for {count(each.gpus * learners, 'GPU')}{kind}: {left} of {total} free"
-    cpus, cpus_total = sum(max(0.0, one.cpus) for one in free), sum(one.node.cpus for one in free)
+    cpus, cpus_total = sum(max(0.0, one.cpus) for one in usable), sum(one.node.cpus for one in usable)
     if cpus + _SLACK < each.cpus * learners:
-        return f"waiting for {count(each.cpus * learners, 'CPU')}: {cpus:g} of {cpus_total:g} free"
-    memory, memory_total = sum(max(0, one.memory) for one in free), sum(one.node.memory for one in free)
+        return f"waiting for {count(each.cpus * learners, 'CPU')}: {cpus:.4g} of {cpus_total:.4g} free"
+    memory, memory_total = sum(max(0, one.memory) for one in usable), sum(one.node.memory for one in usable)
     if memory < each.memory * learners:
         return f"waiting for {size(each.memory * learners)} of memory: {size(memory)} of {size(memory_total)} free"
-    slots = sum(one.slots(request) for one in free)
+    for name, asked in each.extra.items():
+        there, all_ = sum(max(0.0, one.extra.get(name, 0)) for one in usable), _sum_extra(usable, name)
+        if there + _SLACK < asked * learners:
+            return f"waiting for {asked * learners:g} of {name}: {there:g} of {all_:g} free"
+    slots = sum(one.slots(request) for one in usable)
     return f"waiting for room for {count(learners, 'learner')} of {_words(each)} each: there is room for {slots}"
+
+
+def _sum_extra(rooms: Sequence[_Room], name: str) -> float:
+    return sum(one.node.extra.get(name, 0) for one in rooms)
 
 
 def _words(each: Resources) -> str:
     parts = [count(each.gpus, "GPU")] if each.gpus else []
-    return ", ".join([*parts, count(each.cpus, "CPU"), size(each.memory)])
+    extra = [f"{asked:g} {name}" for name, asked in each.extra.items() if asked]
+    return ", ".join([*parts, count(each.cpus, "CPU"), size(each.memory), *extra])

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from weft_core.settings import Settings, load_settings
+from weft_core.settings_problems import settings_problems
 from weft_core.store.database import Database
 from weft_core.wake import client_url
 from weft_workers.context import Context, make_context, read_installation
@@ -33,9 +34,7 @@ def read_settings() -> Settings:
     try:
         return load_settings()
     except ValidationError as error:
-        # Never the input: it may be a credential.
-        lines = [f"{'.'.join(map(str, one['loc'])) or 'settings'}: {one['msg']}" for one in error.errors()]
-        raise BadSettings("\n".join(lines)) from None
+        raise BadSettings("\n".join(settings_problems(error))) from None
     except (ValueError, OSError) as error:  # a weft.toml that is no TOML, or unreadable
         raise BadSettings(f"settings: {error}") from None
 

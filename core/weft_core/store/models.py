@@ -231,6 +231,7 @@ class Attempt(Base):
     token_ciphertext: Mapped[bytes] = mapped_column(LargeBinary)  # so that launch can be repeated after a crash
     created_at: Mapped[datetime] = _created()
     launched_at: Mapped[datetime | None]
+    held_at: Mapped[datetime | None]  # last look at which the engine's own queue still held it back
     stop_requested_at: Mapped[datetime | None]  # from here on heartbeats answer stop
     grace_seconds: Mapped[int | None]
     outcome: Mapped[str | None]  # decided first, then learners are stopped, then ended_at is set

@@ -33,7 +33,7 @@ time.sleep(600)
 """
 
 
-def until(look: Callable[[], T], seconds: float = 30.0) -> T:
+def until(look: Callable[[], T], seconds: float = 90.0) -> T:
     """The first true answer."""
     deadline = time.monotonic() + seconds
     while not (answer := look()):

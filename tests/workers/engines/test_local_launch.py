@@ -34,6 +34,8 @@ def test_a_run_from_start_to_end(bench: Bench) -> None:
     assert [(one.exit_code, one.reason, one.oom, one.interrupted) for one in learners.values()] == [
         (0, "", False, False)
     ] * 2
+    [node] = bench.engine.capacity().nodes
+    assert {one.node for one in [*seen.learners.values(), *learners.values()]} == {node.name}
     bench.engine.launch(spec)  # adopts what there is: it has run, and does not run again
     assert bench.ended(spec) == learners
     bench.stop(spec)

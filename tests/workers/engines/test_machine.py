@@ -56,12 +56,15 @@ def test_cores_are_shared_where_more_are_promised_than_there_are() -> None:
     assert Machine(8, 1 << 30, (), (0, 1, 2, 3)).assign(asked(), []) == [Slots()]
 
 
-@pytest.mark.parametrize(("kind", "fits"), [("V100", True), ("tesla v100", True), ("a100", False), (None, True)])
+@pytest.mark.parametrize(
+    ("kind", "fits"),
+    [("V100", True), ("tesla v100", True), ("TeslaV100", True), ("a100", False), ("v10", False), (None, True)],
+)
 def test_a_gpu_type_is_compared_loosely(kind: str | None, fits: bool) -> None:
     if fits:
         MACHINE.refuse(asked(gpus=1, gpu_type=kind))
     else:
-        with pytest.raises(LaunchRefused, match="gpu_type 'a100': this machine has Tesla V100-SXM2-16GB"):
+        with pytest.raises(LaunchRefused, match=f"gpu_type {kind!r}: this machine has Tesla V100-SXM2-16GB"):
             MACHINE.refuse(asked(gpus=1, gpu_type=kind))
 
 

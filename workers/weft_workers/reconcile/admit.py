@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -98,21 +99,45 @@ def _lock(session: Session, engine: Lookout) -> None:
 
 
 def _plan(session: Session, settings: Settings, engine: str, capacity: Capacity, now: datetime) -> Plan:
-    open_attempts = select(Attempt.resources).where(Attempt.engine == engine, Attempt.ended_at.is_(None))
-    running = [_running(resources) for resources in session.scalars(open_attempts)]
+    profile = Job.manifest["profile"].astext
     waiting = (
-        select(Job.id, Job.learners, Job.manifest, Job.failures, Attempt)
+        select(Job.id, Job.learners, Job.manifest["resources"], profile, Job.failures, Attempt)
         .outerjoin(Attempt, and_(Attempt.job_id == Job.id, Attempt.n == Job.attempt))
         .where(Job.engine == engine, Job.state == JobState.QUEUED.value, Job.desired == Desired.RUNNING.value)
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
         .limit(_QUEUE)
     )
     queue = [
-        Request(job_id, learners, read_resources(manifest["resources"]), read_placement(settings, manifest))
-        for job_id, learners, manifest, failures, last in session.execute(waiting)
+        Request(job_id, learners, read_resources(resources), read_placement(settings, named))
+        for job_id, learners, resources, named, failures, last in session.execute(waiting)
         if last is None or _rested(last, failures, now)
     ]
-    return plan(engine, capacity, running, queue)
+    return plan(engine, capacity, _running(session, settings, engine), queue)
+
+
+def _running(session: Session, settings: Settings, engine: str) -> list[Running]:
+    """The open attempts: their learners are where the engine saw them, else where admission meant them to be."""
+    seen: dict[str, dict[int, str]] = defaultdict(dict)
+    placed = (
+        select(Learner.attempt_id, Learner.rank, Learner.node)
+        .join(Attempt, Attempt.id == Learner.attempt_id)
+        .where(Attempt.engine == engine, Attempt.ended_at.is_(None), Learner.node.is_not(None))
+    )
+    for attempt_id, rank, node in session.execute(placed):
+        seen[attempt_id][rank] = node or ""
+    opened = (
+        select(Attempt.id, Attempt.resources, Job.manifest["profile"].astext)
+        .join(Job, Job.id == Attempt.job_id)
+        .where(Attempt.engine == engine, Attempt.ended_at.is_(None))
+        .order_by(Attempt.created_at, Attempt.id)
+    )
+    running = []
+    for attempt_id, resources, named in session.execute(opened):
+        meant = dict(enumerate(resources.get("nodes", ())))
+        nodes = tuple((meant | seen[attempt_id]).values())
+        each = read_resources(resources)
+        running.append(Running(int(resources["learners"]), each, nodes, read_placement(settings, named)))
+    return running
 
 
 def _rested(last: Attempt, failures: int, now: datetime) -> bool:
@@ -132,22 +157,18 @@ def read_resources(manifest: Mapping[str, Any]) -> Resources:
     )
 
 
-def read_placement(settings: Settings, manifest: Mapping[str, Any]) -> Placement:
-    """Where the profile that a manifest names lets learners run; a profile that is gone from the settings: anywhere."""
-    profile = settings.profiles.get(manifest.get("profile") or "")
-    if profile is None:
+def read_placement(settings: Settings, profile: str | None) -> Placement:
+    """Where a job's profile lets its learners run; one that is gone from the settings: anywhere."""
+    found = settings.profiles.get(profile or "")
+    if found is None:
         return Placement()
     return Placement(
-        node_selector=profile.node_selector,
-        tolerations=tuple(profile.tolerations),
-        affinity=profile.affinity,
-        priority_class=profile.priority_class,
-        image_pull_secrets=tuple(profile.image_pull_secrets),
+        node_selector=found.node_selector,
+        tolerations=tuple(found.tolerations),
+        affinity=found.affinity,
+        priority_class=found.priority_class,
+        image_pull_secrets=tuple(found.image_pull_secrets),
     )
-
-
-def _running(resources: Mapping[str, Any]) -> Running:
-    return Running(int(resources["learners"]), read_resources(resources), tuple(resources.get("nodes", ())))
 
 
 def _tell_others(session: Session, decided: Plan, but: str) -> list[str]:

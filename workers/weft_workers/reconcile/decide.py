@@ -28,6 +28,8 @@ from weft_workers.texts import duration
 POLL = 2.0
 """Seconds between two looks at a running attempt. Learners' reports make a job due at once; looks are for the rest."""
 UNREACHABLE_POLL = 5.0
+HELD_POLL = 10.0
+"""While an engine's own queue holds a run back; its learners' start makes the job due at once."""
 SOON = 0.1
 """All learners have said how they ended: their processes are gone in a moment."""
 CLOSING_POLL = 1.0
@@ -57,12 +59,14 @@ def decide(view: View) -> Action:
         raise Inconsistent(f"job {job.id} is {job.state} and has no open attempt")
     if attempt.outcome is not None:
         return _close(view, attempt)
-    return (
-        _decide_end(view, attempt)
-        or _decide_by_engine(view, attempt)
-        or _advance(view)
-        or Pause(UNREACHABLE_POLL if view.unreachable else POLL)
-    )
+    return _decide_end(view, attempt) or _decide_by_engine(view, attempt) or _advance(view) or Pause(_pause(view))
+
+
+def _pause(view: View) -> float:
+    if view.unreachable:
+        return UNREACHABLE_POLL
+    held = view.sight and view.sight.observation and view.sight.observation.held
+    return HELD_POLL if held else POLL
 
 
 def _decide_queued(view: View) -> Action:
@@ -150,8 +154,8 @@ def _all_started(view: View) -> datetime | None:
 def _start_timeout(view: View, attempt: AttemptView, seen: Observation | None) -> Action | None:
     started = sum(one.granted for one in view.learners)
     assert attempt.launched_at is not None
-    # While an image is being built and says so, nothing has timed out.
-    since = max(attempt.launched_at, view.progress_at or attempt.launched_at)
+    # While an image is being built and says so, or the engine's own queue holds it back, nothing has timed out.
+    since = max(filter(None, (attempt.launched_at, view.progress_at, attempt.held_at)))
     if started == len(view.learners) or view.since(since) <= view.timings.start_timeout or (seen and seen.held):
         return None
     hints = [one.reason for one in seen.learners.values() if one.reason] if seen else []
@@ -189,10 +193,29 @@ def _close(view: View, attempt: AttemptView) -> Close:
     return Close(max(0.0, grace - since), SOON if exited and since < SHORT_GRACE else CLOSING_POLL)
 
 
-def confirmed_gone(seen: Observation | None) -> bool:
-    """Whether an engine that was asked after the stop has nothing left of a run."""
+def confirmed_gone(view: View, seen: Observation | None, grace: float) -> bool:
+    """Whether nothing is left of a run whose end is decided, by what its engine said after the stop.
+
+    A learner on a node that does not answer can't be confirmed gone; nobody waits for the node when it has said goodbye
+    or is silent, or when its grace is over: its token starts and stores nothing any more.
+
+    Args:
+        view: of the job.
+        seen: the engine's answer.
+        grace: seconds left to the learners.
+    """
     # A run that is known but has no learners yet may still get some: only a failed one surely won't.
-    return seen is None or bool(seen.failed) or (bool(seen.learners) and seen.gone)
+    if seen is None or seen.failed:
+        return True
+    living = [one for one in seen.learners.values() if one.state is not LearnerState.EXITED]
+    return bool(seen.learners) and all(one.unreachable and _fenced(view, one.rank, grace) for one in living)
+
+
+def _fenced(view: View, rank: int, grace: float) -> bool:
+    learner = next((one for one in view.learners if one.rank == rank), None)
+    if grace <= 0 or learner is None or learner.reported:
+        return True
+    return learner.heartbeat_at is None or view.since(learner.heartbeat_at) > view.timings.silence
 
 
 def conclude(view: View) -> Conclusion:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
 
-from weft_core.engine import LearnerState
+from weft_core.engine import LearnerState, Observation
 from weft_core.lifecycle import ACTIVE, JobState
 from weft_workers.reconcile.decide import absent, unreachable
 from weft_workers.reconcile.view import View
@@ -24,6 +24,8 @@ class Notes:
     """By rank, where the number changes."""
     nodes: Mapping[int, str] = field(default_factory=dict)
     """By rank, where it runs, when that is new."""
+    held: bool = False
+    """Its engine's own queue holds it back: the start timeout counts from the last such look."""
 
 
 def take_notes(view: View) -> Notes:
@@ -49,9 +51,13 @@ def take_notes(view: View) -> Notes:
         now = one.absences + 1 if not one.reported and (absent(view, one.rank) or unreachable(view, one.rank)) else 0
         if now != one.absences:
             absences[one.rank] = now
+    away = next((one.rank for one in view.learners if not one.reported and unreachable(view, one.rank)), None)
+    condition = None if run is None or away is None else f"learner {away + 1}: {run.learners[away].reason}"
+    return Notes(condition, progress, reason, absences, new_nodes(view, run), held=run is not None and bool(run.held))
+
+
+def new_nodes(view: View, run: Observation | None) -> dict[int, str]:
+    """By rank, where learners run, as far as the engine says what is not known yet."""
     seen = run.learners if run else {}
-    nodes = {one.rank: seen[one.rank].node for one in view.learners if one.rank in seen and seen[one.rank].node}
-    nodes = {rank: node for rank, node in nodes.items() if node != view.learners[rank].node}
-    away = next((one for one in seen.values() if one.unreachable), None)
-    condition = f"learner {away.rank + 1}: {away.reason}" if away else None
-    return Notes(condition, progress, reason, absences, nodes)
+    named = {one.rank: seen[one.rank].node for one in view.learners if one.rank in seen}
+    return {rank: node for rank, node in named.items() if node and node != view.learners[rank].node}

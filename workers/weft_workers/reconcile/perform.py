@@ -6,6 +6,7 @@ it is written at once. Each effect returns in how many seconds to step again rig
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,7 +14,7 @@ import structlog
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from weft_core.engine import EngineUnreachable, LaunchRefused
+from weft_core.engine import EngineUnreachable, LaunchRefused, Observation
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec
 from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
@@ -40,7 +41,7 @@ from weft_workers.reconcile.actions import (
 from weft_workers.reconcile.admit import admit, read_placement, read_resources, survey
 from weft_workers.reconcile.decide import POLL, SHORT_GRACE, UNREACHABLE_POLL, conclude, confirmed_gone
 from weft_workers.reconcile.failures import with_log
-from weft_workers.reconcile.notes import take_notes
+from weft_workers.reconcile.notes import new_nodes, take_notes
 from weft_workers.reconcile.view import AttemptView, View
 from weft_workers.texts import count
 
@@ -167,7 +168,7 @@ def _spec(context: Context, view: View, attempt: AttemptView) -> LaunchSpec:
         token=context.secrets.decrypt(attempt.token),
         project=view.job.project,
         job_name=view.job.name,
-        placement=read_placement(context.settings, view.job.manifest),
+        placement=read_placement(context.settings, view.job.manifest.get("profile")),
         grace=context.settings.timings.grace,
         endpoints=(*view.job.endpoints, context.settings.s3.public_endpoint or context.settings.s3.endpoint),
     )
@@ -278,16 +279,16 @@ def _close(context: Context, lease: Lease, view: View, close: Close) -> float | 
     try:
         engine = context.engine(view.job.engine)
         engine.stop(attempt.run_name, timedelta(seconds=close.grace))
-        gone = confirmed_gone(engine.observe(fresh=True).answer.get(attempt.run_name))
+        seen = engine.observe(fresh=True).answer.get(attempt.run_name)
     except EngineUnreachable as error:
         return _write(context, lease, replace(view, unreachable=str(error)), UNREACHABLE_POLL)
-    if gone:
-        return _finish(context, lease, view, attempt)
+    if confirmed_gone(view, seen, close.grace):
+        return _finish(context, lease, view, attempt, seen)
     again = _write(context, lease, view, close.seconds)
     return close.seconds if again is None and close.seconds < 0.5 else again
 
 
-def _finish(context: Context, lease: Lease, view: View, attempt: AttemptView) -> float | None:
+def _finish(context: Context, lease: Lease, view: View, attempt: AttemptView, seen: Observation | None) -> float | None:
     """Nothing is left on the engine: end the attempt, and let the job go on or end."""
     with context.database.transaction() as session:
         taken = take(session, lease)
@@ -295,6 +296,7 @@ def _finish(context: Context, lease: Lease, view: View, attempt: AttemptView) ->
         # The row is fresh and locked: what the user wishes by now counts.
         end = conclude(replace(view, job=replace(view.job, desired=Desired(job.desired))))
         session.get_one(Attempt, attempt.id).ended_at = func.now()
+        _note_nodes(session, attempt.id, new_nodes(view, seen))  # of those that were too quick for another look
         _set_condition(session, job, None)
         job.failures = end.failures
         transition(session, job, end.state, end.reason, end.error_code)
@@ -322,12 +324,18 @@ def _apply_notes(session: Session, job: Job, view: View) -> None:
         record_event(session, job, "image", notes.progress)
     if view.attempt is None:
         return
-    for rank, node in notes.nodes.items():
-        session.get_one(Learner, (view.attempt.id, rank)).node = node
+    _note_nodes(session, view.attempt.id, notes.nodes)
+    if notes.held:
+        session.get_one(Attempt, view.attempt.id).held_at = func.now()
     for rank, absences in notes.absences.items():
         row = session.get_one(Learner, (view.attempt.id, rank))
         row.absences = absences
         row.absent_since = (row.absent_since or func.now()) if absences else None
+
+
+def _note_nodes(session: Session, attempt_id: str, nodes: Mapping[int, str]) -> None:
+    for rank, node in nodes.items():
+        session.get_one(Learner, (attempt_id, rank)).node = node
 
 
 def _set_condition(session: Session, job: Job, condition: str | None) -> None:

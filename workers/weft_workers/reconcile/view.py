@@ -48,6 +48,7 @@ class AttemptView:
     resources: Mapping[str, Any] = field(default_factory=dict)
     token: bytes = field(default=b"", repr=False)  # encrypted
     launched_at: datetime | None = None
+    held_at: datetime | None = None
     stop_requested_at: datetime | None = None
     grace: float | None = None
     outcome: Outcome | None = None
@@ -179,6 +180,7 @@ def attempt_view(row: Attempt) -> AttemptView:
         resources=row.resources,
         token=row.token_ciphertext,
         launched_at=row.launched_at,
+        held_at=row.held_at,
         stop_requested_at=row.stop_requested_at,
         grace=row.grace_seconds,
         outcome=Outcome(row.outcome) if row.outcome else None,

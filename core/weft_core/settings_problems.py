@@ -1,0 +1,68 @@
+"""Wrong settings in words: which key, and what is accepted there; not what stood there, as that may be a secret."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from weft_core.engine_settings import EngineSettings
+from weft_core.manifest.problems import did_you_mean, one_of
+from weft_core.settings import Settings
+
+Place = tuple[int | str, ...]
+_ENGINES = {one.model_fields["type"].default: one for one in get_args(get_args(EngineSettings)[0])}
+
+
+def settings_problems(error: ValidationError) -> list[str]:
+    """One line a problem: ``engines.gpu.namspace: no such key: did you mean 'namespace'?``."""
+    return [_line(one) for one in error.errors(include_url=False)]
+
+
+def _line(one: ErrorDetails) -> str:
+    path, what = _path(one["loc"]), _words(one)
+    return f"{path}.type: {what}" if one["type"].startswith("union_tag") else f"{path}: {what}"
+
+
+def _path(place: Place) -> str:
+    """The key as it is written: pydantic puts the type of an engine between its name and its key."""
+    if _in_engine(place):
+        place = (*place[:2], *place[3:])
+    return ".".join(map(str, place)) or "settings"
+
+
+def _in_engine(place: Place) -> bool:
+    return place[:1] == ("engines",) and len(place) > 2 and place[2] in _ENGINES
+
+
+def _words(one: ErrorDetails) -> str:
+    context = one.get("ctx", {})
+    match one["type"]:
+        case "union_tag_invalid":
+            return f"expected {one_of(_ENGINES)}, found {context['tag']!r}"
+        case "union_tag_not_found":
+            return f"missing, expected {one_of(_ENGINES)}"
+        case "extra_forbidden":
+            accepted = _keys(one["loc"][:-1])
+            hint = did_you_mean(str(one["loc"][-1]), accepted)
+            return f"no such key{hint or ('; there are: ' + ', '.join(sorted(accepted)))}"
+        case "missing":
+            return "missing"
+        case "value_error":
+            return str(context["error"])
+        case _:
+            return one["msg"]
+
+
+def _keys(place: Place) -> list[str]:
+    """The keys of the section at ``place``."""
+    found: Any = Settings
+    if _in_engine(place):
+        found, place = _ENGINES[str(place[2])], place[3:]
+    for part in place:
+        if isinstance(part, str) and part in getattr(found, "model_fields", {}):
+            found = found.model_fields[part].annotation
+        else:  # an entry of a table or a list
+            found = (get_args(found) or [None])[-1]
+    return sorted(getattr(found, "model_fields", {}))
