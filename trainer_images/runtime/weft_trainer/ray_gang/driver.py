@@ -312,4 +312,5 @@ def main(submission_id: str) -> int:
         return 1
     Gang(board, request).run()
     board.clear()
-    return 0
+    sys.stdout.flush()
+    os._exit(0)  # Ray's own way out takes a second, and leaves nothing that would matter

@@ -81,9 +81,10 @@ class RayEngine:
                 self._forget(run_name)
             return
         seconds = max(0.0, grace.total_seconds())
-        note = f"{run_name}-stop.zip"
-        self._ray.has_package(note)
-        self._ray.put_package(note, json.dumps({"grace": seconds}).encode())
+        if not run.settled:  # else the driver is about to end by itself
+            note = f"{run_name}-stop.zip"
+            self._ray.has_package(note)
+            self._ray.put_package(note, json.dumps({"grace": seconds}).encode())
         if run.pending or seconds == 0:
             self._ray.stop_job(run_name)
 
