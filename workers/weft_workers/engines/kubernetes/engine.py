@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -36,127 +37,150 @@ class KubernetesEngine:
         if settings.kubeconfig is not None and not settings.kubeconfig.expanduser().is_file():
             raise ValueError(f"engine {name}: there is no kubeconfig {settings.kubeconfig}")
         self.name = name
-        self._settings = settings
-        self._own = names.own_labels(name, installation_id)
-        self._scattered = names.per_project(settings.namespace)
-        self._cluster = Cluster(name, settings)
-        self._launcher = Launcher(name, settings, repository, self._cluster)
-        self._stopper = Stopper(self._cluster, lambda node: self._nodes_by_name().get(node), bool(settings.queue))
-        self._details = Details(self._cluster, settings.queue or "")
-        self._lock = threading.Lock()
-        self._deleted: dict[str, tuple[float, Json]] = {}
-        chosen = {"label_selector": names.selector(self._own)}
-        where = () if self._scattered else (settings.namespace,)
-        self._pods = Mirror(
-            self._cluster,
-            "pods",
-            _list_call("pod", self._scattered),
-            *where,
-            trim=runs.trim_pod,
-            on_deleted=self._remember,
-            options=chosen,
-        )
-        self._secrets = Mirror(
-            self._cluster,
-            "secrets",
-            _list_call("secret", self._scattered),
-            *where,
-            trim=runs.trim_secret,
-            accept=(METADATA_LIST, METADATA),
-            options=chosen,
-        )
-        self._nodes = Mirror(self._cluster, "nodes", "list_node", trim=capacity.trim_node)
-        self._everybody = Mirror(
-            self._cluster,
-            "pods of all namespaces",
-            "list_pod_for_all_namespaces",
-            trim=capacity.trim_pod,
-            options={"field_selector": "status.phase!=Succeeded,status.phase!=Failed"},
-        )
-
-    # --- the contract with the reconciler ---
+        self._settings, self._repository, self._installation = settings, repository, installation_id
+        self._views: dict[int, _View] = {}
 
     def launch(self, spec: LaunchSpec) -> None:
         names.check_run_name(spec.run_name)
-        created: list[Json] = []
+        view = self._view()
+        launcher = Launcher(self.name, self._settings, self._repository, view.cluster)
         try:
-            gpu_types = self._gpu_types(spec)
-            secret = self._launcher.secret(spec)
-            self._secrets.note([secret])
-            self._launcher.policy(spec, secret)
+            gpu_types = self._gpu_types(view, spec)
+            secret = launcher.secret(spec)
+            view.secrets.note([secret])
+            launcher.policy(spec, secret)
             for rank in range(spec.learners):
-                created.append(self._launcher.pod(spec, rank, secret, gpu_types))
-                self._pods.note(created[-1:])
+                view.pods.note([launcher.pod(spec, rank, secret, gpu_types)])
         except Refused as error:
-            refusal = self._launcher.refused(error, spec)
+            refusal = launcher.refused(error, spec)
             if not isinstance(refusal, LaunchRefused):
                 # All or nothing: half a gang must not hold what another one waits for.
                 taken_back(lambda: self.stop(spec.run_name, timedelta(0)))
             raise refusal from error
 
     def observe(self) -> Mapping[str, Observation]:
-        self._probe()
+        view = self._view()
+        view.probe()
         patience = self._settings.timeout
-        secrets, pods = self._secrets.objects(patience), self._pods.objects(patience)
-        nodes = {node["metadata"]["name"]: node for node in self._nodes.objects(patience)}
+        secrets, pods = view.secrets.objects(patience), view.pods.objects(patience)
+        nodes = {node["metadata"]["name"]: node for node in view.nodes.objects(patience)}
         now = datetime.now(UTC)
-        self._details.round({pod["metadata"]["uid"] for pod in pods})
+        view.details.round({pod["metadata"]["uid"] for pod in pods})
         return runs.observe(
             secrets,
             pods,
-            self._vanished({names.label(one, names.RUN) for one in secrets}),
+            view.vanished({names.label(one, names.RUN) for one in secrets}),
             nodes,
             now,
-            event=lambda pod: self._details.event(pod, now),
-            held=self._details.held,
+            event=lambda pod: view.details.event(pod, now),
+            held=view.details.held,
         )
 
     def stop(self, run_name: str, grace: timedelta) -> None:
         names.check_run_name(run_name)
-        for namespace in self._namespaces(run_name):
-            self._stop(namespace, run_name, grace)
+        view = self._view()
+        for namespace in view.namespaces(run_name):
+            self._stop(view, namespace, run_name, grace)
 
     def capacity(self) -> Capacity:
-        self._probe()
-        nodes, pods = self._nodes.objects(self._settings.timeout), self._everybody.objects(self._settings.timeout)
-        return capacity.capacity(self.name, self._settings, nodes, pods, self._own)
+        view, patience = self._view(), self._settings.timeout
+        view.probe()
+        nodes, pods = view.nodes.objects(patience), view.everybody.objects(patience)
+        return capacity.capacity(self.name, self._settings, nodes, pods, view.own)
 
     def close(self) -> None:
-        """End the threads; those of a process end with it."""
-        for mirror in (self._pods, self._secrets, self._nodes, self._everybody):
-            mirror.close()
+        """End the threads; those of a process end with it anyway."""
+        if view := self._views.pop(os.getpid(), None):
+            view.close()
 
-    # --- launch ---
+    def _view(self) -> _View:
+        """This process's own: threads and connections don't survive a fork."""
+        here = os.getpid()
+        view = self._views.get(here)
+        if view is None:
+            view = self._views.setdefault(here, _View(self.name, self._settings, self._installation))
+            self._views = {here: view}
+        return view
 
-    def _gpu_types(self, spec: LaunchSpec) -> list[str]:
+    def _gpu_types(self, view: _View, spec: LaunchSpec) -> list[str]:
         """The values of the GPU type's label that fit what is asked; where no node has any yet, what is asked."""
         asked = spec.resources.gpu_type
         if not asked or not spec.resources.gpus:
             return []
-        label = self._settings.gpu_type_label
-        nodes = self._nodes.objects(self._settings.timeout)
-        there = {(node["metadata"]["labels"] or {}).get(label) for node in nodes} - {None}
+        nodes = view.nodes.objects(self._settings.timeout)
+        there = {(node["metadata"]["labels"] or {}).get(self._settings.gpu_type_label) for node in nodes}
         return sorted(one for one in there if one and gpu_type_fits(asked, one)) or [asked]
 
-    # --- observe ---
+    def _stop(self, view: _View, namespace: str, run_name: str, grace: timedelta) -> None:
+        known = {one["metadata"]["uid"] for one in _of_run(view.pods.known(), run_name)}
+        pods, now = view.read_pods(namespace, run_name)
+        view.pods.note(pods)
+        view.pods.gone(known - {pod["metadata"]["uid"] for pod in pods})
+        stopper = Stopper(view.cluster, view.own, view.node, kueue=bool(self._settings.queue))
+        if self._settings.network_policies:
+            stopper.keep_policy(namespace, run_name, pods)
+        for pod in pods:
+            stopper.end(pod, now, grace)
+        stopper.forget(namespace, run_name)
+        view.secrets.gone(one["metadata"]["uid"] for one in _of_run(view.secrets.known(), run_name))
+        stopper.release(namespace, run_name, pods)
 
-    def _probe(self) -> None:
+
+class _View:
+    """A process's view of the cluster."""
+
+    def __init__(self, engine: str, settings: KubernetesSettings, installation: str) -> None:
+        self._settings = settings
+        self._scattered = names.per_project(settings.namespace)
+        self.own = names.own_labels(engine, installation)
+        self.cluster = Cluster(engine, settings)
+        self.details = Details(self.cluster, settings.queue or "")
+        self._lock = threading.Lock()
+        self._deleted: dict[str, tuple[float, Json]] = {}
+        where = () if self._scattered else (settings.namespace,)  # no more rights than needed
+        ours = {"label_selector": names.selector(self.own)}
+        self.pods = Mirror(
+            self.cluster,
+            "pods",
+            _list_call("pod", self._scattered),
+            *where,
+            trim=runs.trim_pod,
+            on_deleted=self._remember,
+            options=ours,
+        )
+        self.secrets = Mirror(
+            self.cluster,
+            "secrets",
+            _list_call("secret", self._scattered),
+            *where,
+            trim=runs.trim_secret,
+            accept=(METADATA_LIST, METADATA),
+            options=ours,
+        )
+        self.nodes = Mirror(self.cluster, "nodes", "list_node", trim=capacity.trim_node)
+        self.everybody = Mirror(  # for the capacity alone
+            self.cluster,
+            "pods of all namespaces",
+            "list_pod_for_all_namespaces",
+            trim=capacity.trim_pod,
+            options={"field_selector": "status.phase!=Succeeded,status.phase!=Failed"},
+        )
+
+    def probe(self) -> None:
         """Ask the server something small: a watch that says nothing does not tell whether it lives."""
         namespace = names.fill(self._settings.namespace, "probe")
         try:
-            self._cluster.get("read_namespaced_pod", _PROBE, namespace)
+            self.cluster.get("read_namespaced_pod", _PROBE, namespace)
         except Refused as error:
             if error.status != 404:
-                raise self._cluster.unreachable(str(error)) from error
+                raise self.cluster.unreachable(str(error)) from error
 
-    def _nodes_by_name(self) -> dict[str, Json]:
-        return {node["metadata"]["name"]: node for node in self._nodes.objects(self._settings.timeout)}
+    def node(self, name: str) -> Json | None:
+        """What is known of a node."""
+        found = self.nodes.objects(self._settings.timeout)
+        return next((node for node in found if node["metadata"]["name"] == name), None)
 
-    def _remember(self, pod: Json) -> None:
-        with self._lock:
-            self._deleted[pod["metadata"]["uid"]] = time.monotonic(), pod
-
-    def _vanished(self, runs_there: set[str]) -> list[Json]:
+    def vanished(self, runs_there: set[str]) -> list[Json]:
         """The last of pods that somebody else deleted: their runs' Secrets are still there."""
         oldest = time.monotonic() - _DELETED_KEPT
         with self._lock:
@@ -167,34 +191,32 @@ class KubernetesEngine:
             }
             return [pod for _, pod in self._deleted.values()]
 
-    # --- stop ---
+    def _remember(self, pod: Json) -> None:
+        with self._lock:
+            self._deleted[pod["metadata"]["uid"]] = time.monotonic(), pod
 
-    def _namespaces(self, run_name: str) -> list[str]:
+    def namespaces(self, run_name: str) -> list[str]:
         """Where a run's objects are."""
         if not self._scattered:
             return [self._settings.namespace]
-        chosen = names.selector({**self._own, names.RUN: run_name})
-        if known := _of_run((*self._secrets.known(), *self._pods.known()), run_name):
+        if known := _of_run((*self.secrets.known(), *self.pods.known()), run_name):
             return namespaces(known)
         found: list[Json] = []
         for kind in ("secret", "pod"):
-            found += self._cluster.list(_list_call(kind, True), label_selector=chosen)[0]
+            found += self.cluster.list(_list_call(kind, True), label_selector=self._selector(run_name))[0]
         return namespaces(found)
 
-    def _stop(self, namespace: str, run_name: str, grace: timedelta) -> None:
-        known = {one["metadata"]["uid"] for one in _of_run(self._pods.known(), run_name)}
-        chosen = names.selector({**self._own, names.RUN: run_name})
-        answer, now = self._cluster.get_dated("list_namespaced_pod", namespace, label_selector=chosen)
-        pods = answer["items"]
-        self._pods.note(pods)
-        self._pods.gone(known - {pod["metadata"]["uid"] for pod in pods})
-        if self._settings.network_policies:
-            self._stopper.keep_policy(namespace, run_name, pods)
-        for pod in pods:
-            self._stopper.end(pod, now, grace)
-        self._stopper.forget(namespace, run_name)
-        self._secrets.gone(one["metadata"]["uid"] for one in _of_run(self._secrets.known(), run_name))
-        self._stopper.release(namespace, run_name, pods)
+    def read_pods(self, namespace: str, run_name: str) -> tuple[list[Json], datetime]:
+        """A run's pods as they are now, and the server's time."""
+        found, now = self.cluster.get_dated("list_namespaced_pod", namespace, label_selector=self._selector(run_name))
+        return found["items"], now
+
+    def _selector(self, run_name: str) -> str:
+        return names.selector({**self.own, names.RUN: run_name})
+
+    def close(self) -> None:
+        for mirror in (self.pods, self.secrets, self.nodes, self.everybody):
+            mirror.close()
 
 
 def _of_run(found: Iterable[Json], run_name: str) -> list[Json]:

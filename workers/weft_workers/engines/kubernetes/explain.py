@@ -190,21 +190,24 @@ def _exited(pod: Json, rank: int, ended: Json, taken: str, where: str) -> Learne
     if ended.get("reason") == "OOMKilled" and code:
         reason = f"killed by the kernel: out of memory{_memory_limit(pod)}"
         return LearnerObservation(rank, LearnerState.EXITED, code, reason, oom=True, node=where)
-    reason = taken or _own_end(pod, ended)
+    reason = taken or _own_end(pod, ended, code)
     return LearnerObservation(rank, LearnerState.EXITED, code, reason, interrupted=bool(taken), node=where)
 
 
-def _own_end(pod: Json, ended: Json) -> str:
-    """Words for an end that is the learner's own, where its exit code does not say it all."""
+def _own_end(pod: Json, ended: Json, code: int | None) -> str:
+    """Words for an end that is the learner's own."""
     status = pod.get("status") or {}
     if status.get("reason") == "Evicted":
         return f"evicted: it used more storage than it has: {_brief(status.get('message') or '')}"
-    if ended.get("exitCode") and (message := ended.get("message") or ""):
-        last = message.strip().splitlines()[-1]
-        return f"exit code {ended['exitCode']}: {_brief(last)}" if ended["exitCode"] <= 128 else _brief(last)
+    if code and (message := (ended.get("message") or "").strip()):
+        return f"{_how(code)}: {_brief(message.splitlines()[-1])}"
     if status.get("phase") == "Failed" and not ended:
         return f"its pod failed: {_brief(status.get('message') or status.get('reason') or 'no reason given')}"
-    return ""
+    return _how(code) if code else ""
+
+
+def _how(code: int) -> str:
+    return f"exit code {code}" if code > 0 else f"killed by signal {-code} ({signal.Signals(-code).name})"
 
 
 def _taken(pod: Json, ended: Json | None) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from weft_workers.engines.kubernetes import explain, objects
-from weft_workers.engines.kubernetes.client import Cluster, Json, Refused
+from weft_workers.engines.kubernetes.client import METADATA, Cluster, Json, Refused
 
 _logger = logging.getLogger(__name__)
 
@@ -29,11 +29,15 @@ class Stopper:
     become its owners, too.
 
     Args:
+        own: labels of the engine's objects; others of the same name are left alone.
         node: what is known of a node, by name.
+        kueue: whether Kueue admits.
     """
 
-    def __init__(self, cluster: Cluster, node: Callable[[str], Json | None], kueue: bool) -> None:
-        self._cluster, self._node, self._kueue = cluster, node, kueue
+    def __init__(
+        self, cluster: Cluster, own: Mapping[str, str], node: Callable[[str], Json | None], *, kueue: bool
+    ) -> None:
+        self._cluster, self._own, self._node, self._kueue = cluster, own, node, kueue
 
     def end(self, pod: Json, now: datetime, grace: timedelta) -> None:
         """Delete a pod, or shorten the grace of its deletion."""
@@ -61,6 +65,8 @@ class Stopper:
             return
         try:
             there = self._cluster.get("read_namespaced_network_policy", run_name, namespace)
+            if not self._is_own(there):
+                return
             owners = there["metadata"].get("ownerReferences") or []
             known = {one["uid"] for one in owners}
             more = [objects.reference({"kind": "Pod", **pod}) for pod in living if pod["metadata"]["uid"] not in known]
@@ -73,7 +79,20 @@ class Stopper:
 
     def forget(self, namespace: str, run_name: str) -> None:
         """Delete the Secret; the garbage collector deletes what it owns."""
-        self._quietly("delete_namespaced_secret", run_name, namespace, propagation_policy="Background")
+        try:
+            there = self._cluster.get("read_namespaced_secret", run_name, namespace, _headers={"Accept": METADATA})
+        except Refused as error:
+            if error.status == 404:
+                return
+            raise self._cluster.unreachable(str(error)) from error
+        if self._is_own(there):
+            self._quietly(
+                "delete_namespaced_secret",
+                run_name,
+                namespace,
+                propagation_policy="Background",
+                body={"preconditions": {"uid": there["metadata"]["uid"]}},
+            )
 
     def release(self, namespace: str, run_name: str, pods: list[Json]) -> None:
         """Have Kueue let go of pods that never got a node: it holds on to them while it hopes for others in their
@@ -100,6 +119,9 @@ class Stopper:
         except Refused as error:
             if error.status not in (404, 409):
                 raise self._cluster.unreachable(str(error)) from error
+
+    def _is_own(self, there: Json) -> bool:
+        return self._own.items() <= (there["metadata"].get("labels") or {}).items()
 
     def _is_silent(self, pod: Json, now: datetime) -> bool:
         where = pod["spec"]["nodeName"]

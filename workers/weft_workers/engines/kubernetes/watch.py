@@ -211,7 +211,7 @@ class Mirror:
             for line in self._cluster.lines(response):
                 if self._closed:
                     return
-                self._take(json.loads(line))
+                self._take(_event(line, self._cluster))
         finally:
             self._response = None
             response.close()
@@ -235,6 +235,14 @@ class Mirror:
         self._drop(_uid(found))
         if not known_dead:
             self._on_deleted(self._trim(found))
+
+
+def _event(line: bytes, cluster: Cluster) -> Mapping[str, Any]:
+    try:
+        event = json.loads(line)
+        return {"type": event["type"], "object": event["object"]}
+    except (ValueError, TypeError, KeyError) as error:
+        raise cluster.unreachable("a watch says what is no event") from error
 
 
 def _uid(found: Mapping[str, Any]) -> str:
