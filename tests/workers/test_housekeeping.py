@@ -1,12 +1,16 @@
 from __future__ import annotations
 
-from sqlalchemy import func, text
+import json
+from dataclasses import replace
+
+from sqlalchemy import func, select, text
 from tests.workers.world import PROJECT, World
 
-from weft_core.engine import LearnerObservation, LearnerState, Observation
+from weft_core.engine import Amounts, Capacity, LearnerObservation, LearnerState, Node, Observation, Taint
+from weft_core.engine_settings import LocalSettings
 from weft_core.store.models import EngineStatus, IdempotencyKey
 from weft_workers.context import Context
-from weft_workers.housekeeping import Housekeeping
+from weft_workers.housekeeping import Housekeeping, describe
 
 
 def row(world: World) -> EngineStatus:
@@ -31,11 +35,55 @@ def test_what_an_engine_has_and_whether_it_answers(world: World, context: Contex
         "cpus": 4,
         "gpus": 4,
         "memory": 16 << 30,
+        "queue": "",
         "nodes": [{"name": "node-1", "cpus": 4, "gpus": 4, "memory": 16 << 30, "gpu_type": "a100"}],
     }
     world.engine.unreachable = "gone again"
     house.round(engine)
     assert row(world).capacity == answered.capacity, "the last that is known"
+
+
+def test_what_is_kept_of_nodes() -> None:
+    labels = {f"label-{n}": "x" * 60 for n in range(50)}
+    plain = Node("n1", cpus=8, gpus=0, memory=32 << 30, labels=labels)
+    used = replace(plain, name="n2", gpus=2, gpu_type="a100", busy=Amounts(cpus=1.5, memory=1 << 30), extra={"rdma": 1})
+    away = replace(plain, name="n3", ready=False, taints=[Taint("spot"), Taint("gpu", "true")])
+    maybe = replace(plain, name="e-0-0", potential=True)
+    kept = describe(Capacity((plain, used, away, maybe), queue="Kueue's queue a", grows=True))
+    assert kept == {
+        "cpus": 16,
+        "gpus": 2,
+        "memory": 64 << 30,
+        "queue": "Kueue's queue a",
+        "nodes": [
+            {"name": "n1", "cpus": 8, "gpus": 0, "memory": 32 << 30},
+            {"name": "n2", "cpus": 8, "gpus": 2, "memory": 32 << 30, "gpu_type": "a100", "extra": {"rdma": 1},
+             "busy": {"cpus": 1.5, "memory": 1 << 30}},
+            {"name": "n3", "cpus": 8, "gpus": 0, "memory": 32 << 30, "taints": ["spot", "gpu=true"], "not_ready": True},
+            {"name": "e-0-0", "cpus": 8, "gpus": 0, "memory": 32 << 30, "potential": True},
+        ],
+    }  # fmt: skip
+    assert len(json.dumps(describe(Capacity((used,) * 500)))) < 100_000
+
+
+def test_engines_that_left_the_settings_are_forgotten(world: World, context: Context) -> None:
+    settings = context.settings.model_copy(update={"engines": {"old": LocalSettings(), "local": LocalSettings()}})
+    before = World(
+        replace(context, settings=settings, engines={**context.engines, "old": context.engines["local"]}), world.engine
+    )
+    job = before.running(engine="old")
+    with world.transaction() as session:
+        session.add(EngineStatus(name="old", type="local"))
+        session.add(EngineStatus(name="never-used", type="ray"))
+    house = Housekeeping(context)
+    house.round(context.engines["local"])
+    assert house.drop_old_engines() == ["never-used"], "the other's attempt is still open"
+    before.exit(job)
+    before.step(job)
+    assert before.job(job).state == "COMPLETED"
+    house.tidy()
+    with world.transaction() as session:
+        assert list(session.scalars(select(EngineStatus.name))) == ["local"]
 
 
 def test_orphans_are_stopped_after_a_grace_and_nothing_else_is(world: World, context: Context) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ import structlog
 from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
-from weft_core.engine import Capacity, EngineUnreachable, Observation
+from weft_core.engine import Capacity, EngineUnreachable, Node, Observation
 from weft_core.store.models import Attempt, EngineStatus, IdempotencyKey
 from weft_workers.context import Context
 from weft_workers.observing import Lookout
@@ -62,6 +62,23 @@ class Housekeeping:
             except EngineUnreachable as error:
                 log.warning("could not stop it", run=name, error=str(error))
 
+    def tidy(self) -> None:
+        """What is due now and then."""
+        self.drop_old_keys()
+        self.drop_old_engines()
+
+    def drop_old_engines(self) -> list[str]:
+        """Forget engines that left the settings once nothing of theirs is open any more; returns which. A worker with
+        other settings writes its own engines' rows anew within its next round."""
+        opened = select(Attempt.engine).where(Attempt.ended_at.is_(None))
+        with self.context.database.transaction() as session:
+            gone = session.scalars(
+                delete(EngineStatus)
+                .where(EngineStatus.name.not_in(self.context.settings.engines), EngineStatus.name.not_in(opened))
+                .returning(EngineStatus.name)
+            )
+            return sorted(gone)
+
     def drop_old_keys(self) -> int:
         """Forget idempotency keys that nobody repeats any more; returns how many."""
         with self.context.database.transaction() as session:
@@ -89,11 +106,32 @@ def note_engine(context: Context, engine: Lookout, capacity: Capacity | None, er
 
 
 def describe(capacity: Capacity) -> dict[str, Any]:
-    """A capacity as the ``engines`` table keeps it."""
-    nodes = capacity.nodes
+    """A capacity as the ``engines`` table keeps it, for people: sums of the nodes that take learners now, and each node
+    without its labels, which may be many. What is as usual (ready, nothing busy) is left out."""
+    usable = [node for node in capacity.nodes if node.ready and not node.potential]
     return {
-        "cpus": sum(node.cpus for node in nodes),
-        "gpus": sum(node.gpus for node in nodes),
-        "memory": sum(node.memory for node in nodes),
-        "nodes": [asdict(node) for node in nodes],
+        "cpus": sum(node.cpus for node in usable),
+        "gpus": sum(node.gpus for node in usable),
+        "memory": sum(node.memory for node in usable),
+        "queue": capacity.queue,
+        "nodes": [_describe_node(node) for node in capacity.nodes],
+    }
+
+
+def _describe_node(node: Node) -> dict[str, Any]:
+    busy = {"cpus": node.busy.cpus, "gpus": node.busy.gpus, "memory": node.busy.memory}
+    unusual = {
+        "gpu_type": node.gpu_type,
+        "extra": dict(node.extra),
+        "busy": {name: amount for name, amount in busy.items() if amount},
+        "taints": [f"{one.key}={one.value}" if one.value else one.key for one in node.taints],
+        "potential": node.potential,
+        "not_ready": not node.ready,
+    }
+    return {
+        "name": node.name,
+        "cpus": node.cpus,
+        "gpus": node.gpus,
+        "memory": node.memory,
+        **{name: value for name, value in unusual.items() if value},
     }

@@ -34,7 +34,7 @@ PARENT = "WEFT_SWEEPER_PARENT"
 _THREADS = 4
 _BATCH = 200
 _ROUND = 10.0  # seconds between two looks at an engine
-_KEYS_EVERY = 600.0
+_TIDY_EVERY = 600.0
 _SHORTEST = 0.1  # seconds between two sweeps
 
 
@@ -60,7 +60,7 @@ class Sweeper:
             threading.Thread(target=self._repeat, args=(_ROUND, lambda one=one: house.round(one)), daemon=True)
             for one in self._context.engines.values()
         ]
-        keepers.append(threading.Thread(target=self._repeat, args=(_KEYS_EVERY, house.drop_old_keys), daemon=True))
+        keepers.append(threading.Thread(target=self._repeat, args=(_TIDY_EVERY, house.tidy), daemon=True))
         for keeper in keepers:
             keeper.start()
         while not self._stopping.is_set():

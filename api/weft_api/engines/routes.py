@@ -8,8 +8,9 @@ from fastapi import APIRouter
 
 from weft_api.auth import Viewer
 from weft_api.context import Ctx
-from weft_api.engines.schemas import CatalogueView, EngineList
-from weft_api.engines.service import list_engines, show_catalogue
+from weft_api.engines.schemas import CatalogueView, EngineDetail, EngineList
+from weft_api.engines.service import list_engines, show_catalogue, show_engine
+from weft_api.problems import NOT_FOUND, responses
 from weft_core.manifest import manifest_schema
 
 router = APIRouter(prefix="/api/v1", tags=["engines"])
@@ -19,6 +20,12 @@ router = APIRouter(prefix="/api/v1", tags=["engines"])
 def get_engines(context: Ctx, _: Viewer) -> EngineList:
     with context.database.transaction() as session:
         return EngineList(engines=list_engines(context, session))
+
+
+@router.get("/engines/{name}", summary="Show an engine's nodes and what waits for it", responses=responses(NOT_FOUND))
+def get_engine(name: str, context: Ctx, who: Viewer) -> EngineDetail:
+    with context.database.transaction() as session:
+        return show_engine(context, who.scope(session), name)
 
 
 @router.get("/catalogue", summary="List the images that manifests can ask for")

@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from weft_core.launch import Resources
+
 _ENGINE: dict[str, Any] = {
-    "name": "local",
-    "type": "local",
+    "name": "gpu-cluster",
+    "type": "kubernetes",
     "default": True,
-    "capacity": {"cpus": 8, "gpus": 0, "memory": 33_554_432_000},
-    "free": {"cpus": 6, "gpus": 0, "memory": 31_406_948_352},
+    "health": "up",
+    "condition": None,
+    "capacity": {"cpus": 64, "gpus": 8, "memory": 549_755_813_888},
+    "used": {"cpus": 16, "gpus": 4, "memory": 137_438_953_472},
+    "busy": {"cpus": 2.5, "gpus": 0, "memory": 8_589_934_592},
+    "free": {"cpus": 45.5, "gpus": 4, "memory": 403_726_925_824},
+    "queue": "",
+    "node_counts": {"ready": 2, "not_ready": 0, "potential": 4},
     "seen_at": "2026-01-31T08:21:44Z",
     "unreachable_since": None,
     "error": None,
-    "queued": 1,
+    "queued": 2,
     "running": 2,
 }
 
 
 class Amounts(BaseModel):
-    cpus: float
-    gpus: int
-    memory: int = Field(description="Bytes.")
+    cpus: float = 0
+    gpus: int = 0
+    memory: int = Field(default=0, description="Bytes.")
+
+
+class NodeCounts(BaseModel):
+    ready: int
+    not_ready: int = Field(description="Down, cordoned or under pressure: they take no learners now.")
+    potential: int = Field(description="The cluster's autoscaler may add them.")
 
 
 class EngineView(BaseModel):
@@ -33,13 +47,100 @@ class EngineView(BaseModel):
     name: str
     type: str
     default: bool
-    capacity: Amounts | None = Field(description="Null until a worker has seen it.")
-    free: Amounts | None = Field(description="What open attempts leave of the capacity.")
+    health: Literal["up", "unreachable", "unseen"] = Field(
+        description="unseen: no worker has looked at it lately, or ever."
+    )
+    condition: str | None = Field(description="In words what is wrong with it; null: nothing.")
+    capacity: Amounts | None = Field(description="What its ready nodes have. Null until a worker has seen it.")
+    used: Amounts = Field(description="What open attempts hold, of all projects.")
+    busy: Amounts | None = Field(description="What others than this installation use of its ready nodes.")
+    free: Amounts | None = Field(description="What both leave of its ready nodes.")
+    queue: str = Field(description="Who admits in Weft's stead, say a queue of Kueue's; empty: Weft does.")
+    node_counts: NodeCounts
     seen_at: datetime | None
     unreachable_since: datetime | None
     error: str | None
     queued: int = Field(description="Jobs waiting for it, of all projects.")
     running: int = Field(description="Open attempts on it, of all projects.")
+
+
+class NodeView(BaseModel):
+    model_config = ConfigDict(title="Node")
+
+    name: str
+    state: Literal["ready", "not ready", "potential"] = Field(
+        description="potential: it is not there yet; the cluster's autoscaler may add it."
+    )
+    gpu_type: str | None
+    capacity: Amounts
+    used: Amounts = Field(description="What open attempts hold on it.")
+    busy: Amounts = Field(description="What others use of it.")
+    extra: dict[str, float] = Field(description="Other resources that it has, by the engine's names.")
+    taints: list[str]
+
+
+class WaitingJob(BaseModel):
+    model_config = ConfigDict(title="WaitingJob")
+
+    id: str
+    name: str
+    state: Literal["QUEUED", "PENDING"] = Field(description="PENDING: admitted; the engine is starting its learners.")
+    place: int | None = Field(description="In the engine's queue, other projects' jobs included. Null for PENDING.")
+    priority: int
+    learners: int
+    resources: Resources
+    reason: str
+    condition: str | None
+    state_since: datetime
+
+
+_DETAIL: dict[str, Any] = {
+    **_ENGINE,
+    "nodes": [
+        {
+            "name": "gpu-1",
+            "state": "ready",
+            "gpu_type": "NVIDIA-A100-SXM4-80GB",
+            "capacity": {"cpus": 32, "gpus": 4, "memory": 274_877_906_944},
+            "used": {"cpus": 16, "gpus": 4, "memory": 137_438_953_472},
+            "busy": {"cpus": 1, "gpus": 0, "memory": 4_294_967_296},
+            "extra": {},
+            "taints": ["nvidia.com/gpu"],
+        }
+    ],
+    "waiting": [
+        {
+            "id": "job-4k9x2m7qd1ze",
+            "name": "mnist-horovod",
+            "state": "QUEUED",
+            "place": 2,
+            "priority": 50,
+            "learners": 2,
+            "resources": {
+                "cpus": 8,
+                "gpus": 4,
+                "memory": 68_719_476_736,
+                "storage": None,
+                "gpu_type": "a100",
+                "extra": {},
+            },
+            "reason": "waiting for 8 GPUs of type a100: 4 of 8 free; queued behind 1 job",
+            "condition": None,
+            "state_since": "2026-01-31T08:15:02Z",
+        }
+    ],
+    "waiting_of_others": 1,
+}
+
+
+class EngineDetail(EngineView):
+    """An engine with its nodes and what waits for it."""
+
+    model_config = ConfigDict(title="EngineDetail", json_schema_extra={"examples": [_DETAIL]})
+
+    nodes: list[NodeView]
+    waiting: list[WaitingJob] = Field(description="The project's own jobs, in the order of the queue; 100 at most.")
+    waiting_of_others: int = Field(description="Queued jobs of other projects.")
 
 
 class EngineList(BaseModel):

@@ -1,68 +1,147 @@
-"""The load of the engines. Engines belong to no project: their numbers are of the whole installation."""
+"""Engines with their load and their queues. Engines belong to no project: their numbers are of the whole installation.
+Of the jobs that wait only the project's own are named."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from weft_api.context import Context
-from weft_api.engines.schemas import Amounts, CatalogueView, EngineView, ImageView
+from weft_api.engines.load import Load, left, loads, node_views, total
+from weft_api.engines.schemas import (
+    CatalogueView,
+    EngineDetail,
+    EngineView,
+    ImageView,
+    NodeCounts,
+    NodeView,
+    WaitingJob,
+)
+from weft_api.problems import NOT_FOUND, Problem
+from weft_core.launch import Resources
 from weft_core.lifecycle import JobState
-from weft_core.store.models import Attempt, EngineStatus, Job
+from weft_core.store.models import EngineStatus, Job
+from weft_core.store.scope import Scope
+
+_STALE = timedelta(minutes=2)
+"""Workers look at each engine every ten seconds or so."""
+_WAITING = 100
 
 
 def list_engines(context: Context, session: Session) -> list[EngineView]:
     """The engines of the settings, with what the workers last saw of them."""
     seen = {row.name: row for row in session.scalars(select(EngineStatus))}
     waiting = select(Job.engine, func.count()).where(Job.state == JobState.QUEUED.value).group_by(Job.engine)
-    queued = dict(session.execute(waiting).all())
-    opened: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for engine, resources in session.execute(
-        select(Attempt.engine, Attempt.resources).where(Attempt.ended_at.is_(None))
-    ):
-        opened[engine].append(resources)
-    return [
-        _view(
-            name, one.type, name == context.settings.default_engine, seen.get(name), queued.get(name, 0), opened[name]
-        )
-        for name, one in context.settings.engines.items()
-    ]
+    queued, load = dict(session.execute(waiting).all()), loads(session)
+    now = session.execute(select(func.now())).scalar_one()
+    views = []
+    for name in context.settings.engines:
+        row, held = seen.get(name), load.get(name, Load())
+        fields = _fields(context, name, row, held, node_views(row, held), now)
+        views.append(EngineView(**fields, queued=queued.get(name, 0)))
+    return views
 
 
-def _view(
-    name: str, kind: str, default: bool, row: EngineStatus | None, queued: int, opened: list[dict[str, Any]]
-) -> EngineView:
-    capacity = _capacity(row.capacity) if row and row.capacity else None
-    return EngineView(
-        name=name,
-        type=kind,
-        default=default,
-        capacity=capacity,
-        free=_less(capacity, opened) if capacity else None,
-        seen_at=row.seen_at if row else None,
-        unreachable_since=row.unreachable_since if row else None,
-        error=row.error if row else None,
-        queued=queued,
-        running=len(opened),
+def show_engine(context: Context, scope: Scope, name: str) -> EngineDetail:
+    """One engine with its nodes and what waits for it. Raises Problem not_found."""
+    if name not in context.settings.engines:
+        raise Problem(NOT_FOUND, f"no engine {name[:100]!r}; there are: {', '.join(context.settings.engines)}")
+    row, load = scope.session.get(EngineStatus, name), loads(scope.session, name).get(name, Load())
+    nodes = node_views(row, load)
+    queued = select(func.count()).where(Job.engine == name, Job.state == JobState.QUEUED.value)
+    of_others = scope.session.scalar(queued.where(Job.project_id != scope.project_id)) or 0
+    return EngineDetail(
+        **_fields(context, name, row, load, nodes, scope.session.execute(select(func.now())).scalar_one()),
+        queued=scope.session.scalar(queued) or 0,
+        nodes=nodes,
+        waiting=[*_starting(scope, name), *_waiting(scope, name)],
+        waiting_of_others=of_others,
     )
 
 
-def _capacity(kept: dict[str, Any]) -> Amounts:
-    return Amounts(cpus=kept.get("cpus", 0), gpus=kept.get("gpus", 0), memory=kept.get("memory", 0))
+# --- the engine --------------------------------------------------------------------------------------------------
 
 
-def _less(capacity: Amounts, opened: list[dict[str, Any]]) -> Amounts:
-    def used(what: str) -> float:
-        return sum(float(one.get(what) or 0) * int(one.get("learners", 1)) for one in opened)
+def _fields(
+    context: Context, name: str, row: EngineStatus | None, load: Load, nodes: list[NodeView], now: datetime
+) -> dict[str, Any]:
+    ready = [node for node in nodes if node.state == "ready"]
+    known = row is not None and row.capacity is not None
+    health, condition = _health(row, now)
+    states = [node.state for node in nodes]
+    return {
+        "name": name,
+        "type": context.settings.engines[name].type,
+        "default": name == context.settings.default_engine,
+        "health": health,
+        "condition": condition,
+        "capacity": total(node.capacity for node in ready) if known else None,
+        "used": load.used,
+        "busy": total(node.busy for node in ready) if known else None,
+        "free": total(left(node) for node in ready) if known else None,
+        "queue": (row.capacity or {}).get("queue", "") if row else "",
+        "node_counts": NodeCounts(
+            ready=states.count("ready"), not_ready=states.count("not ready"), potential=states.count("potential")
+        ),
+        "seen_at": row.seen_at if row else None,
+        "unreachable_since": row.unreachable_since if row else None,
+        "error": row.error if row else None,
+        "running": load.attempts,
+    }
 
-    return Amounts(
-        cpus=max(0.0, capacity.cpus - used("cpus")),
-        gpus=max(0, capacity.gpus - int(used("gpus"))),
-        memory=max(0, capacity.memory - int(used("memory"))),
+
+def _health(row: EngineStatus | None, now: datetime) -> tuple[str, str | None]:
+    if row and row.unreachable_since:
+        return "unreachable", f"no answer since {_moment(row.unreachable_since)}: {row.error or 'no reason given'}"
+    if row is None or row.seen_at is None:
+        return "unseen", "no worker has looked at it yet"
+    if now - row.seen_at > _STALE:
+        return "unseen", f"no worker has looked at it since {_moment(row.seen_at)}"
+    return "up", None
+
+
+def _moment(then: datetime) -> str:
+    return f"{then.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+# --- its queue ---------------------------------------------------------------------------------------------------
+
+
+def _waiting(scope: Scope, name: str) -> list[WaitingJob]:
+    """The project's queued jobs, with their places among all projects'."""
+    place = func.row_number().over(order_by=(Job.priority.desc(), Job.created_at, Job.id)).label("place")
+    queue = select(Job.id, place).where(Job.engine == name, Job.state == JobState.QUEUED.value).subquery()
+    own = scope.select(Job).join(queue, queue.c.id == Job.id).add_columns(queue.c.place)
+    rows = scope.session.execute(own.order_by(queue.c.place).limit(_WAITING))
+    return [_waiting_job(job, number) for job, number in rows]
+
+
+def _starting(scope: Scope, name: str) -> list[WaitingJob]:
+    """The project's jobs that are admitted, and whose learners the engine is starting (or its own queue holds back)."""
+    own = scope.select(Job, Job.engine == name, Job.state == JobState.PENDING.value)
+    rows = scope.all(own.order_by(Job.state_since, Job.id).limit(_WAITING))
+    return [_waiting_job(job, None) for job in rows]
+
+
+def _waiting_job(job: Job, place: int | None) -> WaitingJob:
+    return WaitingJob(
+        id=job.id,
+        name=job.name,
+        state="QUEUED" if job.state == JobState.QUEUED else "PENDING",
+        place=place,
+        priority=job.priority,
+        learners=job.learners,
+        resources=Resources(**job.manifest["resources"]),
+        reason=job.reason,
+        condition=job.condition,
+        state_since=job.state_since,
     )
+
+
+# --- the catalogue -----------------------------------------------------------------------------------------------
 
 
 def show_catalogue(context: Context) -> CatalogueView:

@@ -28,7 +28,7 @@ _JOB_EXAMPLE: dict[str, Any] = {
         "command": "python train.py --epochs 2",
     },
     "learners": 2,
-    "resources": {"cpus": 1, "gpus": 0, "memory": 1073741824, "storage": None, "gpu_type": None},
+    "resources": {"cpus": 1, "gpus": 0, "memory": 1073741824, "storage": None, "gpu_type": None, "extra": {}},
     "attempt": 1,
     "retries": 2,
     "failures": 0,
@@ -87,6 +87,7 @@ class JobView(BaseModel):
 class LearnerView(BaseModel):
     learner: int = Field(description="LEARNER_ID, from 1.")
     phase: str
+    node: str | None = Field(description="Where its engine says that it runs, or ran.")
     address: str | None
     exit_code: int | None
     exit_reason: str | None
@@ -123,7 +124,8 @@ class JobDetail(JobView):
                                 {
                                     "learner": 1,
                                     "phase": "PROCESSING",
-                                    "address": "127.0.0.1",
+                                    "node": "gpu-1",
+                                    "address": "10.4.2.17",
                                     "exit_code": None,
                                     "exit_reason": None,
                                 }

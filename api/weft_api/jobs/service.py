@@ -105,6 +105,7 @@ def _attempts(scope: Scope, job: Job) -> list[AttemptView]:
             LearnerView(
                 learner=one.rank + 1,
                 phase=one.phase,
+                node=one.node,
                 address=one.address,
                 exit_code=one.exit_code,
                 exit_reason=one.exit_reason,

@@ -1,0 +1,180 @@
+"""Engines with what they have, who uses it and who waits for it; of the others' jobs nothing but numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, update
+from tests.api.conftest import Api, Person
+
+from weft_core.engine_settings import KubernetesSettings, LocalSettings
+from weft_core.settings import Settings
+from weft_core.store.models import Attempt, EngineStatus, Job, Learner
+
+GIB = 1 << 30
+NODES = [
+    {"name": "n1", "cpus": 8, "gpus": 2, "memory": 64 * GIB, "gpu_type": "a100", "busy": {"cpus": 1.5, "memory": GIB}},
+    {"name": "n2", "cpus": 8, "gpus": 2, "memory": 64 * GIB, "taints": ["spot"], "extra": {"rdma": 1}},
+    {"name": "n3", "cpus": 8, "gpus": 2, "memory": 64 * GIB, "not_ready": True, "busy": {"cpus": 8}},
+    {"name": "k8s-0-0", "cpus": 96, "gpus": 8, "memory": 512 * GIB, "potential": True},
+]
+
+
+@pytest.fixture(scope="module")
+def api(api_settings: Settings) -> Iterator[Api]:
+    engines = {"local": LocalSettings(), "k8s": KubernetesSettings(), "new": KubernetesSettings()}
+    running = Api(api_settings.model_copy(update={"engines": engines}))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(autouse=True)
+def engines(api: Api) -> None:
+    now = datetime.now(UTC)
+    with api.context.database.transaction() as session:
+        session.execute(delete(Job))
+        session.execute(delete(EngineStatus))
+        session.add(EngineStatus(name="gone", type="ray", seen_at=now, capacity={"nodes": []}))  # left the settings
+        session.add(
+            EngineStatus(
+                name="k8s", type="kubernetes", seen_at=now, capacity={"nodes": NODES, "queue": "Kueue's queue a"}
+            )
+        )
+        session.add(
+            EngineStatus(
+                name="local", type="local", seen_at=now - timedelta(minutes=5), capacity={"nodes": NODES[:1]},
+                unreachable_since=datetime(2026, 1, 31, 8, 15, tzinfo=UTC), error="connection refused",
+            )
+        )  # fmt: skip
+
+
+def view(person: Person, name: str = "k8s") -> dict[str, Any]:
+    answer = person.http.get(f"/api/v1/engines/{name}")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def run(api: Api, person: Person, *nodes: str | None, cpus: float = 1, meant: str = "n1") -> str:
+    """A job whose learners run on these nodes, as far as that is known."""
+    manifest = f"name: run\nengine: k8s\nlearners: {len(nodes)}\nframework: {{name: pytorch, command: x}}\n"
+    job = person.submit(manifest)["id"]
+    attempt = api.attempt(job)
+    each = {"cpus": cpus, "gpus": 1, "memory": 4 * GIB, "learners": len(nodes), "nodes": [meant] * len(nodes)}
+    with api.context.database.transaction() as session:
+        session.execute(update(Attempt).where(Attempt.id == attempt.id).values(resources=each))
+        for rank, node in enumerate(nodes):
+            session.execute(
+                update(Learner).where(Learner.attempt_id == attempt.id, Learner.rank == rank).values(node=node)
+            )
+    api.set_state(job, "PENDING", "starting")
+    api.set_state(job, "PROCESSING", "running")
+    return str(job)
+
+
+def queue(
+    api: Api, person: Person, name: str, priority: int = 50, reason: str = "waiting for 1 GPU: 0 of 4 free"
+) -> str:
+    manifest = f"name: {name}\nengine: k8s\npriority: {priority}\nframework: {{name: pytorch, command: x}}\n"
+    job = str(person.submit(manifest)["id"])
+    with api.context.database.transaction() as session:
+        session.execute(update(Job).where(Job.id == job).values(reason=reason))
+    return job
+
+
+def test_the_engines_of_the_settings_and_no_others(api: Api, ann: Person) -> None:
+    listed = ann.http.get("/api/v1/engines").json()["engines"]
+    assert [(one["name"], one["type"], one["default"]) for one in listed] == [
+        ("local", "local", True),
+        ("k8s", "kubernetes", False),
+        ("new", "kubernetes", False),
+    ]
+    assert ann.http.get("/api/v1/engines/gone").status_code == 404
+    problem = ann.http.get("/api/v1/engines/%00").json()
+    assert (problem["code"], problem["detail"]) == ("not_found", "no engine '\\x00'; there are: local, k8s, new")
+
+
+def test_how_each_is(api: Api, ann: Person) -> None:
+    local, k8s, new = ann.http.get("/api/v1/engines").json()["engines"]
+    assert (k8s["health"], k8s["condition"], k8s["error"]) == ("up", None, None)
+    assert (local["health"], local["condition"]) == (
+        "unreachable",
+        "no answer since 2026-01-31 08:15:00 UTC: connection refused",
+    )
+    assert local["capacity"]["cpus"] == 8, "the last that is known"
+    assert (new["health"], new["condition"]) == ("unseen", "no worker has looked at it yet")
+    assert (new["capacity"], new["busy"], new["free"], new["used"]["cpus"]) == (None, None, None, 0)
+    with api.context.database.transaction() as session:
+        row = session.get_one(EngineStatus, "local")
+        row.unreachable_since, row.error = None, None
+        row.seen_at = datetime(2026, 1, 31, 8, 15, tzinfo=UTC)
+    one = view(ann, "local")
+    assert (one["health"], one["condition"]) == ("unseen", "no worker has looked at it since 2026-01-31 08:15:00 UTC")
+
+
+def test_what_it_has_and_who_uses_it(api: Api, ann: Person) -> None:
+    bob = api.person()
+    run(api, ann, "n2", None, cpus=2)  # of the second nobody knows yet where it went: where admission meant it to go
+    run(api, bob, "n3")
+    one = view(ann)
+    assert one["capacity"] == {"cpus": 16, "gpus": 4, "memory": 128 * GIB}, "of the two nodes that take learners"
+    assert one["used"] == {"cpus": 5, "gpus": 3, "memory": 12 * GIB}, "everybody's"
+    assert one["busy"] == {"cpus": 1.5, "gpus": 0, "memory": GIB}
+    assert one["free"] == {"cpus": 10.5, "gpus": 2, "memory": 119 * GIB}
+    assert (one["running"], one["queued"], one["queue"]) == (2, 0, "Kueue's queue a")
+    assert one["node_counts"] == {"ready": 2, "not_ready": 1, "potential": 1}
+    nodes = {node.pop("name"): node for node in one["nodes"]}
+    assert nodes["n1"] == {
+        "state": "ready",
+        "gpu_type": "a100",
+        "capacity": {"cpus": 8, "gpus": 2, "memory": 64 * GIB},
+        "used": {"cpus": 2, "gpus": 1, "memory": 4 * GIB},
+        "busy": {"cpus": 1.5, "gpus": 0, "memory": GIB},
+        "extra": {},
+        "taints": [],
+    }
+    assert (nodes["n2"]["used"]["cpus"], nodes["n2"]["taints"], nodes["n2"]["extra"]) == (2, ["spot"], {"rdma": 1})
+    assert (nodes["n3"]["state"], nodes["n3"]["used"]["gpus"]) == ("not ready", 1)
+    assert nodes["k8s-0-0"]["state"] == "potential"
+    listed = {engine["name"]: engine for engine in ann.http.get("/api/v1/engines").json()["engines"]}
+    assert listed["k8s"] == {key: value for key, value in one.items() if key in listed["k8s"]}
+    assert "nodes" not in listed["k8s"], "they may be many"
+
+
+def test_what_waits_names_the_projects_own_jobs_only(api: Api, ann: Person) -> None:
+    bob = api.person()
+    mine = queue(api, ann, "mine")
+    secret = queue(api, bob, "bobs-secret-project", reason="secret reason")
+    urgent = queue(api, ann, "urgent", priority=90, reason="waiting for 4 GPUs: 1 of 4 free")
+    starting = queue(api, bob, "bobs-starting")
+    api.set_state(starting, "PENDING", "learner 1: image pull failed")
+    seen = view(ann)
+    assert [(one["id"], one["place"], one["reason"]) for one in seen["waiting"]] == [
+        (urgent, 1, "waiting for 4 GPUs: 1 of 4 free"),
+        (mine, 2, "waiting for 1 GPU: 0 of 4 free"),
+    ]
+    assert (seen["queued"], seen["waiting_of_others"]) == (3, 1)
+    assert "secret" not in str(seen)
+    assert starting not in str(seen)
+    by_bob = view(bob)
+    assert [(one["name"], one["place"], one["state"]) for one in by_bob["waiting"]] == [
+        ("bobs-starting", None, "PENDING"),
+        ("bobs-secret-project", 3, "QUEUED"),
+    ]
+    assert by_bob["waiting"][0]["reason"] == "learner 1: image pull failed"
+    assert by_bob["waiting_of_others"] == 2
+    assert mine not in str(by_bob)
+    assert secret in str(by_bob)
+
+
+def test_an_unsigned_caller_learns_nothing(api: Api) -> None:
+    assert api.client().get("/api/v1/engines/k8s").status_code == 401
+
+
+def test_show_names_where_each_learner_runs(api: Api, ann: Person) -> None:
+    job = run(api, ann, "n2", None)
+    (attempt,) = ann.http.get(f"/api/v1/jobs/{job}").json()["attempts"]
+    assert [one["node"] for one in attempt["learners"]] == ["n2", None]
