@@ -154,6 +154,7 @@ class LearnerSpec(_Wire):
     """Like ``results``: CHECKPOINT_DIR's place."""
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
     elastic: ElasticSpec | None = None
+    memory: int | None = None  # bytes
     heartbeat_seconds: float = 3.0
     grace_seconds: float = 120.0
     max_runtime_seconds: float | None = None

@@ -36,7 +36,9 @@ def spec(command: str, *, rank: int = 0, learners: int = 1, **changes: Any) -> d
 
 
 class Agent:
-    def __init__(self, api: ApiDouble, workdir: Path, cache: Path, rank: int, **env: str) -> None:
+    def __init__(
+        self, api: ApiDouble, workdir: Path, cache: Path, rank: int, python: str = sys.executable, **env: str
+    ) -> None:
         self.workdir = workdir
         workdir.mkdir(parents=True, exist_ok=True)
         self.log = workdir / "agent.log"
@@ -53,7 +55,7 @@ class Agent:
         }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "weft_trainer"], env=variables, stdout=log, stderr=log, start_new_session=True
+                [python, "-m", "weft_trainer"], env=variables, stdout=log, stderr=log, start_new_session=True
             )
 
     def wait(self, timeout: float = 40.0) -> int:

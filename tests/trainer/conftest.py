@@ -29,7 +29,7 @@ def start_api() -> Iterator[StartApi]:
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
-    """``launch(api, rank=0, folder='', **env)``: an agent's process, in a working folder for this rank."""
+    """``launch(api, rank=0, folder='', python=…, **env)``: an agent's process, in a working folder for this rank."""
     agents: list[Agent] = []
 
     def start(api: ApiDouble, rank: int = 0, folder: str = "", **env: str) -> Agent:

@@ -118,5 +118,5 @@ def test_a_rendezvous_that_fails_says_so(start_api: StartApi, launch: Launch) ->
 
 
 def test_an_unknown_launcher() -> None:
-    with pytest.raises(TrainerError, match="'ray' is not one that this learner's image has: none, horovod"):
-        find_launcher("ray")
+    with pytest.raises(TrainerError, match="'mpi' is not one that this learner's image has: none, horovod"):
+        find_launcher("mpi")

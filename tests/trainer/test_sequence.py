@@ -158,8 +158,8 @@ def test_heartbeats_carry_system_metrics(start_api: StartApi, launch: Launch) ->
 
 
 def test_a_launcher_that_the_image_lacks(start_api: StartApi, launch: Launch) -> None:
-    api = start_api("echo x", launcher="ray")
+    api = start_api("echo x", launcher="mpi")
     assert launch(api).wait() == 1
     assert api.learners[0].exit is not None
-    assert api.learners[0].exit["reason"].startswith("launcher 'ray' is not one")
+    assert api.learners[0].exit["reason"].startswith("launcher 'mpi' is not one")
     assert api.learners[0].lines == []

@@ -36,6 +36,7 @@ class SpecBuilder:
             learners=self._attempt.resources.get("learners", self._job.learners),
             cpus=manifest.resources.cpus,
             gpus=manifest.resources.gpus,
+            memory=manifest.resources.memory,
             command=manifest.framework.command,
             framework=manifest.framework.name,
             launcher=manifest.framework.launcher,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from weft_trainer.api import ApiClient
 from weft_trainer.cache import NodeCache
 from weft_trainer.checkpoints import Checkpoints
-from weft_trainer.config import Config
+from weft_trainer.config import Config, derive_secret
 from weft_trainer.control import Control
 from weft_trainer.download import PATIENCE, Downloader, count
 from weft_trainer.endings import STOPPED, Ending
@@ -72,7 +72,9 @@ class Agent:
         return learner.run()
 
     def _grant(self) -> LearnerSpec:
-        spec = parse_spec(self._api.start(socket.gethostname()))
+        spec = replace(
+            parse_spec(self._api.start(socket.gethostname())), gang_secret=derive_secret(self._config.token, "gang")
+        )
         if spec.rank != self._config.rank:
             raise TrainerError(
                 f"the API's spec is for rank {spec.rank}, this learner was started as {self._config.rank}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +50,12 @@ class Config:
             )
         except ValueError as error:
             raise ConfigError(f"WEFT_RANK, WEFT_NUM_LEARNERS and WEFT_GRACE_SECONDS must be numbers: {error}") from None
+
+
+def derive_secret(token: str, label: str) -> str:
+    """What every learner of the attempt can derive from its ``token`` for the purpose ``label``, and nobody without it.
+    It may be shown to the training code: the token can't be computed from it."""
+    return hmac.new(token.encode(), f"weft {label}".encode(), hashlib.sha256).hexdigest()
 
 
 def _required(env: Mapping[str, str], name: str) -> str:

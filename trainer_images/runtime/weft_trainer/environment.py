@@ -16,7 +16,8 @@ _RUNTIME = Path(__file__).resolve().parent.parent
 
 def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, str]) -> dict[str, str]:
     """What the agent was started with, then the manifest's env and secrets, then Weft's own names."""
-    env = {name: value for name, value in agent.items() if name != TOKEN_VARIABLE}
+    # An engine may run the agent inside a Ray cluster of its own, which is none of the program's business.
+    env = {name: value for name, value in agent.items() if name != TOKEN_VARIABLE and not name.startswith("RAY_")}
     env.setdefault("PYTHONUNBUFFERED", "1")  # or lines would wait in a buffer of 8 KiB for as long as they like
     env |= spec.env
     env["PATH"] = _path(Path(sys.executable).parent, env.get("PATH", os.defpath))

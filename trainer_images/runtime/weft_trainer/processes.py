@@ -17,6 +17,7 @@ from weft_trainer.lines import Line, LineAssembler
 from weft_trainer.watchdog import Watchdog
 
 _CHUNK = 64 * 1024
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_DUMPABLE = 4
 
@@ -29,6 +30,13 @@ def become_reaper() -> None:
 def hide_environment() -> None:
     """Keep other processes of the same user (the training code) from reading the token in /proc/<agent>/environ."""
     _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when ``parent``, which forked it, dies."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the line above
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _prctl(option: int, value: int) -> None:
@@ -65,6 +73,7 @@ class Child:
         self.code: int | None = None
         """None while it runs; negative: killed by that signal."""
         self.ended_at = 0.0
+        self.last_line = ""
         watchdog.guard(self.pid)
         self._reader = threading.Thread(target=self._read, args=(process.label,), name="output", daemon=True)
         self._reader.start()
@@ -108,8 +117,13 @@ class Child:
         output = self._popen.stdout.fileno()
         assembler = LineAssembler(label)
         while data := os.read(output, _CHUNK):
-            self._sink(assembler.feed(data))
-        self._sink(assembler.close())
+            self._take(assembler.feed(data))
+        self._take(assembler.close())
+
+    def _take(self, lines: Sequence[Line]) -> None:
+        if lines:
+            self.last_line = lines[-1].text
+        self._sink(lines)
 
 
 def kill_strays(spare: Collection[int]) -> None:

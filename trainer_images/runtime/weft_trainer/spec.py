@@ -64,6 +64,10 @@ class LearnerSpec:
     results: S3Location | None = None
     checkpoints: S3Location | None = None
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
+    memory: int | None = None
+    """Bytes; None: the service did not say."""
+    gang_secret: str = field(default="", repr=False)
+    """What all learners of the attempt know and nobody else does; it says nothing about the attempt's token."""
     heartbeat_seconds: float = 3.0
     grace_seconds: float = 120.0
 

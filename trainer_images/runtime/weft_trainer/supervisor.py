@@ -21,6 +21,8 @@ _SIBLING_GRACE = 5.0
 """Seconds from SIGTERM to SIGKILL for workers whose sibling has failed: there is nothing left to save."""
 _SYNC_SHARE, _SYNC_SECONDS = 0.25, 15.0
 """What the agent keeps of a stop's grace for itself: a share, and at most these seconds."""
+_HELPER_GRACE = 5.0
+"""Seconds for a helper to put away what it has outside of its own process."""
 _KILL_SECONDS = 10.0
 _PORT_TIMEOUT = 600.0
 _POLL = 0.05
@@ -76,7 +78,7 @@ class Supervisor:
 
     def end_helpers(self) -> None:
         """At the very end."""
-        self._end(self._helpers, grace=0)
+        self._end(self._helpers, _HELPER_GRACE)
 
     def _start(self, process: Process, env: Mapping[str, str], folder: Path) -> Child:
         try:
@@ -125,8 +127,9 @@ class Supervisor:
         for one in self._helpers:
             if one.code is not None:
                 one.finish()
-                last = next(iter(self._last_lines()[-1:]), "")
-                return Ending(1, f"a helper process of the launcher ended early (exit code {one.code}): {last}")
+                return Ending(
+                    1, f"a helper process of the launcher ended early (exit code {one.code}): {one.last_line}"
+                )
         return None
 
     def _stop(self) -> None:

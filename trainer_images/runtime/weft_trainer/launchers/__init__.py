@@ -6,6 +6,7 @@ from weft_trainer.errors import TrainerError
 from weft_trainer.launchers.base import Launcher
 from weft_trainer.launchers.horovod import HorovodLauncher
 from weft_trainer.launchers.none import NoLauncher
+from weft_trainer.launchers.ray import RayLauncher
 from weft_trainer.launchers.tensorflow import TensorFlowLauncher
 from weft_trainer.launchers.torchrun import TorchrunLauncher
 
@@ -14,6 +15,7 @@ _LAUNCHERS: dict[str, type[Launcher]] = {
     "horovod": HorovodLauncher,
     "torchrun": TorchrunLauncher,
     "tensorflow": TensorFlowLauncher,
+    "ray": RayLauncher,
 }
 
 

@@ -1,0 +1,168 @@
+"""Launcher ``ray``: real agents with a real Ray cluster of their own, and what is left of it afterwards (nothing).
+
+A cluster takes some 10 seconds to start on two cores, so each test shows several things in one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.trainer.agents import Launch
+from tests.trainer.conftest import StartApi
+
+from weft_trainer.launchers import ray_folder
+
+PROGRAMS = Path(__file__).parent / "ray_programs"
+ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache/weft/environments"))
+SECONDS = 200.0
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="session")
+def ray_python() -> str:
+    """The interpreter of the image `ray`'s environment; its first use builds that."""
+    return subprocess.run(
+        [sys.executable, "-m", "weft_workers.environments", "python", "ray"],
+        env={**os.environ, "WEFT_ENVIRONMENTS_DIR": ENVIRONMENTS},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
+@pytest.fixture
+def clean(tmp_path: Path) -> Iterator[Callable[[str], list[str]]]:
+    """``clean(part of a path)``: the processes that have to do with it. None may be left at the end, nor any folder."""
+    before = set(Path(tempfile.gettempdir()).glob(ray_folder.PREFIX + "*"))
+
+    def found(part: str = str(tmp_path)) -> list[str]:
+        names = []
+        for process in psutil.process_iter():
+            try:
+                if process.status() == psutil.STATUS_ZOMBIE or process.pid == os.getpid():
+                    continue
+                words = [*process.cmdline(), process.cwd(), *process.environ().values()]
+            except psutil.Error:
+                continue
+            if any(part in word for word in words):
+                names.append(f"{process.pid} {' '.join(process.cmdline())[:100]}")
+        return names
+
+    yield found
+    assert _soon(lambda: not found(), 10), found()
+    assert set(Path(tempfile.gettempdir()).glob(ray_folder.PREFIX + "*")) <= before
+
+
+def _soon(condition: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+# --- real clusters ---
+
+
+@pytest.mark.timeout(900)
+def test_plain_ray_ray_train_and_horovod_on_ray_run_unchanged(
+    start_api: StartApi, launch: Launch, ray_python: str, clean: Any, tmp_path: Path
+) -> None:
+    programs = " && ".join(f"python {PROGRAMS / name}.py" for name in ("plain", "trainer", "executor"))
+    api = start_api(
+        programs, learners=2, launcher="ray", cpus=1, memory=2 * GIB, env={"GREETING": "hi"}, heartbeat_seconds=1
+    )
+    # What an agent sees that runs in an actor of some other Ray cluster.
+    outer = {
+        "RAY_ADDRESS": "192.0.2.99:6379",
+        "RAY_JOB_ID": "01000000",
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_AUTH_TOKEN": "the platform's",
+        "RAY_AUTH_TOKEN_PATH": "/nowhere",
+    }
+    agents = [launch(api, rank, python=ray_python, **outer) for rank in range(2)]
+    codes = [agent.wait(SECONDS) for agent in agents]
+    lines = api.learners[0].lines
+    shown = "\n".join(lines + api.learners[1].lines)
+    assert codes == [0, 0], shown
+    [places] = [json.loads(line.removeprefix("places ")) for line in lines if line.startswith("places ")]
+    assert [one["LEARNER_ID"] for one in places] == ["1", "2"]
+    # Each learner has downloaded the data for itself.
+    assert [one["DATA_DIR"] for one in places] == [str(tmp_path / f"learner-{n}" / "data") for n in (1, 2)]
+    assert [(one["OMP_NUM_THREADS"], one["GREETING"]) for one in places] == [("1", "hi")] * 2
+    assert "cpus 2.0 nodes ['learner-1', 'learner-2']" in lines
+    assert "foreign None None token" in lines
+    for visitor in ("stranger", "impostor"):
+        assert f"{visitor} is refused, by the dashboard too" in lines, shown
+    assert "friend comes in, to the dashboard too" in lines, shown
+    for learner in (1, 2):
+        assert any(line.endswith(f"TorchTrainer sum 3.0 on learner {learner}") for line in lines), shown
+    assert "State API" not in shown
+    assert "RayExecutor [('1', 3.0), ('2', 3.0)]" in lines, shown
+    assert api.learners[1].lines == []
+    assert not [line for line in lines if line.startswith("\x1b")], "colours in a job's log"
+    assert api.problems == []
+
+
+@pytest.mark.timeout(600)
+def test_sigterm_comes_to_the_script_while_the_whole_cluster_is_still_there(
+    start_api: StartApi, launch: Launch, ray_python: str, clean: Any
+) -> None:
+    api = start_api(
+        f"python {PROGRAMS}/save.py", learners=2, launcher="ray", cpus=1, memory=2 * GIB, heartbeat_seconds=0.5
+    )
+    agents = [launch(api, rank, python=ray_python) for rank in range(2)]
+    api.wait_for(lambda: "working" in api.learners[0].lines, SECONDS)
+    api.stop = {"stop": True, "grace_seconds": 100}
+    assert [agent.wait(SECONDS) for agent in agents] == [143, 143]
+    assert "saved by 1 2" in api.learners[0].lines, api.learners[0].lines
+    assert [api.learners[rank].exit["reason"] for rank in range(2)] == ["stopped", "stopped"]
+
+
+@pytest.mark.timeout(600)
+def test_a_script_that_crashes_leaves_nothing(start_api: StartApi, launch: Launch, ray_python: str, clean: Any) -> None:
+    api = start_api(f"python {PROGRAMS}/busy.py 3", launcher="ray", cpus=1, memory=GIB, heartbeat_seconds=1)
+    agent = launch(api, python=ray_python)
+    assert agent.wait(SECONDS) == 3
+    assert api.learners[0].exit["reason"] == "exit code 3"
+    assert "working" in api.learners[0].lines
+
+
+@pytest.mark.timeout(600)
+def test_kill_9_of_an_agent_and_of_rays_own_processes(
+    start_api: StartApi, launch: Launch, ray_python: str, clean: Any, tmp_path: Path
+) -> None:
+    api = start_api(
+        f"python {PROGRAMS}/busy.py", learners=2, launcher="ray", cpus=1, memory=2 * GIB, heartbeat_seconds=1
+    )
+    first, second = (launch(api, rank, python=ray_python) for rank in range(2))
+    api.wait_for(lambda: "working" in api.learners[0].lines, SECONDS)
+
+    second.kill()
+    second.process.wait()
+    assert _soon(lambda: not clean("/learner-2/"), 10), clean("/learner-2/")
+
+    [raylet] = [one for one in first.descendants if one.name() == "raylet"]
+    raylet.kill()
+    assert first.wait(SECONDS) == 1
+    reason = api.learners[0].exit["reason"]
+    assert "Ray has ended on learner 1: raylet [exit code=-9]" in reason, reason
+
+
+def test_an_image_without_ray(start_api: StartApi, launch: Launch) -> None:
+    """The tests' own Python has none."""
+    api = start_api("echo x", launcher="ray")
+    assert launch(api).wait() == 1
+    assert "this learner's image has no Ray, which launcher 'ray' needs" in api.learners[0].exit["reason"]
+    assert "x" not in api.learners[0].lines

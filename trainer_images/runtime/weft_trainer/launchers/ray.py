@@ -1,0 +1,67 @@
+"""A Ray cluster for this job alone: its head in learner 1, one Ray node a learner, the command once, on the head.
+
+Each learner's helper (``ray_node``) keeps its Ray node; on learner 1 it also serves the gate (``ray_gate``), at which
+the nodes report that they have joined and the command's process (``ray_command``) reports how it ended.
+
+The cluster takes nobody without its token, which comes from the attempt's and is known to its learners only. That holds
+for Ray's dashboard, too. It listens on the address that the other learners know, as Ray Train's actors ask it for the
+state of others, wherever they run (without one, they complain every second).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from weft_trainer.errors import TrainerError
+from weft_trainer.launchers.base import Peer, Plan, Process
+from weft_trainer.launchers.ray_options import NodeOptions
+from weft_trainer.spec import LearnerSpec
+
+# Which of learner 1's reserved ports is for what. All others that Ray opens are free ones that the kernel picks.
+_GCS, _GATE, _CLIENT, _DASHBOARD = range(4)
+
+
+class RayLauncher:
+    def plan(self, spec: LearnerSpec, me: Peer, peers: Sequence[Peer]) -> Plan:
+        if not spec.gang_secret:
+            raise TrainerError("launcher 'ray' was given no secret for its cluster")
+        head = peers[0]
+        env = {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": spec.gang_secret,
+            "RAY_ADDRESS": _place(head.address, head.ports[_GCS]),
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        options = NodeOptions(
+            rank=me.rank,
+            learners=len(peers),
+            address=me.address,
+            head=head.address,
+            gcs_port=head.ports[_GCS],
+            gate_port=head.ports[_GATE],
+            client_port=head.ports[_CLIENT],
+            dashboard_port=head.ports[_DASHBOARD],
+            cpus=max(1, int(spec.cpus)),  # Ray counts whole ones
+            gpus=spec.gpus,
+            memory=spec.memory,
+            # Weft's default is for one process a learner; Ray sets it for each task, by the CPUs that the task has.
+            unset=() if "OMP_NUM_THREADS" in spec.env else ("OMP_NUM_THREADS",),
+        )
+        if "RAY_COLOR_PREFIX" not in spec.env:
+            env["RAY_COLOR_PREFIX"] = "0"  # a job's log is no terminal
+        node = Process([*_program("ray_node"), json.dumps(asdict(options))], env, label="[ray] ")
+        gate = [head.address, str(head.ports[_GATE])]
+        if me.rank == 0:
+            return Plan([Process([*_program("ray_command"), *gate, spec.command], env)], [node])
+        return Plan([Process([*_program("ray_command"), *gate], env)], [node])
+
+
+def _program(module: str) -> list[str]:
+    return [sys.executable, "-m", f"weft_trainer.launchers.{module}"]
+
+
+def _place(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -1,0 +1,117 @@
+"""``python -m weft_trainer.launchers.ray_command ADDRESS PORT [COMMAND]``: what a learner does while the command runs.
+
+With COMMAND, on learner 1: run it as soon as all Ray nodes have joined, and tell the gate at ADDRESS:PORT how it ended.
+Without: wait for its end, so that this learner's Ray node stays there for as long as the command needs it, also while
+it saves something after a SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import FrameType
+
+from weft_trainer.endings import STOPPED_CODE
+from weft_trainer.launchers.base import shell
+from weft_trainer.launchers.ray_gate import GateClient, GateClosed
+
+_GATE_SECONDS = 560.0
+"""How long learner 1 may take to serve the gate; its code and data come first. Somewhat more than it then waits for the
+others, so that it is the one to say who is missing."""
+_BLAME_SECONDS = 15.0
+"""What a failure of Ray has to be found out in, before the command gets the blame for its own."""
+_STOP_SECONDS = 60.0
+"""From learner 1's end, if it was no good one, to the stop that follows from it."""
+
+
+class _Stopped(Exception):
+    pass
+
+
+class _Stop:
+    """SIGTERM, noticed and otherwise without effect on this process; the command's own process gets it, too."""
+
+    def __init__(self) -> None:
+        self.requested = threading.Event()
+        signal.signal(signal.SIGTERM, self._request)
+
+    def _request(self, _number: int, _frame: FrameType | None) -> None:
+        self.requested.set()
+
+    def check(self) -> None:
+        if self.requested.is_set():
+            raise _Stopped
+
+
+def run(gate: GateClient, command: str, stop: _Stop) -> int:
+    """The command's exit code; negative: killed by that signal."""
+    answered = threading.Event()
+
+    def wait() -> None:
+        try:
+            gate.ready(lambda: None)
+        except GateClosed:
+            time.sleep(_BLAME_SECONDS)  # the helper that served it says why, and the agent ends this process
+        answered.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    while not answered.wait(0.05):
+        if stop.requested.is_set():
+            return STOPPED_CODE
+    code = subprocess.Popen(shell(command)).wait()
+    try:
+        gate.ended(code)
+    except GateClosed:
+        time.sleep(_BLAME_SECONDS)
+    return code
+
+
+def wait(gate: GateClient, stop: _Stop) -> int:
+    end = time.monotonic() + _GATE_SECONDS
+
+    def checkpoint() -> None:
+        stop.check()
+        if time.monotonic() > end:
+            raise GateClosed("it did not open")
+
+    try:
+        code = gate.end(checkpoint)
+        if code == 0:
+            return 0
+        reason = f"the command, which runs on learner 1, has ended with exit code {code}"
+    except _Stopped:
+        return STOPPED_CODE
+    except GateClosed as error:
+        reason = f"the head of the job's Ray cluster, on learner 1, is gone: {error}"
+    # Learner 1 tells the cause, and the stop that comes of it is this learner's end.
+    if stop.requested.wait(_STOP_SECONDS):
+        return STOPPED_CODE
+    print(reason, flush=True)
+    return 1
+
+
+def end_like(code: int) -> None:
+    """End this process as another one has ended."""
+    sys.stdout.flush()
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def main(arguments: list[str]) -> None:
+    address, port, *command = arguments
+    stop = _Stop()
+    gate = GateClient(address, int(port), os.environ["RAY_AUTH_TOKEN"])
+    end_like(run(gate, command[0], stop) if command else wait(gate, stop))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,51 @@
+"""Where a Ray node keeps its sockets, logs and session: a short path, gone when the node is."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+PREFIX = "weft-ray-"
+_LONGEST = 107 - len("/weft-ray-abcdefgh/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
+"""What the path of a Unix socket, as Ray names its own, leaves for the folder of temporary files."""
+_NEW = 60.0
+
+
+@contextlib.contextmanager
+def session_folder() -> Iterator[Path]:
+    """A fresh folder, locked for as long as this process lives and removed at the end.
+
+    A keeper that was killed leaves its folder behind, and the lock says so: the next one on this machine removes it.
+    """
+    place = next((one for one in (tempfile.gettempdir(), "/tmp") if len(one) <= _LONGEST), "/tmp")  # noqa: S108
+    sweep(Path(place))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def sweep(place: Path) -> None:
+    """Remove what is left of nodes that were killed."""
+    for folder in place.glob(PREFIX + "*"):
+        with contextlib.suppress(OSError):
+            status = folder.lstat()
+            # A new one's owner may not have come to its lock yet.
+            if status.st_uid != os.getuid() or time.time() - status.st_mtime < _NEW:
+                continue
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)

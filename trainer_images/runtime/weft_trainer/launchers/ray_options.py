@@ -1,0 +1,87 @@
+"""What one Ray node of the job's cluster is to be, and the ``ray start`` that makes it so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_OBJECT_STORE_SHARE = 0.3  # Ray's own
+_SMALLEST_STORE = 80 << 20  # Ray refuses less than 75 MiB
+START_HOOK = f"{__name__}.start_hook"
+
+
+@dataclass(frozen=True)
+class NodeOptions:
+    rank: int
+    learners: int
+    address: str
+    head: str
+    gcs_port: int
+    gate_port: int
+    client_port: int
+    dashboard_port: int
+    cpus: int
+    gpus: int
+    memory: int | None
+    """Bytes of the learner; None: Ray looks for itself."""
+    unset: Sequence[str] = ()
+    """Environment variables that Ray's processes shall not have."""
+
+    @property
+    def is_head(self) -> bool:
+        return self.rank == 0
+
+
+def start_hook(ray_params: object, _head: bool) -> None:
+    """Called by `ray start` (RAY_START_HOOK): no Ray Client server, a process of 90 MB for drivers from outside."""
+    del os.environ["RAY_START_HOOK"]
+    ray_params.ray_client_server_port = None  # type: ignore[attr-defined]
+
+
+def start_command(options: NodeOptions, folder: Path, object_store_bytes: int | None) -> list[str]:
+    """``ray start`` with nothing left to its defaults that two nodes on one machine would fight for: every port is one
+    that this learner has reserved, or 0, which is a free one."""
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
+    command += ["--log-style=record", "--log-color=false"]
+    command += [f"--temp-dir={folder}", f"--object-spilling-directory={spill_folder(folder)}"]
+    command += [f"--node-ip-address={options.address}", f"--node-name=learner-{options.rank + 1}"]
+    command += [f"--num-cpus={options.cpus}", f"--num-gpus={options.gpus}"]
+    if object_store_bytes is not None:
+        command.append(f"--object-store-memory={object_store_bytes}")
+        if options.memory is not None:
+            command.append(f"--memory={max(options.memory - object_store_bytes, 0)}")
+    zero = ("node-manager", "object-manager", "min-worker", "max-worker", "metrics-export", "runtime-env-agent")
+    command += [f"--{name}-port=0" for name in zero]
+    command += ["--dashboard-agent-listen-port=0", "--dashboard-agent-grpc-port=0"]
+    if options.is_head:
+        command += ["--head", f"--port={options.gcs_port}", f"--ray-client-server-port={options.client_port}"]
+        command += ["--include-dashboard=true", f"--dashboard-host={options.address}"]
+        command.append(f"--dashboard-port={options.dashboard_port}")
+        command.append("--disable-usage-stats")
+    else:
+        head = f"[{options.head}]" if ":" in options.head else options.head
+        command.append(f"--address={head}:{options.gcs_port}")
+    return command
+
+
+def spill_folder(folder: Path) -> Path:
+    """Objects that don't fit into memory go where the learner's own files are, rather than into /tmp."""
+    work = os.environ.get("MODEL_DIR")
+    return Path(work).parent / "ray" if work else folder / "spill"
+
+
+def object_store(memory: int | None) -> int | None:
+    """Bytes for Ray's objects: the share of the learner's memory that Ray itself would take of a machine's, and no more
+    than what is free in /dev/shm, where they are kept (a container's may be small; Ray would use a disk then)."""
+    if memory is None:
+        return None
+    wanted = max(int(memory * _OBJECT_STORE_SHARE), _SMALLEST_STORE)
+    try:
+        free = shutil.disk_usage("/dev/shm").free * 9 // 10  # noqa: S108
+    except OSError:
+        return wanted
+    return max(min(wanted, free), _SMALLEST_STORE)
