@@ -27,6 +27,9 @@ if TYPE_CHECKING:
         Engine as Engine,
     )
     from weft.models import (
+        EngineNode as EngineNode,
+    )
+    from weft.models import (
         Event as Event,
     )
     from weft.models import (
@@ -50,11 +53,15 @@ if TYPE_CHECKING:
     from weft.models import (
         Token as Token,
     )
+    from weft.models import (
+        WaitingJob as WaitingJob,
+    )
 
 _MODELS = (
     "Attempt",
     "Datastore",
     "Engine",
+    "EngineNode",
     "Event",
     "FileInfo",
     "LearnerStatus",
@@ -63,6 +70,7 @@ _MODELS = (
     "Problem",
     "Secret",
     "Token",
+    "WaitingJob",
 )
 _HOMES = {
     "Client": "weft.client",

@@ -185,6 +185,10 @@ class Client:
         """Where jobs can run, and how busy that is."""
         return [Engine.from_json(one) for one in self._transport.json("GET", "/engines").get("engines") or []]
 
+    def engine(self, name: str) -> Engine:
+        """One of them, with its nodes and what waits for it. Raises NotFound."""
+        return Engine.from_json(self._transport.json("GET", f"/engines/{segment(name)}"))
+
     def catalogue(self) -> list[Mapping[str, Any]]:
         """The images that manifests can ask for by framework and version."""
         return list(self._transport.json("GET", "/catalogue").get("images") or [])

@@ -236,6 +236,10 @@ def test_secrets_tokens_and_signing_in(api: Api, ann: Person, client: Client) ->
 def test_the_installation(client: Client) -> None:
     (engine,) = client.engines()
     assert (engine.name, engine.default) == ("local", True)
+    assert (engine.health, engine.condition) == ("unseen", "no worker has looked at it yet")
+    assert client.engine("local").raw.items() >= engine.raw.items()
+    with pytest.raises(errors.NotFound, match="no engine 'nowhere'; there are: local"):
+        client.engine("nowhere")
     assert client.server_version()
     assert any("pytorch" in image["frameworks"] for image in client.catalogue())
 

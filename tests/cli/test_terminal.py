@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.double import Answer, Double, Seen, as_json, events, job, line_events
+from tests.cli.engines import AWAY, CLUSTER, CLUSTER_NODES, LOCAL, QUEUE
 
 ID = "job-4k9x2m7qd1ze"
 
@@ -152,3 +153,28 @@ def test_a_closed_pipe_is_no_error_message(double: Double, tmp_path: Path) -> No
     )
     assert done.stdout.startswith("ID")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_engines_fit_the_terminal(double: Double, tmp_path: Path, columns: int) -> None:
+    double.on("GET", "engines", as_json({"engines": [LOCAL, CLUSTER, AWAY]}))
+    nodes = [CLUSTER_NODES[0] | {"name": f"n{n}"} for n in range(500)]
+    double.on("GET", "engines/gpu", as_json(CLUSTER | QUEUE | {"nodes": nodes}))
+    for arguments in (["engines"], ["engines", "gpu"]):
+        lines = ran(double, tmp_path, *arguments, columns=columns)
+        assert max(map(len, lines)) <= columns
+        assert not [line for line in lines if line.count("…") > 1], "nothing is cut"
+        if arguments == ["engines"]:
+            assert [line.split()[0] for line in lines[1:4]] == ["local", "gpu", "ray"]
+            assert "51.2/192" in lines[2]
+            assert ("█" in lines[2]) == (columns == 140), "bars where there is room"
+        else:
+            assert any("and 470 more nodes" in line for line in lines)
+            assert any("waits in Kueue's queue a" in line for line in lines)
+
+
+def ran(double: Double, folder: Path, *arguments: str, columns: int) -> list[str]:
+    """The lines of a command that ends by itself, without colours."""
+    terminal = Terminal(double, folder, *arguments, columns=columns)
+    assert terminal.end() == 0
+    return re.sub(r"\x1b\[[0-9;]*m", "", terminal.output).replace("\r", "").rstrip().split("\n")

@@ -36,7 +36,7 @@ COMMANDS: dict[str, Entry] = {
     "secrets": Entry("secrets", "Secrets that manifests name and learners get.", DATA, group=True),
     "login": Entry("account", "Sign in at a server and keep the token in the profile file.", SERVER),
     "tokens": Entry("tokens", "API tokens: list, create, revoke.", SERVER, group=True),
-    "engines": Entry("account", "Show where jobs can run, and how busy it is there.", SERVER),
+    "engines": Entry("engines", "Show where jobs can run, how busy it is there, and what waits.", SERVER),
     "version": Entry("version", "Print the versions of this client and of the server.", SERVER),
     "up": Entry("local", "Start a whole Weft on this machine.", SERVER),
     "down": Entry("local", "Stop the Weft that runs on this machine.", SERVER),

@@ -1,4 +1,4 @@
-"""``login``, ``engines``."""
+"""``login``."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.text import Text
 
 from weft import profile as profiles
 from weft.client import Client
 from weft.commands.asking import ask_secret
-from weft.commands.common import JsonOption, client_of
 from weft.errors import ConfigurationError
 from weft.http import Transport
-from weft.models import Engine
-from weft.ui.console import say, show, show_json
-from weft.ui.jobs import table
-from weft.ui.words import ago, size
+from weft.ui.console import say
 
 app = typer.Typer()
 
@@ -63,38 +58,3 @@ def _known_url(profile: str) -> str:
         if not sys.stdin.isatty():
             raise typer.BadParameter("name the server: weft login URL") from None
         return str(typer.prompt("Server", default="http://127.0.0.1:8080", err=True))
-
-
-@app.command("engines")
-def engines(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """Show where jobs can run, and how busy it is there."""
-    found = client_of(ctx).engines()
-    if as_json:
-        show_json([dict(one.raw) for one in found])
-        return
-    made = table("ENGINE", "TYPE", "FREE", "RUNNING", "QUEUED", "STATUS", numbers=("RUNNING", "QUEUED"))
-    made.columns[5].no_wrap = False
-    for one in found:
-        name = Text(one.name + (" (default)" if one.default else ""))
-        made.add_row(name, one.type, _free(one), str(one.running), str(one.queued), _status(one))
-    show(made)
-
-
-def _free(engine: Engine) -> str:
-    if not engine.capacity:
-        return "–"
-    free, whole = engine.free, engine.capacity
-    parts = [f"{free.get('cpus', 0):g}/{whole.get('cpus', 0):g} cpus"]
-    if whole.get("gpus"):
-        parts.append(f"{free.get('gpus', 0)}/{whole['gpus']} gpus")
-    if whole.get("memory"):
-        parts.append(f"{size(int(free.get('memory') or 0))} of {size(int(whole['memory']))}")
-    return ", ".join(parts)
-
-
-def _status(engine: Engine) -> Text:
-    if engine.unreachable_since:
-        return Text(f"unreachable, last seen {ago(engine.seen_at)}: {engine.error or ''}", style="red")
-    if engine.seen_at is None:
-        return Text("not seen yet", style="yellow")
-    return Text("ok", style="green")

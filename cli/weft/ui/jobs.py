@@ -142,14 +142,15 @@ def _attempt_title(attempt: Attempt) -> Text:
 
 
 def _learner_table(attempt: Attempt) -> Table:
-    made = table("  LEARNER", "PHASE", "ADDRESS", "EXIT", "REASON")
-    made.columns[4].no_wrap = False
-    made.columns[4].overflow = "fold"
+    made = table("  LEARNER", "PHASE", "NODE", "ADDRESS", "EXIT", "REASON")
+    made.columns[5].no_wrap = False
+    made.columns[5].overflow = "fold"
     for one in attempt.learners:
         code = "" if one.exit_code is None else str(one.exit_code)
         style = "red" if one.exit_code else ""
         made.add_row(
-            f"  {one.learner}", one.phase, one.address or "", Text(code, style=style), Text(one.exit_reason or "")
+            *(f"  {one.learner}", one.phase, Text(one.node or ""), one.address or ""),
+            *(Text(code, style=style), Text(one.exit_reason or "")),
         )
     return made
 

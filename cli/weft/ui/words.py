@@ -61,6 +61,11 @@ def ago(then: datetime | None, now: datetime | None = None) -> str:
     return f"{int(seconds // 86400)} d ago"
 
 
+def age(then: datetime) -> float:
+    """Seconds since then."""
+    return (datetime.now(UTC) - then).total_seconds()
+
+
 def moment(then: datetime | None) -> str:
     """Date and time on this machine's clock."""
     return then.astimezone().strftime("%Y-%m-%d %H:%M:%S") if then else "–"
