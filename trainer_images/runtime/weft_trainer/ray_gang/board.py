@@ -25,10 +25,10 @@ class BoardFailed(Exception):
 class Board:
     """The notes about one run."""
 
-    def __init__(self, submission_id: str) -> None:
+    def __init__(self, submission_id: str, notes: str) -> None:
         self._record = _RECORD + submission_id
-        self._request = f"gcs://{submission_id}-request.zip"
-        self._stop = f"gcs://{submission_id}-stop.zip"
+        self._request = f"gcs://{notes}-request.zip"
+        self._stop = f"gcs://{notes}-stop.zip"
 
     def take_request(self) -> dict[str, Any] | None:
         """What the engine asks for, with the attempt's token; it stands here no longer than until it is read."""

@@ -300,12 +300,12 @@ def pack_agent() -> bytes:
     return buffer.getvalue()
 
 
-def main(submission_id: str) -> int:
+def main(submission_id: str, notes: str) -> int:
     # The actors need nothing of the job's environment, so they get workers that Ray has started already.
     config = json.loads(os.environ.get(_CONFIG_VARIABLE, "{}"))
     os.environ[_CONFIG_VARIABLE] = json.dumps({**config, "runtime_env": {}})
     ray.init(log_to_driver=False, logging_level="warning")
-    board = Board(submission_id)
+    board = Board(submission_id, notes)
     request = board.take_request()
     if request is None:
         print("what this run should do is not in Ray's key-value store (any more)", file=sys.stderr)

@@ -37,7 +37,7 @@ class Census:
             for rank, one in enumerate(run.learners):
                 if (node := one.get("node_id")) and not (run.terminal and (run.name, rank) in self._held):
                     self._held[run.name, rank] = (str(node), _reserved(run), now)
-        self._held = {key: one for key, one in self._held.items() if now - one[2] < _LAG}
+        self._held = {key: one for key, one in list(self._held.items()) if now - one[2] < _LAG}
 
     def take(self, runs: Sequence[Run]) -> Capacity:
         """Raises EngineUnreachable."""
@@ -50,7 +50,7 @@ class Census:
 
     def _ours(self) -> dict[str, Counter[str]]:
         sums: dict[str, Counter[str]] = {}
-        for node, reserved, _ in self._held.values():
+        for node, reserved, _ in list(self._held.values()):
             sums.setdefault(node, Counter()).update({_plain(name): amount for name, amount in reserved.items()})
         return sums
 

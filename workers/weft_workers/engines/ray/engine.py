@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -12,13 +15,15 @@ from weft_core.engine import Capacity, EngineUnreachable, Observation
 from weft_core.engine_settings import RaySettings
 from weft_core.launch import LaunchSpec
 from weft_workers.engines.ray.capacity import Census
-from weft_workers.engines.ray.client import RayClient
+from weft_workers.engines.ray.client import Answered, RayClient
 from weft_workers.engines.ray.package import agent_package
-from weft_workers.engines.ray.reading import Run, is_ours, observe
+from weft_workers.engines.ray.reading import Run, is_ghost, is_ours, observe
 
 _IDENTITY = ("installation", "project_id", "job_id", "attempt")
 _KILL_SECONDS = 30
 """Beyond the grace, for a driver that got SIGTERM to end its learners; then Ray kills it, and they end with it."""
+_NOTICED = 3.0
+"""Seconds in which Ray itself notices a driver's end. Of a job that is deleted before, it makes a ghost."""
 
 
 class RayEngine:
@@ -36,68 +41,51 @@ class RayEngine:
         self._installation = installation_id
         self._ray = RayClient(name, settings)
         self._census = Census(name, settings, self._ray)
-        self._stopping: set[str] = set()
-        """Runs that this process has told to stop; others know by what the drivers say."""
+        self._stopping: dict[str, float] = {}
+        """Runs that this process has told to stop, and when first; others know by what the drivers say."""
+        self._ended: dict[str, float] = {}
+        """Runs whose driver has ended, and since when this process knows."""
 
     # --- the contract with the reconciler ---
 
     def launch(self, spec: LaunchSpec) -> None:
-        if (there := self._ray.job(spec.run_name)) is not None:
+        with self._sensible():
+            self._launch(spec)
+
+    def observe(self) -> Mapping[str, Observation]:
+        with self._sensible():
+            return self._observe()
+
+    def stop(self, run_name: str, grace: timedelta) -> None:
+        with self._sensible():
+            self._stop(run_name, max(0.0, grace.total_seconds()))
+
+    def capacity(self) -> Capacity:
+        with self._sensible():
+            return self._census.take(self._runs())
+
+    # --- launch ---
+
+    def _launch(self, spec: LaunchSpec) -> None:
+        there = self._ray.job(spec.run_name)
+        if there is not None and not is_ghost(there):
             return self._adopt(there, spec)
+        if there is not None:
+            self._delete(spec.run_name)
         package = agent_package()
         if not self._ray.has_package(package.name):
             self._ray.put_package(package.name, package.data)
-        # Asking for it first makes Ray drop it after ten minutes, if the driver should never come to take it.
-        request = f"{spec.run_name}-request.zip"
-        self._ray.has_package(request)
-        self._ray.put_package(request, json.dumps(self._request(spec)).encode())
+        self._leave_note(spec.run_name, "request", self._request(spec))
         if not self._ray.submit(self._job(spec, package.name)):
             there = self._ray.job(spec.run_name)
             if there is not None:
                 self._adopt(there, spec)
 
-    def observe(self) -> Mapping[str, Observation]:
-        runs = self._runs()
-        orphaned = {run.ray_job_id for run in runs if run.terminal and run.learners and not run.settled}
-        living = self._living({one for one in orphaned if one})
-        seen = {}
-        for run in runs:
-            ranks = living.get(run.name, frozenset())
-            if run.terminal and not ranks and (run.stopped or run.name in self._stopping):
-                self._forget(run.name)
-            else:
-                seen[run.name] = observe(run, ranks)
-        self._stopping &= seen.keys()
-        return seen
-
-    def stop(self, run_name: str, grace: timedelta) -> None:
-        job = self._ray.job(run_name)
-        if job is None or not is_ours(job, self._installation, self.name):
-            return
-        run = Run(job)
-        self._stopping.add(run_name)
-        if run.terminal:
-            if run.settled or not run.ray_job_id or run_name not in self._living({run.ray_job_id}):
-                self._forget(run_name)
-            return
-        seconds = max(0.0, grace.total_seconds())
-        if not run.settled:  # else the driver is about to end by itself
-            note = f"{run_name}-stop.zip"
-            self._ray.has_package(note)
-            self._ray.put_package(note, json.dumps({"grace": seconds}).encode())
-        if run.pending or seconds == 0:
-            self._ray.stop_job(run_name)
-
-    def capacity(self) -> Capacity:
-        return self._census.take(self._runs())
-
-    # --- launch ---
-
     def _job(self, spec: LaunchSpec, package: str) -> dict[str, Any]:
         wait = math.ceil(spec.grace) + _KILL_SECONDS
         return {
             "submission_id": spec.run_name,
-            "entrypoint": f"python -m weft_trainer.ray_gang {spec.run_name}",
+            "entrypoint": f"python -m weft_trainer.ray_gang {spec.run_name} {self._notes(spec.run_name)}",
             "runtime_env": {
                 "working_dir": f"gcs://{package}",
                 "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(wait)},
@@ -149,8 +137,48 @@ class RayEngine:
 
     # --- the runs ---
 
+    def _observe(self) -> Mapping[str, Observation]:
+        runs = self._runs()
+        orphaned = {run.ray_job_id for run in runs if run.terminal and run.learners and not run.settled}
+        living = self._living({one for one in orphaned if one})
+        seen = {}
+        for run in runs:
+            ranks = living.get(run.name, frozenset())
+            if ranks or not self._forget(run):
+                seen[run.name] = observe(run, ranks)
+        return seen
+
+    def _stop(self, run_name: str, seconds: float) -> None:
+        job = self._ray.job(run_name)
+        if job is None or not is_ours(job, self._installation, self.name):
+            return
+        run = Run(job)
+        since = self._stopping.setdefault(run_name, time.monotonic())
+        if run.terminal or (run.settled and time.monotonic() - since < _KILL_SECONDS):
+            return  # its driver has ended or is about to; the next look forgets it
+        self._leave_note(run_name, "stop", {"grace": seconds})
+        if run.pending or seconds == 0:
+            self._ray.stop_job(run_name)
+
+    def _forget(self, run: Run) -> bool:
+        """Remove a run that was stopped and has ended; False: it has not, or Ray has not noticed it everywhere."""
+        now = time.monotonic()
+        if not run.terminal or not (run.stopped or run.name in self._stopping):
+            return False
+        if now - self._ended.setdefault(run.name, now) < _NOTICED:
+            return False
+        self._delete(run.name)
+        return True
+
     def _runs(self) -> list[Run]:
-        runs = [Run(job) for job in self._ray.jobs() if is_ours(job, self._installation, self.name)]
+        jobs = self._ray.jobs()
+        runs = [Run(job) for job in jobs if is_ours(job, self._installation, self.name)]
+        for job in jobs:
+            if is_ghost(job):
+                self._delete(job["submission_id"])
+        names = {run.name for run in runs}
+        self._stopping = {name: since for name, since in list(self._stopping.items()) if name in names}
+        self._ended = {name: since for name, since in list(self._ended.items()) if name in names}
         self._census.note(runs)
         return runs
 
@@ -163,6 +191,28 @@ class RayEngine:
                 found[run] = found.get(run, frozenset()) | {int(rank)}
         return found
 
-    def _forget(self, run_name: str) -> None:
-        self._ray.delete_job(run_name)
-        self._stopping.discard(run_name)
+    def _leave_note(self, run_name: str, kind: str, what: Mapping[str, Any]) -> None:
+        """For the driver to take (weft_trainer.ray_gang.board)."""
+        name = f"{self._notes(run_name)}-{kind}.zip"
+        # Asking for it first makes Ray drop it after ten minutes, if the driver should never come to take it.
+        self._ray.has_package(name)
+        self._ray.put_package(name, json.dumps(what).encode())
+
+    def _notes(self, run_name: str) -> str:
+        """What the names of a run's notes begin with; another installation's run of the same name has others."""
+        owner = hashlib.sha256(f"{self._installation}/{self.name}".encode()).hexdigest()[:12]
+        return f"{run_name}-{owner}"
+
+    def _delete(self, run_name: str) -> None:
+        with suppress(Answered):  # another worker has just done it; or the next look will
+            self._ray.delete_job(run_name)
+
+    @contextmanager
+    def _sensible(self) -> Iterator[None]:
+        """Answers that lack what every Ray's have are as good as none."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise EngineUnreachable(
+                f"engine {self.name}: Ray at {self._settings.address}: an answer that makes no sense ({error!r})"
+            ) from error

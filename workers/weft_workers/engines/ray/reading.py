@@ -81,6 +81,13 @@ def is_ours(job: Mapping[str, Any], installation: str, engine: str) -> bool:
     return metadata.get("installation") == installation and metadata.get("engine") == engine
 
 
+def is_ghost(job: Mapping[str, Any]) -> bool:
+    """Whether it is nothing but the note that Ray writes of a run whose job was deleted before Ray had noticed that its
+    driver had ended."""
+    name, entrypoint = str(job.get("submission_id")), str(job.get("entrypoint"))
+    return name.startswith("weft-") and not job.get("metadata") and entrypoint.startswith("Entrypoint not found")
+
+
 def observe(run: Run, living: frozenset[int] = frozenset()) -> Observation:
     """The run as the engine's contract has it.
 

@@ -1,0 +1,227 @@
+"""Runs from their launch to their end, on a real Ray cluster with real agents."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.workers.engines.ray.bench import Bench, processes_with, until
+
+from weft_core.engine import EngineUnreachable, LearnerState
+
+
+def test_a_gang_runs_and_ends_well(bench: Bench) -> None:
+    run = bench.run("echo ready; env; sleep 2", learners=2).launch()
+    first = run.wait(lambda seen: seen.learners)
+    assert [one.state for one in first.learners.values()] == [LearnerState.STARTING] * 2
+    assert all(one.reason for one in first.learners.values())
+    seen = run.wait(lambda seen: all(one.state is LearnerState.RUNNING for one in seen.learners.values()))
+    assert {one.node for one in seen.learners.values()} == {"head"}
+    ended = run.ended()
+    assert {rank: (one.exit_code, one.reason) for rank, one in ended.items()} == {0: (0, ""), 1: (0, "")}
+    for rank in (0, 1):
+        lines = run.api.learners[rank].lines
+        assert run.api.learners[rank].phases[-1] == "EXITED"
+        assert f"LEARNER_ID={rank + 1}" in lines
+        assert not [line for line in lines if bench.cluster.token in line]
+        assert not [line for line in lines if line.startswith("RAY_") and line != "RAY_ADDRESS=local"]
+        assert not [line for line in lines if run.spec.token in line]
+    assert not run.api.problems
+    run.stop()
+    run.forgotten()
+    work = Path(f"/tmp/weft-{os.getuid()}/runs")
+    until(lambda: not list(work.glob(f"{run.name}*")), seconds=30)
+
+
+def test_a_failure_has_its_exit_code_and_the_others_go_on(bench: Bench) -> None:
+    run = bench.run('echo ready; [ "$LEARNER_ID" = 1 ] && exit 3; sleep 600 & wait', learners=2).launch()
+    seen = run.wait(lambda seen: seen.learners[0].state is LearnerState.EXITED)
+    assert seen.learners[0].exit_code == 3
+    assert "3" in seen.learners[0].reason
+    assert not seen.learners[0].interrupted
+    assert seen.learners[1].state is not LearnerState.EXITED
+    run.stop()
+    run.forgotten()
+
+
+def test_launched_again_it_is_adopted(bench: Bench) -> None:
+    run = bench.run().launch()
+    run.launch()
+    run.launch(bench.new_engine()).started()
+    threads = [threading.Thread(target=run.launch, args=(bench.new_engine(),)) for _ in range(3)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert run.api.calls["start"] == 1
+    assert list(bench.engine.observe()).count(run.name) == 1
+    run.stop()
+    run.forgotten()
+
+
+def test_a_foreign_run_of_the_same_name_is_left_alone(bench: Bench) -> None:
+    run = bench.run().launch().started()
+    with pytest.raises(EngineUnreachable, match=f"{run.name} is there, of another engine"):
+        bench.new_engine("second").launch(run.spec)
+    theirs = bench.new_engine(installation="inst-other")
+    assert run.name not in theirs.observe()
+    theirs.stop(run.name, timedelta(0))
+    time.sleep(1)
+    assert run.look().learners[0].state is LearnerState.RUNNING
+    run.stop()
+    run.forgotten()
+
+
+def test_a_stop_is_sigterm_and_a_grace(bench: Bench) -> None:
+    run = bench.run("trap 'echo told; sleep 2; echo saved; exit 0' TERM; echo ready; sleep 600 & wait", learners=2)
+    run.launch().started()
+    run.stop(60)
+    run.forgotten()
+    for rank in (0, 1):
+        assert run.api.learners[rank].lines == ["ready", "told", "saved"]
+
+
+def test_a_shorter_grace_shortens_a_stop(bench: Bench) -> None:
+    run = bench.run("trap 'echo told' TERM; echo ready; while :; do sleep 1; done").launch().started()
+    run.stop(600)
+    until(lambda: "told" in run.api.learners[0].lines, run.describe)
+    time.sleep(2)
+    assert run.look().learners[0].state is LearnerState.RUNNING
+    run.stop(1)
+    run.stop(900)
+    run.forgotten()
+    assert run.api.learners[0].lines.count("told") == 1
+
+
+def test_stopping_what_is_not_there_is_no_error(bench: Bench) -> None:
+    bench.run().stop(5)
+
+
+def test_a_stop_right_after_the_launch(bench: Bench) -> None:
+    runs = [bench.run(learners=2) for _ in range(3)]
+    for run in runs:
+        run.launch()
+        run.stop()
+    for run in runs:
+        run.forgotten()
+    assert not any(run.look() for run in runs)
+
+
+def test_the_token_is_in_no_listing_and_on_no_command_line(bench: Bench) -> None:
+    run = bench.run().launch().started()
+    cluster = bench.cluster
+    listings = [cluster.jobs(), *(cluster.get(f"/api/v0/{what}?detail=1") for what in ("actors", "tasks", "workers"))]
+    assert run.spec.token not in json.dumps(listings)
+    assert not any(
+        run.spec.token.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_with(run.name)
+    )
+    logs = [path for path in cluster.folder.rglob("logs/**/*") if path.is_file()]
+    assert len(logs) > 5
+    assert not [path for path in logs if run.spec.token.encode() in path.read_bytes()]
+    run.stop()
+    run.forgotten()
+
+
+def test_what_does_not_fit_waits_and_runs_when_a_node_joins(bench: Bench) -> None:
+    run = bench.run(learners=2, cpus=1, extra={"blue": 1}).launch()
+    reason = "waiting for room in the Ray cluster: 2 × {CPU: 1, memory: 0.0625 GiB, blue: 1}; its autoscaler is asked"
+    seen = run.wait(lambda seen: seen.learners[0].reason.startswith("waiting"))
+    assert {one.reason for one in seen.learners.values()} == {reason}
+    assert {one.state for one in seen.learners.values()} == {LearnerState.STARTING}
+    node = bench.cluster.add_node(cpus=2, resources={"blue": 2})
+    try:
+        run.started()
+        assert {one.node for one in run.look().learners.values()} == {node.name}
+        assert {one.name for one in bench.engine.capacity().nodes} == {"head", node.name}
+        run.stop()
+        run.forgotten()
+    finally:
+        node.kill()
+        bench.cluster.nodes.remove(node)
+    until(lambda: {one.name for one in bench.engine.capacity().nodes} == {"head"})
+
+
+def test_a_gang_that_waits_is_taken_back_at_once(bench: Bench) -> None:
+    run = bench.run(learners=2, cpus=64).launch()
+    run.wait(lambda seen: seen.learners[0].reason.startswith("waiting"))
+    run.stop(600)
+    run.forgotten()
+    groups = bench.cluster.get("/api/v0/placement_groups?detail=1")["data"]["result"]["result"]
+    assert not [one for one in groups if one["name"] == run.name and one["state"] != "REMOVED"]
+    assert not run.api.calls
+
+
+def test_images_have_their_environments(bench: Bench) -> None:
+    engine = bench.new_engine(environments={"python:3.11": sys.executable, "*": "/nowhere/bin/python"})
+    run = bench.run("echo $(python -c 'import sys; print(sys.prefix)'); sleep 600").launch(engine).started()
+    assert run.api.learners[0].lines == [sys.prefix]
+    lost = bench.run(image="pytorch:9.9").launch(engine)
+    seen = lost.wait(lambda seen: seen.failed)
+    assert seen.failed == (
+        "image pytorch:9.9: the Python of its environment, /nowhere/bin/python, does not run: No such file or directory"
+    )
+    assert seen.failed_code == "S103"
+    for one in (run, lost):
+        one.stop()
+        one.forgotten()
+
+
+def test_capacity_tells_ours_from_others(bench: Bench) -> None:
+    [node] = bench.engine.capacity().nodes
+    assert (node.name, node.cpus, node.gpus, node.extra, node.potential) == ("head", 2, 0, {"few": 1}, False)
+    assert node.memory == 4 << 30
+    run = bench.run(cpus=1, extra={"few": 1}).launch().started()
+    theirs = bench.new_engine(installation="inst-other")
+    [node] = until(lambda: nodes if (nodes := theirs.capacity().nodes)[0].busy.cpus else None)
+    assert (node.busy.cpus, node.busy.memory, node.busy.extra) == (1, 64 << 20, {"few": 1})
+    [node] = bench.engine.capacity().nodes
+    assert (node.busy.cpus, node.busy.memory, node.busy.extra) == (0, 0, {})
+    run.stop()
+    run.forgotten()
+    script = "import ray, time; ray.init(); f = ray.remote(num_cpus=1.5)(time.sleep).remote(600); ray.get(f)"
+    other = bench.cluster.run_driver(script)
+    try:
+        [node] = until(lambda: nodes if (nodes := bench.engine.capacity().nodes)[0].busy.cpus == 1.5 else None)
+        assert not node.busy.extra
+    finally:
+        os.killpg(other.pid, signal.SIGKILL)
+        other.wait()
+
+
+def test_twenty_at_once(bench: Bench) -> None:
+    runs = [bench.run("echo ready", cpus=0.1) for _ in range(20)]
+    for run in runs:
+        run.launch()
+    left = {run.name for run in runs}
+
+    def finished() -> bool:
+        for name, seen in bench.engine.observe().items():
+            if name in left and seen.learners and seen.gone:
+                assert [(one.exit_code, one.reason) for one in seen.learners.values()] == [(0, "")]
+                left.discard(name)
+        return not left
+
+    until(finished, lambda: left, 240)
+    for run in runs:
+        run.stop()
+    for run in runs:
+        run.forgotten()
+    assert {run.api.calls["start"] for run in runs} == {1}
+
+
+def test_a_driver_that_is_stopped_by_hand_interrupts_its_run(bench: Bench) -> None:
+    run = bench.run("trap 'echo saved; exit 0' TERM; echo ready; sleep 600 & wait").launch().started()
+    bench.cluster.get(f"/api/jobs/{run.name}/stop", method="POST")
+    [one] = run.ended().values()
+    assert one.interrupted
+    assert one.reason == "its job was stopped on the Ray cluster"
+    assert run.api.learners[0].lines[-1] == "saved"
+    run.stop()
+    run.forgotten()
