@@ -38,6 +38,10 @@ class Cluster:
         return self.home / "kubeconfig"
 
     @property
+    def _kubectl(self) -> Path:
+        return self.home / "bin" / "kubectl"
+
+    @property
     def host_ip(self) -> str:
         """The address of this machine that pods reach."""
         return self._facts()["WEFT_KUBE_HOST_IP"]
@@ -89,7 +93,7 @@ class Cluster:
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True, timeout: float = 60) -> str:
         """What kubectl prints. Raises AssertionError when it fails, unless ``check`` is false."""
         done = subprocess.run(
-            [str(self.home / "bin" / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments],
+            [str(self._kubectl), "--kubeconfig", str(self.kubeconfig), *arguments],
             input=stdin,
             capture_output=True,
             text=True,
@@ -106,6 +110,25 @@ class Cluster:
             "items"
         ]
         return found
+
+    def free_cpus(self) -> dict[str, float]:
+        """By node that takes pods, what its pods have not asked for."""
+        pods = json.loads(self.kubectl("get", "pods", "-A", "-o", "json"))["items"]
+        free = {}
+        for node in json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]:
+            name, there = node["metadata"]["name"], _cpus(node["status"]["allocatable"]["cpu"])
+            taken = sum(_asked(pod) for pod in pods if pod["spec"].get("nodeName") == name)
+            free[name] = there - taken
+        return free
+
+    def is_ready(self, node: str) -> bool:
+        path = "{.status.conditions[?(@.type=='Ready')].status}"
+        return self.kubectl("get", "node", node, "-o", f"jsonpath={path}") == "True"
+
+    def proxy(self) -> subprocess.Popen[str]:
+        """`kubectl proxy` at a port that its first line of output names."""
+        command = [str(self._kubectl), "--kubeconfig", str(self.kubeconfig), "proxy", "--port=0"]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     @contextmanager
     def namespace(self, name: str) -> Iterator[str]:
@@ -138,6 +161,18 @@ class Cluster:
         program = self.home / "debian" / "usr" / "bin" / "ctr"
         command = [str(program), "-a", str(socket), "-n", "k8s.io", "image", *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def _cpus(quantity: str) -> float:
+    return float(quantity[:-1]) / 1000 if quantity.endswith("m") else float(quantity)
+
+
+def _asked(pod: dict[str, Any]) -> float:
+    """CPUs that a pod which has not ended has asked for."""
+    if pod["status"].get("phase") in ("Succeeded", "Failed"):
+        return 0.0
+    each = [one.get("resources", {}).get("requests", {}) for one in pod["spec"]["containers"]]
+    return sum(_cpus(one.get("cpu", "0")) for one in each)
 
 
 def full(name: str) -> str:

@@ -3,42 +3,74 @@
 from __future__ import annotations
 
 import json
+import shlex
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.stack import Stack, eventually, manifest, running
 from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.proxy import Proxy
 
 import weft
 
-ENGINE = "kubernetes"
+ENGINE, BY_PROXY = "kubernetes", "kubernetes-by-proxy"
 # Small where that keeps their meaning; the grace stays long, so that nobody is killed who still saves.
-TIMINGS = {
-    "WEFT_TIMINGS__HEARTBEAT": "1",
-    "WEFT_TIMINGS__SILENCE": "12",
-    "WEFT_TIMINGS__VERDICT": "45",
-    "WEFT_TIMINGS__ORPHAN_GRACE": "3",
-    "WEFT_TIMINGS__SWEEP": "1",
-    "WEFT_TIMINGS__START_TIMEOUT": "240",
+TIMINGS = {"heartbeat": 1, "silence": 12, "verdict": 45, "orphan_grace": 3, "sweep": 1, "lease": 5}
+_EVERYWHERE = {"labelSelector": {"matchLabels": {"app.kubernetes.io/name": "weft-learner"}}}
+_SPREAD = [{"weight": 100, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", **_EVERYWHERE}}]
+_NOWHERE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "weft.test/nowhere", "operator": "Exists"}]}]}
+_SMALL = {"cpus": 0.1, "memory": 256 << 20}
+PROFILES: dict[str, dict[str, Any]] = {
+    # Its learners on different nodes, if there are.
+    "spread": {**_SMALL, "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": _SPREAD}}},
+    # On no node; which only the scheduler knows, as admission does not look at affinities.
+    "nowhere": {**_SMALL, "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _NOWHERE}}},
+    "unknown-class": {**_SMALL, "priority_class": "no-such-class"},
 }
+# Trains until its attempt ends; a later attempt does five steps more than there were.
+RESUMES = (
+    'steps=100000; [ "$WEFT_ATTEMPT" = 1 ] || steps=$(($(cat "$CHECKPOINT_DIR/step.txt") + 5)); '
+    "exec python steps.py $steps 0.2"
+)
+# Ticks until it is told to end (KubeStack.tell).
+TICKS = 'n=0; until [ -e /tmp/end ]; do echo "tick $n"; n=$((n + 1)); sleep 0.25; done; echo told'
 
 
 class KubeStack:
     """A stack, and the namespace of its learners."""
 
-    def __init__(self, stack: Stack, cluster: Cluster, namespace: str) -> None:
-        self.stack, self.cluster, self.namespace = stack, cluster, namespace
+    def __init__(self, stack: Stack, cluster: Cluster, namespace: str, proxy: Proxy) -> None:
+        self.stack, self.cluster, self.namespace, self.proxy = stack, cluster, namespace, proxy
+        self.trained: list[weft.Job] = []
 
     def train(self, command: str, **changes: Any) -> weft.Job:
         """A small job on the cluster with the code of tests/e2e/programs."""
-        small = {"engine": ENGINE, "cpus": 0.1, "memory": "256 MiB"}
-        return self.stack.train(manifest(command, **(small | changes)))
+        base = manifest(command, engine=ENGINE, cpus=0.1, memory="256 MiB")
+        if "profile" in changes:
+            base = {name: value for name, value in base.items() if name not in ("cpus", "memory")}
+        job = self.stack.train(base | changes)
+        self.trained.append(job)
+        return job
+
+    def tell(self, job: weft.Job, learner: int = 1) -> None:
+        """Have a learner that runs TICKS end."""
+        pod = self.pods(job)[learner]["metadata"]["name"]
+        self.cluster.kubectl("exec", "-n", self.namespace, pod, "--", "touch", "/tmp/end")
+
+    @property
+    def database_url(self) -> str:
+        printed = self.stack.weft("env", "--home", str(self.stack.home)).stdout
+        [line] = [line for line in printed.splitlines() if line.startswith("export WEFT_DATABASE_URL=")]
+        [url] = shlex.split(line.partition("=")[2])
+        return url.replace("postgresql+psycopg://", "postgresql://", 1)
+
+    # --- on the cluster ---
 
     def objects(self, job: weft.Job | str, kind: str = "pods") -> list[dict[str, Any]]:
-        """A job's objects."""
+        """A job's objects; several kinds with commas."""
         wanted = job if isinstance(job, str) else job.id
         return self.cluster.items(kind, self.namespace, f"weft.dev/job={wanted}")
 
@@ -46,23 +78,32 @@ class KubeStack:
         """A job's pods by learner (from 1)."""
         return {int(one["metadata"]["labels"]["weft.dev/learner"]): one for one in self.objects(job)}
 
-    def kinds_left(self, job: weft.Job | str) -> list[str]:
-        """What is left of a job on the cluster."""
-        found = json.loads(
-            self.cluster.kubectl(
-                *("get", "pods,secrets,networkpolicies", "-n", self.namespace),
-                *("-l", f"weft.dev/job={job if isinstance(job, str) else job.id}", "-o", "json"),
-            )
-        )["items"]
+    def nodes(self, job: weft.Job) -> dict[int, str]:
+        """Where its learners run, once all do."""
+        placed = {learner: pod["spec"].get("nodeName", "") for learner, pod in self.pods(job).items()}
+        return placed if len(placed) == job.learners and all(placed.values()) else {}
+
+    def left(self, job: weft.Job | str | None = None) -> list[str]:
+        """What is left on the cluster of a job, or of all."""
+        kinds = "pods,secrets,networkpolicies"
+        label = "weft.dev/job" + ("" if job is None else f"={job if isinstance(job, str) else job.id}")
+        found = self.cluster.items(kinds, self.namespace, label)
         return [f"{one['kind']} {one['metadata']['name']}" for one in found]
 
-    def check_nothing_left(self, job: weft.Job | str) -> None:
+    def check_nothing_left(self, job: weft.Job | str | None = None) -> None:
         """A pod's object goes some time after its container has ended."""
-        eventually(lambda: not self.kinds_left(job), f"nothing left on the cluster: {self.kinds_left(job)}", 120)
+        eventually(lambda: not self.left(job), f"still on the cluster: {self.left(job)}", 120)
+
+    # --- what users see ---
 
     def shown(self, job: weft.Job) -> str:
         """What `weft show` prints, on one line."""
         return " ".join(self.stack.weft("show", job.id).stdout.replace("│", " ").split())
+
+    def engine(self, name: str = ENGINE) -> dict[str, Any]:
+        """What `weft engines` says of an engine."""
+        found: list[dict[str, Any]] = self.stack.json("engines")
+        return next(one for one in found if one["name"] == name)
 
 
 def messages(job: weft.Job) -> str:
@@ -76,22 +117,34 @@ def starts(job: weft.Job, learner: int = 1) -> list[int]:
     return [int(line.rsplit(" ", 1)[1]) for line in said if line.startswith("attempt ")]
 
 
+def steps(job: weft.Job, attempt: int) -> list[int]:
+    """The steps that learner 1 has done in an attempt of steps.py."""
+    said = [line.text for line in job.logs(learner=1) if line.attempt == attempt]
+    return [int(line.split()[1]) for line in said if line.startswith("step ")]
+
+
 def outcomes(job: weft.Job) -> list[str | None]:
     return [attempt.outcome for attempt in job.attempts]
 
 
 @contextmanager
-def kube_stack(
-    cluster: Cluster, home: Path, kubeconfig: Path | None = None, environment: Mapping[str, str] | None = None
-) -> Iterator[KubeStack]:
-    """A stack that pods reach, with an engine on the cluster in a namespace of its own."""
-    with cluster.namespace(f"weft-e2e-{uuid.uuid4().hex[:6]}") as namespace:
-        engine = {"type": "kubernetes", "kubeconfig": str(kubeconfig or cluster.kubeconfig), "namespace": namespace}
+def kube_stack(cluster: Cluster, home: Path, timings: Mapping[str, float] | None = None) -> Iterator[KubeStack]:
+    """A stack that pods reach, with the cluster as two engines: directly, and through a proxy, each in a namespace."""
+    with ExitStack() as opened:
+        tag = uuid.uuid4().hex[:6]
+        namespace = opened.enter_context(cluster.namespace(f"weft-e2e-{tag}"))
+        proxy = Proxy(cluster, home.parent)
+        opened.callback(proxy.close)
+        engines = {
+            "local": {"type": "local"},
+            ENGINE: {"type": "kubernetes", "kubeconfig": str(cluster.kubeconfig), "namespace": namespace},
+            BY_PROXY: {"type": "kubernetes", "kubeconfig": str(proxy.kubeconfig), "namespace": namespace},
+        }
         settings = {
             "WEFT_API__HOST": cluster.host_ip,
-            "WEFT_ENGINES": json.dumps({"local": {"type": "local"}, ENGINE: engine}),
-            **TIMINGS,
-            **(environment or {}),
+            "WEFT_ENGINES": json.dumps(engines),
+            "WEFT_PROFILES": json.dumps(PROFILES),
+            "WEFT_TIMINGS": json.dumps({**TIMINGS, **(timings or {})}),
         }
-        with running(home, settings) as stack:
-            yield KubeStack(stack, cluster, namespace)
+        stack = opened.enter_context(running(home, settings))
+        yield KubeStack(stack, cluster, namespace, proxy)

@@ -1,0 +1,174 @@
+"""Parts of the cluster, and of Weft, break in mid-training: the job completes, once, at no cost to its user."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+
+import psycopg
+import pytest
+from tests.e2e.stack import eventually, lines, saw
+from tests.kubernetes.stack import BY_PROXY, RESUMES, TICKS, KubeStack, messages, outcomes, starts, steps
+
+import weft
+
+
+def under_way(on_kube: KubeStack, job: weft.Job) -> dict[int, str]:
+    """Wait until steps.py trains; returns where its learners run."""
+    for learner in range(1, job.learners + 1):
+        eventually(saw(job, "step 5", learner), f"learner {learner} trains", 240)
+    return on_kube.nodes(job)
+
+
+def check_went_on(job: weft.Job, at_least: int) -> None:
+    """It was interrupted at no cost, and its second attempt began where the first had got to."""
+    assert outcomes(job) == ["INTERRUPTED", "SUCCEEDED"], job.attempts
+    assert job.failures == 0
+    first, second = starts(job)
+    assert first == 0
+    assert at_least <= second <= max(steps(job, 1)) + 1
+    assert steps(job, 2)[0] == second
+
+
+def test_a_pod_that_is_deleted_as_a_drain_does(on_kube: KubeStack) -> None:
+    job = on_kube.train(RESUMES, learners=2, checkpoint={"every": "60s"})
+    under_way(on_kube, job)
+    pod = on_kube.pods(job)[1]["metadata"]["name"]
+    done = max(steps(job, 1))
+    on_kube.cluster.kubectl("delete", "pod", pod, "-n", on_kube.namespace, "--wait=false")
+    job = job.wait(timeout=240)
+    # With the checkpoint that SIGTERM gave it time for: by itself none was due yet.
+    check_went_on(job, done)
+    assert job.attempts[0].reason.startswith("learner 1 was interrupted: "), job.attempts[0].reason
+    assert "starts again: learner 1 was interrupted" in messages(job)
+
+
+def test_a_node_is_lost_and_comes_back(on_kube: KubeStack) -> None:
+    cluster = on_kube.cluster
+    job = on_kube.train(RESUMES, learners=2, profile="spread", checkpoint={"every": "1s"})
+    where = under_way(on_kube, job)
+    assert where[1] != where[2], "the profile spreads them"
+    stale = on_kube.pods(job)[2]["metadata"]["uid"]
+    done = max(steps(job, 1))
+    os.kill(cluster.pid(where[2]), signal.SIGKILL)
+    try:
+        job = job.wait(timeout=240)
+        check_went_on(job, done)
+        reason = job.attempts[0].reason
+        assert reason.startswith(f"learner 2 was lost with its node: node {where[2]} has not answered"), reason
+        assert {learner.node for learner in job.attempts[1].learners} == {where[1]}
+    finally:
+        cluster.up(nodes=2)
+    eventually(lambda: cluster.is_ready(where[2]), "the node is back", 120)
+    eventually(lambda: stale not in [one["metadata"]["uid"] for one in on_kube.objects(job)], "the pod is gone", 180)
+    assert on_kube.stack.client.jobs.get(job.id).state == "COMPLETED"
+    back = on_kube.train("true", learners=2, profile="spread").wait(timeout=240)
+    assert {learner.node for learner in back.attempts[0].learners} == set(where.values()), "both take learners again"
+
+
+def test_a_node_that_does_not_answer_while_its_learner_does(on_kube: KubeStack) -> None:
+    cluster = on_kube.cluster
+    job = on_kube.train(TICKS)
+    eventually(saw(job, "tick 3"), "under way", 120)
+    node = on_kube.nodes(job)[1]
+    kubelet = cluster.pid(node.replace("node", "kubelet"))
+    os.kill(kubelet, signal.SIGSTOP)
+    try:
+        eventually(lambda: job.refresh().condition, "a condition", 120)
+        assert job.condition is not None
+        assert f"learner 1: node {node} has not answered since" in job.condition
+        assert f"node {node} has not answered" in on_kube.shown(job)
+        # It is silent to the cluster, not to Weft: for longer than a silent learner would be given up.
+        ticks = len(lines(job))
+        time.sleep(15)
+        assert job.refresh().state == "PROCESSING"
+        assert len(lines(job)) > ticks + 20
+    finally:
+        os.kill(kubelet, signal.SIGCONT)
+    eventually(lambda: job.refresh().condition is None, "the condition goes", 120)
+    eventually(lambda: cluster.is_ready(node), "the node is back", 120)
+    on_kube.tell(job)
+    job = job.wait(timeout=120)
+    assert outcomes(job) == ["SUCCEEDED"]
+    assert lines(job)[-1] == "told"
+
+
+def test_the_api_server_is_away_for_a_minute(on_kube: KubeStack) -> None:
+    cluster = on_kube.cluster
+    job = on_kube.train(TICKS, learners=2)
+    eventually(saw(job, "tick 3", 2), "under way", 120)
+    began, server = time.monotonic(), cluster.pid("apiserver")
+    os.kill(server, signal.SIGSTOP)
+    try:
+        eventually(lambda: job.refresh().condition, "a condition")
+        assert (job.condition or "").startswith("Unreachable since "), job.condition
+        assert "Unreachable since" in on_kube.shown(job)
+        assert on_kube.engine()["unreachable_since"] is not None
+        ticks = len(lines(job))
+        late = on_kube.train("python count.py 3 0")
+        time.sleep(max(0.0, 30 - (time.monotonic() - began)))
+        os.kill(server, signal.SIGKILL)  # it hung for half of the minute, and refuses connections for the other
+        time.sleep(max(0.0, 60 - (time.monotonic() - began)))
+        assert job.refresh().state == "PROCESSING"
+        assert len(lines(job)) > ticks + 60, "training goes on"
+        assert late.refresh().state == "QUEUED" or not late.attempts[0].learners[0].started_at
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server, signal.SIGCONT)
+        cluster.up(nodes=2)
+    eventually(lambda: job.refresh().condition is None, "the condition goes", 120)
+    for learner in (1, 2):
+        on_kube.tell(job, learner)
+    job = job.wait(timeout=120)
+    assert outcomes(job) == ["SUCCEEDED"]
+    assert job.failures == 0
+    numbers = [int(line.split()[1]) for line in lines(job, 2) if line.startswith("tick")]
+    assert numbers == list(range(len(numbers))), "every line once"
+    assert late.wait(timeout=240).state == "COMPLETED"
+
+
+@pytest.mark.parametrize("created", [1, 2])
+def test_a_worker_is_killed_between_creating_pods_and_recording_it(on_kube: KubeStack, created: int) -> None:
+    stack, proxy = on_kube.stack, on_kube.proxy
+    worker, killed = stack.parts()["worker"], threading.Event()
+    before = proxy.created
+
+    def kill(number: int) -> None:
+        if number == before + created:
+            os.killpg(worker, signal.SIGKILL)
+            killed.set()
+
+    proxy.on_created = kill
+    job = on_kube.train("python count.py 40 0.1", learners=2, engine=BY_PROXY)
+    try:
+        assert killed.wait(120), "the worker was killed"
+    finally:
+        proxy.on_created = lambda number: None
+    pods = {one["metadata"]["uid"] for one in on_kube.objects(job)}
+    assert len(pods) == created
+    job = job.wait(timeout=240)
+    assert outcomes(job) == ["SUCCEEDED"]
+    assert proxy.created == before + 2, "what was there was adopted, and only the rest was created"
+    for learner in (1, 2):
+        assert lines(job, learner) == [f"line {number}" for number in range(40)]
+
+
+def test_what_belongs_to_no_attempt_is_collected(on_kube: KubeStack) -> None:
+    """A database restored from an older backup knows nothing of what runs; what others run is not ours to collect."""
+    cluster, namespace = on_kube.cluster, on_kube.namespace
+    job = on_kube.train("sleep 600", learners=2)
+    eventually(lambda: job.refresh().state == "PROCESSING", "processing", 120)
+    pod = on_kube.pods(job)[1]
+    labels = {**pod["metadata"]["labels"], "weft.dev/installation": "another", "weft.dev/job": "theirs"}
+    chosen = ",".join(f"{name}={value}" for name, value in labels.items())
+    words = ("run", "stranger", "-n", namespace, "--image=weft/python:3.11", "--restart=Never", f"--labels={chosen}")
+    cluster.kubectl(*words, "--command", "--", "sleep", "600")
+    with psycopg.connect(on_kube.database_url) as connection:
+        connection.execute("delete from jobs where id = %s", [job.id])
+    on_kube.trained.remove(job)
+    on_kube.check_nothing_left(job.id)
+    assert cluster.kubectl("get", "pod", "stranger", "-n", namespace, "-o", "name").strip() == "pod/stranger"
+    cluster.kubectl("delete", "pod", "stranger", "-n", namespace, "--grace-period=0", "--force")

@@ -1,0 +1,171 @@
+"""Learners that fail in their pods, and jobs that can't start: each with a reason that its user can act on."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from tests.e2e.stack import eventually
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.stack import PROFILES, KubeStack, kube_stack, messages, outcomes, starts
+
+import weft
+
+
+def failed(job: weft.Job) -> weft.Job:
+    job = job.wait(timeout=240, check=False)
+    assert job.state == "FAILED", job
+    assert "Traceback" not in job.reason
+    return job
+
+
+def test_a_command_that_fails_on_one_of_two(on_kube: KubeStack) -> None:
+    job = failed(on_kube.train('[ "$LEARNER_ID" = 1 ] && sleep 600; echo last words; exit 7', learners=2))
+    assert job.reason.startswith("learner 2: exit code 7")
+    assert "last words" in job.reason
+    assert job.attempts[-1].exit_code == 7
+
+
+def test_a_learner_that_the_kernel_kills_for_memory(on_kube: KubeStack) -> None:
+    job = failed(on_kube.train("python hog.py"))
+    assert job.reason.startswith("learner 1 was killed: out of memory (limit 256 MiB)"), job.reason
+    assert "out of memory (limit 256 MiB)" in on_kube.shown(job)
+
+
+def test_a_gang_whose_learner_is_killed_goes_on_from_its_checkpoint(on_kube: KubeStack) -> None:
+    job = on_kube.train("exec python steps.py 30 0.1 10", learners=2, retries=1, checkpoint={"every": "1s"})
+    job = job.wait(timeout=240)
+    assert outcomes(job) == ["FAILED", "SUCCEEDED"]
+    assert job.attempts[0].reason.startswith("learner 2 was killed by signal 9 (SIGKILL)")
+    assert starts(job)[0] == 0
+    assert starts(job)[1] >= 5, "the checkpoint was not restored"
+
+
+def custom(on_kube: KubeStack, image: str) -> weft.Job:
+    return on_kube.train("true", framework={"name": "custom", "version": image, "command": "true"}, retries=3)
+
+
+class _Empty(BaseHTTPRequestHandler):
+    """A registry that has no image."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}).encode()
+        self.send_response(200 if self.path == "/v2/" else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET  # noqa: N815 - its caller's name
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def no_such_image(on_kube: KubeStack) -> Iterator[weft.Job]:
+    """A job whose image its registry does not have; begun first, as the engine lets a pull fail for a minute."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Empty) as registry:  # the nodes share this machine's network
+        threading.Thread(target=registry.serve_forever, daemon=True).start()
+        yield custom(on_kube, f"127.0.0.1:{registry.server_port}/nobody/nothing:1")
+        registry.shutdown()
+
+
+def test_an_image_whose_registry_does_not_answer(on_kube: KubeStack, no_such_image: weft.Job) -> None:
+    job = custom(on_kube, "registry.invalid/nobody/nothing:1")
+    eventually(lambda: "image pull failed" in job.refresh().reason, "a reason", 120)
+    assert job.state == "PENDING", "it may answer yet"
+    assert "learner 1: image pull failed: registry.invalid/nobody/nothing:1: " in job.reason
+    assert "image pull failed" in on_kube.shown(job)
+    job.halt(grace_seconds=0)
+
+
+def test_a_name_that_no_image_has(on_kube: KubeStack) -> None:
+    job = failed(custom(on_kube, "registry.invalid/Not_An_Image"))
+    assert "'registry.invalid/Not_An_Image' is no valid name of an image" in job.reason
+    assert job.error_code == "S103"
+    assert len(job.attempts) == 1, "no retry could help"
+
+
+def test_what_the_api_server_refuses(on_kube: KubeStack) -> None:
+    job = failed(on_kube.train("true", profile="unknown-class"))
+    assert "no PriorityClass with name no-such-class was found" in job.reason, job.reason
+
+
+def test_more_than_any_node_has_waits_and_says_so(on_kube: KubeStack) -> None:
+    job = on_kube.train("true", cpus=64)
+    eventually(lambda: job.refresh().reason, "a reason")
+    assert job.state == "QUEUED"
+    assert "asks 64 CPUs a learner, the largest node of engine kubernetes has " in job.reason
+    assert "waits for nodes to join" in job.reason
+    assert "asks 64 CPUs a learner" in on_kube.shown(job)
+    assert on_kube.train("true").wait(timeout=120).state == "COMPLETED", "it holds nobody up"
+    assert on_kube.left(job) == []
+    job.halt()
+    assert job.wait(timeout=60, check=False).state == "HALTED"
+
+
+def test_a_gang_that_does_not_fit_now_says_for_what_it_waits(on_kube: KubeStack) -> None:
+    # As much as the freest node has: a gang of two such learners must wait, whatever else is on the cluster.
+    cpus = int(max(on_kube.cluster.free_cpus().values()) * 10) / 10
+    holder = on_kube.train("sleep 600", cpus=cpus)
+    eventually(lambda: holder.refresh().state == "PROCESSING", "processing", 120)
+    gang = on_kube.train("true", cpus=cpus, learners=2)
+    eventually(lambda: "waiting for" in gang.refresh().reason, "a reason")
+    assert gang.state == "QUEUED"
+    assert on_kube.left(gang) == [], "all or nothing"
+    gang.halt()
+    holder.halt(grace_seconds=1)
+    assert [one.wait(timeout=120, check=False).state for one in (gang, holder)] == ["HALTED", "HALTED"]
+
+
+def test_an_image_that_does_not_exist(on_kube: KubeStack, no_such_image: weft.Job) -> None:
+    job = failed(no_such_image)
+    image = no_such_image.manifest["framework"]["version"]
+    assert job.reason.startswith(f"image pull failed: {image}: "), job.reason
+    assert "not found" in job.reason
+    assert job.error_code == "S103"
+    assert len(job.attempts) == 1, "no retry could help"
+    assert f"image pull failed: {image}" in on_kube.shown(job)
+
+
+@pytest.fixture
+def hasty(kube: Cluster, python_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeStack]:
+    """A stack that gives learners little time to start."""
+    with kube_stack(kube, tmp_path_factory.mktemp("hasty") / "home", {"start_timeout": 6}) as one:
+        yield one
+        one.check_nothing_left()
+
+
+def test_what_can_not_be_scheduled_is_taken_back_and_queued_again(hasty: KubeStack) -> None:
+    job = hasty.train("true", profile="nowhere", learners=2)
+    wish = next(iter(PROFILES["nowhere"]["affinity"]))
+    eventually(lambda: job.refresh().state == "PENDING" and "learner 1" in job.reason, "a reason", 60)
+    waits = job.reason
+    assert "node" in waits, (waits, wish)
+    eventually(lambda: len(job.refresh().attempts) > 1, "queued again", 120)
+    first = job.attempts[0]
+    assert first.outcome == "INTERRUPTED"
+    assert first.reason.startswith("only 0 of 2 learners started within 6s: "), first.reason
+    assert waits.removeprefix("learner 1: ") in first.reason
+    assert "starts again: only 0 of 2 learners started" in messages(job)
+    assert job.failures == 0
+    job.halt()
+    assert job.wait(timeout=120, check=False).state == "HALTED"
+
+
+def test_learners_outlive_the_service(hasty: KubeStack) -> None:
+    stack = hasty.stack
+    job = hasty.train("python count.py 60 0.25", learners=2)
+    eventually(lambda: job.refresh().state == "PROCESSING", "processing", 120)
+    pods = {pod["metadata"]["uid"] for pod in hasty.pods(job).values()}
+    stack.down()
+    stack.up()
+    job = stack.client.jobs.get(job.id).wait(timeout=240)
+    assert outcomes(job) == ["SUCCEEDED"]
+    assert len(pods) == 2
+    for learner in (1, 2):
+        assert [line.text for line in job.logs(learner=learner)] == [f"line {number}" for number in range(60)]
