@@ -27,6 +27,7 @@ _HOPELESS = re.compile(
     r"no match for platform|no matching manifest|ErrImageNeverPull|unsupported",
     re.IGNORECASE,
 )
+_SAYS_NOTHING = re.compile(r"(Error: )?\w*")
 _OVER_OWN_LIMIT = re.compile(r"exceeds the (total )?limit|exceeded its local ephemeral storage limit")
 _NO_PYTHON = re.compile(r"exec: \\?\"python\\?\"|python: no such file", re.IGNORECASE)
 _NO_AGENT = "No module named weft_trainer"
@@ -132,6 +133,7 @@ def needs_events(pod: Json, now: datetime) -> bool:
 
 def say(events: list[Json]) -> str:
     """What a pod's events say: the newest warning, else the newest of what explains a wait."""
+    events = [one for one in events if not _SAYS_NOTHING.fullmatch(one.get("message") or "")]
     told = [one for one in events if one.get("type") == "Warning" and one.get("reason") != "BackOff"]
     told = told or [one for one in events if one.get("reason") in ("Pulling", "Preempted", "TaintManagerEviction")]
     if not told:
@@ -159,6 +161,8 @@ def silence(node: Json | None, name: str, now: datetime) -> str:
 def terminated(pod: Json) -> Json | None:
     """How the learner's process ended, if it did."""
     found: Json | None = _container(pod).get("terminated")
+    if found is None and (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        found = _status(pod, "lastState").get("terminated")  # the container has been removed already
     return found
 
 
@@ -302,8 +306,13 @@ def _brief(message: str) -> str:
 
 
 def _container(pod: Json) -> Json:
+    return _status(pod, "state")
+
+
+def _status(pod: Json, part: str) -> Json:
+    """``state`` or ``lastState`` of the learner's container."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    found: Json = next((one.get("state") or {} for one in statuses if one["name"] == names.CONTAINER), {})
+    found: Json = next((one.get(part) or {} for one in statuses if one["name"] == names.CONTAINER), {})
     return found
 
 

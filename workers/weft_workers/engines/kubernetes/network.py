@@ -1,9 +1,10 @@
 """Whom learners may talk to: the rules of an attempt's NetworkPolicy.
 
 Policies know addresses and pods, no names. So a name is looked up when the attempt starts: private addresses become
-rules of their own, while a name with public addresses opens its port to all public ones, as those rotate. A name of
-an in-cluster service (``s3.store.svc``) opens its namespace, on every port, as policies mostly see the pod behind a
-service and its port; its cluster IP is opened, too, for those networks that look before the translation.
+rules of their own, while a name with public addresses opens its port to all public ones, as those rotate, and one that
+can't be looked up here opens it to all: the learners' DNS may know it. A name of an in-cluster service
+(``s3.store.svc``) opens its namespace, on every port, as policies mostly see the pod behind a service and that pod's
+port; its cluster IP is opened, too, for those networks that look before the translation.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _PRIVATE = {
     ],
     6: ["::1/128", "fc00::/7", "fe80::/10"],
 }
+_NOWHERE = {4: ["127.0.0.0/8", "169.254.0.0/16"], 6: ["::1/128", "fe80::/10"]}
 _ALL = {4: "0.0.0.0/0", 6: "::/0"}
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -49,11 +51,11 @@ def ingress(own: Json) -> list[Json]:
     return [{"from": [{"podSelector": own}]}]
 
 
-def egress(own: Json, urls: Iterable[str], cidrs: Iterable[str], lookup: Resolve = resolve) -> list[Json]:
+def egress(own: Json, urls: Iterable[str], cidrs: Iterable[str], lookup: Resolve | None = None) -> list[Json]:
     """To the attempt's own learners, DNS, the hosts of ``urls`` and the networks ``cidrs``."""
     rules = [{"to": [{"podSelector": own}]}, *_dns()]
     for url in urls:
-        rules += [rule for rule in _to_url(url, lookup) if rule not in rules]
+        rules += [rule for rule in _to_url(url, lookup or resolve) if rule not in rules]
     if blocks := [{"ipBlock": {"cidr": str(ipaddress.ip_network(cidr, strict=False))}} for cidr in cidrs]:
         rules.append({"to": blocks})
     return rules
@@ -88,10 +90,11 @@ def _to_url(url: str, lookup: Resolve) -> list[Json]:
         rules.append({"to": [{"namespaceSelector": {"matchLabels": {_NAMESPACE_LABEL: service["namespace"]}}}]})
     elif _addresses([host]):
         blocks = [_block(one) for one in addresses]
-    elif not addresses or any(one.is_global for one in addresses):
-        # What can't be resolved here may be for the learners, where DNS has several views.
-        versions = {one.version for one in addresses if one.is_global} or {4, 6}
-        blocks += [{"ipBlock": {"cidr": _ALL[one], "except": _PRIVATE[one]}} for one in sorted(versions)]
+    elif not addresses:
+        blocks = [{"ipBlock": {"cidr": _ALL[one], "except": _NOWHERE[one]}} for one in (4, 6)]
+    else:
+        versions = sorted({one.version for one in addresses if one.is_global})
+        blocks += [{"ipBlock": {"cidr": _ALL[one], "except": _PRIVATE[one]}} for one in versions]
     if blocks:
         rules.append({"to": blocks, "ports": ports})
     return rules

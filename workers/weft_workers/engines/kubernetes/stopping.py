@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 
 _AT_LEAST = 1
 """Seconds of grace. With 0 the server forgets the pod at once, whether its processes have ended or not."""
-_SLACK = timedelta(seconds=1)  # of timestamps in whole seconds
+_SLACK = timedelta(seconds=2)  # of timestamps in whole seconds, and of those who count the rest of a grace
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta1", "v1beta2")
 
@@ -27,6 +27,8 @@ class Stopper:
     rest when the Secret is gone. It leaves pods alone that are being deleted already. The NetworkPolicy must not go
     before the last of them: while it still saves a checkpoint, it needs its ways and no others. So the living pods
     become its owners, too.
+
+    A grace that is shortened holds for the server at once; kubelets before 1.22 keep to the one they began with.
 
     Args:
         own: labels of the engine's objects; others of the same name are left alone.
@@ -90,8 +92,7 @@ class Stopper:
                 "delete_namespaced_secret",
                 run_name,
                 namespace,
-                propagation_policy="Background",
-                body={"preconditions": {"uid": there["metadata"]["uid"]}},
+                body={"propagationPolicy": "Background", "preconditions": {"uid": there["metadata"]["uid"]}},
             )
 
     def release(self, namespace: str, run_name: str, pods: list[Json]) -> None:
@@ -108,8 +109,8 @@ class Stopper:
             "delete_namespaced_pod",
             metadata["name"],
             metadata["namespace"],
-            grace_period_seconds=grace,
-            body={"preconditions": {"uid": metadata["uid"]}},
+            # All of it in the body: where there is one, the server does not look at the query.
+            body={"gracePeriodSeconds": grace, "preconditions": {"uid": metadata["uid"]}},
         )
 
     def _quietly(self, call: str, *args: Any, **options: Any) -> None:
