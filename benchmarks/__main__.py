@@ -1,4 +1,4 @@
-"""`make bench [ARGS="submit start overhead"]`: start a stack, measure, print tables."""
+"""`make bench [ARGS="submit start overhead kubernetes ray"]`: start a stack, measure, print tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.e2e.stack import Stack, running
 
-from benchmarks import overhead, start, submit
+from benchmarks import clusters, overhead, start, submit
 
 BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "submit": submit.measure,
@@ -19,13 +19,19 @@ BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
 
 
 def main(names: list[str]) -> int:
-    unknown = [name for name in names if name not in BENCHMARKS]
+    known = [*BENCHMARKS, *clusters.CLUSTERS]
+    unknown = [name for name in names if name not in known]
     if unknown:
-        print(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}", file=sys.stderr)
+        print(f"no benchmark {unknown[0]!r}; there are: {', '.join(known)}", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, running(Path(folder) / "home") as stack:
-        for name in names or BENCHMARKS:
-            BENCHMARKS[name](stack, Path(folder))
+    names = names or known
+    if here := [name for name in names if name in BENCHMARKS]:
+        with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, running(Path(folder) / "home") as stack:
+            for name in here:
+                BENCHMARKS[name](stack, Path(folder))
+    for name in names:
+        if name in clusters.CLUSTERS:
+            clusters.measure(name)
     return 0
 
 
