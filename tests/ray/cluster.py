@@ -192,9 +192,23 @@ class RayCluster:
         self.nodes.append(node)
         address = f"--address={self.gcs_address}"
         argv = [*self._ray("start"), "--block", address, *self._share(node.name, cpus, memory, resources or {})]
-        node.start(argv, self.env, self.folder / f"{node.name}.log")
-        self._wait(lambda: node.name in self.node_names(), f"{node.name} to join")
+        log = self.folder / f"{node.name}.log"
+        node.start(argv, self.env, log)
+
+        def joined() -> bool:
+            if not node.alive:  # Ray gives up where a busy machine takes too long
+                node.kill()
+                node.start(argv, self.env, log)
+            return node.name in self.node_names()
+
+        self._wait(joined, f"{node.name} to join", log)
         return node
+
+    def remove_node(self, node: RayNode) -> None:
+        """Its machine is gone, and the cluster has noticed."""
+        node.kill()
+        self.nodes.remove(node)
+        self._wait(lambda: node.name not in self.node_names(), f"{node.name} to be missed")
 
     def node_names(self) -> set[str]:
         """Of the living ones."""

@@ -143,8 +143,7 @@ def test_what_does_not_fit_waits_and_runs_when_a_node_joins(bench: Bench) -> Non
         run.stop()
         run.forgotten()
     finally:
-        node.kill()
-        bench.cluster.nodes.remove(node)
+        bench.cluster.remove_node(node)
     until(lambda: {one.name for one in bench.engine.capacity().nodes} == {"head"})
 
 

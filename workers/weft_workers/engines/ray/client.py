@@ -50,11 +50,14 @@ class RayClient:
     def job(self, submission_id: str) -> dict[str, Any] | None:
         """None: there is none."""
         try:
-            return dict(self._json("GET", f"/api/jobs/{quote(submission_id)}"))
+            job = self._json("GET", f"/api/jobs/{quote(submission_id)}")
         except Answered as error:
             if error.status == 404:
                 return None
             raise
+        if not isinstance(job, dict) or job.get("submission_id") != submission_id:
+            raise self._odd(job)
+        return job
 
     def submit(self, job: Mapping[str, Any]) -> bool:
         """False: there is one with this submission id."""

@@ -1,0 +1,129 @@
+"""Actors, nodes and heads that die under a run: the right outcome, with the reason, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from tests.trainer.agents import ended
+from tests.workers.engines.ray.bench import Bench, processes_with, until
+
+from weft_core.engine import EngineUnreachable, LearnerState
+
+# A daemon that has left the session, the group and the parent that it was started by.
+ESCAPES = "(setsid bash -c 'sleep 6123 & exec sleep 6123' &) ; echo ready; sleep 600 & wait"
+
+
+def _killed(pids: list[int]) -> bool:
+    return all(ended(pid) for pid in pids)
+
+
+def test_an_agent_that_is_killed(bench: Bench) -> None:
+    run = bench.run(ESCAPES, learners=2).launch().started()
+    before = run.processes()
+    [agent] = [pid for pid in processes_with(run.api.url, "WEFT_RANK=1", "weft_trainer") if _is_agent(pid)]
+    os.kill(agent, signal.SIGKILL)
+    seen = run.wait(lambda seen: seen.learners[1].state is LearnerState.EXITED)
+    assert seen.learners[1].exit_code == -9
+    assert seen.learners[1].reason == "killed by signal 9 (SIGKILL)"
+    assert not seen.learners[1].interrupted
+    assert seen.learners[0].state is LearnerState.RUNNING
+    until(lambda: not processes_with(run.api.url, "WEFT_RANK=1"), run.describe)
+    run.stop()
+    run.forgotten()
+    assert _killed(before)
+
+
+def test_an_actor_that_is_killed_takes_all_of_its_learner_along(bench: Bench) -> None:
+    run = bench.run(ESCAPES, learners=2).launch().started()
+    actor = bench.cluster.actors(run.name)[0]
+    os.kill(actor["pid"], signal.SIGKILL)
+    seen = run.wait(lambda seen: seen.learners[0].state is LearnerState.EXITED)
+    assert seen.learners[0].reason.startswith("its Ray actor was killed: ")
+    assert seen.learners[1].state is LearnerState.RUNNING
+    until(lambda: not processes_with(run.api.url, "WEFT_RANK=0"), run.describe)
+    run.stop()
+    run.forgotten()
+
+
+def test_a_driver_that_is_killed_takes_its_run_along(bench: Bench) -> None:
+    run = bench.run(ESCAPES, learners=2).launch().started()
+    [driver] = [pid for pid in processes_with("weft_trainer.ray_gang", run.name) if _is_driver(pid)]
+    os.kill(driver, signal.SIGKILL)
+    ends = run.ended()
+    assert all(one.interrupted for one in ends.values())
+    assert all(one.reason.startswith("its driver on the Ray cluster was lost: ") for one in ends.values())
+    until(lambda: not run.processes(), run.describe)
+    run.stop()
+    run.forgotten()
+
+
+def test_a_node_that_is_lost_interrupts_its_learners(bench: Bench) -> None:
+    node = bench.cluster.add_node(cpus=1, resources={"far": 1})
+    try:
+        run = bench.run(extra={"far": 1}).launch().started()
+        assert run.look().learners[0].node == node.name
+        node.kill()
+        [one] = run.ended().values()
+        assert (one.interrupted, one.reason) == (True, f"its node {node.name} was lost")
+        run.stop()
+        run.forgotten()
+    finally:
+        bench.cluster.remove_node(node)
+
+
+def test_a_raylet_that_is_killed_leaves_no_learner(bench: Bench) -> None:
+    node = bench.cluster.add_node(cpus=1, resources={"far": 1})
+    try:
+        run = bench.run(ESCAPES, extra={"far": 1}).launch().started()
+        os.kill(node.raylet(), signal.SIGKILL)
+        [one] = run.ended().values()
+        assert one.interrupted
+        until(lambda: not run.processes(), run.describe)
+        run.stop()
+        run.forgotten()
+    finally:
+        bench.cluster.remove_node(node)
+
+
+def test_a_head_that_is_lost_and_comes_back(bench: Bench) -> None:
+    """The last of this module's tests: it leaves another cluster."""
+    node = bench.cluster.add_node(cpus=1, resources={"far": 1})
+    try:
+        run = bench.run(ESCAPES, extra={"far": 1}).launch().started()
+        bench.cluster.kill_head()
+        assert "Ray at" in _refusal(bench)
+        until(lambda: not run.processes(), run.describe)  # the learner was on the node that is still there
+        bench.cluster.restart_head()
+        until(lambda: run.name not in bench.engine.observe())
+        run.stop()
+        again = bench.run().launch().started()
+        again.stop()
+        again.forgotten()
+    finally:
+        node.kill()
+        bench.cluster.nodes.remove(node)
+
+
+def _refusal(bench: Bench) -> str:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            bench.engine.observe()
+        except EngineUnreachable as error:
+            return str(error)
+    raise AssertionError("a dead Ray still answers")
+
+
+def _is_agent(pid: int) -> bool:
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        words = file.read().split(b"\0")
+    with open(f"/proc/{pid}/stat") as file:
+        session = int(file.read().rpartition(")")[2].split()[3])
+    return b"weft_trainer" in words and session == pid
+
+
+def _is_driver(pid: int) -> bool:
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read().split(b"\0")[1:3] == [b"-m", b"weft_trainer.ray_gang"]
