@@ -34,7 +34,7 @@ share it sees, something that is used up."""
 
 
 class NotHere(Exception):
-    """This machine lacks what a kind of engine needs; the message says what."""
+    """This machine lacks what a kind of engine needs: what, says the message, which begins with NOT RUN."""
 
 
 class Bench(ABC):
@@ -52,7 +52,7 @@ class Bench(ABC):
     """What an ordinary learner gets."""
     many = 50
     """So many runs that one request for each would be seen."""
-    proxy: Proxy | None = None
+    proxy: Proxy | None = None  # None for an engine that lacks "network"
     """Between every engine that :meth:`engine` makes and its server."""
 
     @abstractmethod
@@ -124,14 +124,19 @@ class Run:
         """Its learners, once all have exited."""
         return dict(self.wait(lambda seen: len(seen.learners) == self.spec.learners and seen.gone).learners)
 
-    def forgotten(self) -> None:
+    def forgotten(self, engine: Engine | None = None) -> None:
         """Wait until nothing of it exists and the engine knows it no longer."""
-        until(lambda: self.look() is None, self._describe)
+        until(lambda: self.look(engine) is None, self._describe)
         until(lambda: not self.leftovers, self._describe)
 
     @property
     def leftovers(self) -> list[str]:
         return self.case.bench.leftovers(self.spec)
+
+    @staticmethod
+    def reasons(seen: Observation) -> str:
+        """All that is said of why it does not run."""
+        return " ".join([seen.failed, seen.held, *(one.reason for one in seen.learners.values())])
 
     @staticmethod
     def states(seen: Observation) -> list[LearnerState]:
@@ -194,8 +199,10 @@ class Case:
         self._serving.close()
 
     def settle(self) -> None:
+        """Wait until nothing of them is left; meanwhile engines look on, as they do in the service."""
+        engines = {run.spec.installation: self.bench.engine(run.spec.installation) for run in self.runs}
         for run in self.runs:
-            run.forgotten()
+            run.forgotten(engines[run.spec.installation])
 
 
 def until(look: Callable[[], T], describe: Callable[[], object] = lambda: "") -> T:

@@ -10,7 +10,7 @@ from tests.engines.bench import Ability, Bench, Case, NotHere, Run
 
 from weft_core.engine import LearnerState
 
-KINDS = ("local",)
+KINDS = ("local", "kubernetes", "ray")
 """One module beside this one for each."""
 
 Require = Callable[[Ability], None]
@@ -23,7 +23,7 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         opened = kind.opened(tmp_path_factory.mktemp(request.param))
         made = opened.__enter__()
     except NotHere as error:
-        pytest.skip(f"NOT RUN: {error}")
+        pytest.skip(str(error))
     yield made
     opened.__exit__(None, None, None)
 

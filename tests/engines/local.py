@@ -93,7 +93,7 @@ def _quick(folder: Path) -> str:
 @contextmanager
 def opened(folder: Path) -> Iterator[Bench]:
     if not sys.platform.startswith("linux"):
-        raise NotHere("the local engine needs Linux")
+        raise NotHere("NOT RUN: the local engine needs Linux")
     bench = LocalBench(folder)
     yield bench
     bench.close()

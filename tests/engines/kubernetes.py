@@ -1,0 +1,123 @@
+"""The Kubernetes engine on the real test cluster: learners are pods, and a proxy is before the API server."""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes import client, config
+from tests.engines.bench import OURS, Bench, NotHere
+from tests.engines.proxy import Proxy
+from tests.kubernetes import images
+from tests.kubernetes.cluster import MISSING, NOT_ROOT, Cluster, find_cluster
+
+from weft_core.engine import Capacity, Engine
+from weft_core.engine_settings import KubernetesSettings
+from weft_core.launch import Resources
+from weft_workers.engines.kubernetes import KubernetesEngine
+
+_REPOSITORY = "weft"
+
+
+class KubernetesBench(Bench):
+    kind = "kubernetes"
+    image = images.PYTHON
+    no_image = "weft.test/nothing-of-this-name:1.0"
+
+    def __init__(self, cluster: Cluster, namespace: str, folder: Path, slot: str) -> None:
+        self.host = cluster.host_ip
+        self._namespace, self._slot = namespace, slot
+        api = config.new_client_from_config(str(cluster.kubeconfig))
+        self._core, self._networking = client.CoreV1Api(api), client.NetworkingV1Api(api)
+        self.proxy, self._kubeconfig = _proxied(cluster.kubeconfig, folder)
+
+    def engine(self, installation: str = OURS, timeout: float = 20.0) -> Engine:
+        settings = KubernetesSettings(kubeconfig=self._kubeconfig, namespace=self._namespace, timeout=timeout)
+        return KubernetesEngine("kubernetes", settings, _REPOSITORY, installation)
+
+    def things(self, run_name: str) -> list[str]:
+        lists = {
+            "pod": self._core.list_namespaced_pod,
+            "secret": self._core.list_namespaced_secret,
+            "service": self._core.list_namespaced_service,
+            "configmap": self._core.list_namespaced_config_map,
+            "networkpolicy": self._networking.list_namespaced_network_policy,
+        }
+        return [
+            f"{kind}/{one.metadata.name}"
+            for kind, items in lists.items()
+            for one in items(self._namespace).items
+            if run_name in one.metadata.name
+        ]
+
+    def remove_learner(self, run_name: str, rank: int) -> None:
+        """Its pod is deleted at once, past every grace."""
+        pods = self._core.list_namespaced_pod(self._namespace, label_selector=f"weft.dev/learner={rank + 1}").items
+        [name] = [one.metadata.name for one in pods if run_name in one.metadata.name]
+        self._core.delete_namespaced_pod(name, self._namespace, grace_period_seconds=0)
+
+    def late(self) -> Mapping[str, Any]:
+        """No node has so much."""
+        return {"resources": Resources(cpus=64, gpus=0, memory=self.each.memory)}
+
+    def scarce(self) -> Resources:
+        return Resources(self.each.cpus, 0, self.each.memory, extra={self._slot: 1})
+
+    def scarce_use(self, capacity: Capacity) -> float:
+        return sum(node.busy.extra.get(self._slot, 0.0) for node in capacity.nodes)
+
+    @contextmanager
+    def slot(self, node: str) -> Iterator[None]:
+        """An extended resource of which this node has one, and no other node any."""
+        path = f"/status/capacity/{self._slot.replace('/', '~1')}"
+        self._core.patch_node_status(node, [{"op": "add", "path": path, "value": "1"}])
+        try:
+            yield
+        finally:
+            self._core.patch_node_status(node, [{"op": "remove", "path": path}])
+
+
+def _proxied(kubeconfig: Path, folder: Path) -> tuple[Proxy, Path]:
+    """A proxy that is the cluster's administrator, and a kubeconfig that leads to it."""
+    document = yaml.safe_load(kubeconfig.read_text())
+    [cluster], [user] = document["clusters"], document["users"]
+    certificate = folder / "client.pem"
+    certificate.touch(mode=0o600)
+    certificate.write_bytes(
+        b"\n".join(base64.b64decode(user["user"][f"client-{part}-data"]) for part in ("certificate", "key"))
+    )
+    server = cluster["cluster"]
+    trust = ssl.create_default_context(cadata=base64.b64decode(server["certificate-authority-data"]).decode())
+    trust.load_cert_chain(certificate)
+    proxy = Proxy(server["server"], trust)
+    cluster["cluster"] = {"server": proxy.url}
+    user["user"] = {}
+    written = folder / "kubeconfig"
+    written.write_text(yaml.safe_dump(document))
+    return proxy, written
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Bench]:
+    cluster = find_cluster()
+    if cluster is None:
+        raise NotHere(MISSING)
+    if os.geteuid() != 0:
+        raise NotHere(NOT_ROOT)
+    cluster.up(nodes=2)
+    unique = uuid.uuid4().hex[:8]
+    with ExitStack() as stack:
+        stack.callback(cluster.release)
+        images.load(cluster, images.PYTHON, _REPOSITORY)
+        namespace = stack.enter_context(cluster.namespace(f"weft-suite-{unique}"))
+        bench = KubernetesBench(cluster, namespace, folder, f"weft.test/slot-{unique}")
+        stack.callback(bench.proxy.close)
+        stack.enter_context(bench.slot(cluster.nodes[-1]))
+        yield bench
