@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,8 @@ JOBS = {
     "mnist-horovod-tensorflow": ("horovod:0.28.1-tf2.21", "horovod", 2),
     "mnist-torchrun": ("pytorch:2.13.0", "torchrun", 2),
     "mnist-tensorflow-mirrored": ("tensorflow:2.21.0", "none", 1),
+    "fashion-ray": ("ray:2.60.0", "ray", 2),
+    "transfer-learning": ("pytorch:2.13.0", "none", 1),
 }
 
 
@@ -48,6 +51,37 @@ def test_it_has_what_a_reader_looks_for(name: str) -> None:
         "train.py",
     }
     assert f"examples/{name}/manifest.yml" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "allowed"),
+    [
+        ("fashion-ray", "manifest-horovod.yml", {"name", "description", "framework.command"}),
+        (
+            "transfer-learning",
+            "manifest-base.yml",
+            {"name", "description", "framework.command", "data_stores.pretrained_model"},
+        ),
+    ],
+)
+def test_second_manifests_differ_in_what_they_are_about(name: str, other: str, allowed: set[str]) -> None:
+    folder = EXAMPLES / name
+    one, two = (
+        parse_manifest((folder / file).read_bytes(), Settings()).manifest.model_dump()
+        for file in ("manifest.yml", other)
+    )
+    assert one["notes"] == two["notes"] == []
+    differing = {key for key in one if one[key] != two[key]}
+    differing = differing - {"framework"} | {f"framework.{key}" for key in _changed(one, two, "framework")}
+    if "data_stores" in differing:
+        keys = _changed(one["data_stores"], two["data_stores"], 0)
+        differing = differing - {"data_stores"} | {f"data_stores.{key}" for key in keys}
+    assert differing == allowed
+    assert other in (folder / "README.md").read_text()
+
+
+def _changed(one: Any, two: Any, at: Any) -> set[str]:
+    return {key for key in one[at] if one[at][key] != two[at][key]}
 
 
 @pytest.mark.parametrize("file", ["model.py", "evaluate.py"])

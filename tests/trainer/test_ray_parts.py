@@ -54,7 +54,9 @@ def test_the_command_runs_on_learner_1_only() -> None:
         "RAY_ADDRESS": "10.0.0.1:1001",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_COLOR_PREFIX": "0",
+        "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
     }
+    assert [one.helpers[0].env for one in (first, second)] == [first.processes[0].env] * 2
 
 
 def test_what_a_manifest_sets_itself_is_left_alone() -> None:

@@ -22,6 +22,10 @@ from weft_trainer.spec import LearnerSpec
 
 # Which of learner 1's reserved ports is for what. All others that Ray opens are free ones that the kernel picks.
 _GCS, _GATE, _CLIENT, _DASHBOARD = range(4)
+_DEFAULTS = {
+    "RAY_COLOR_PREFIX": "0",  # a job's log is no terminal
+    "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",  # it shows each line that a worker prints twice
+}
 
 
 class RayLauncher:
@@ -32,6 +36,7 @@ class RayLauncher:
         env = {
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": spec.gang_secret,
+            # For whatever a worker starts, too: on a machine with several clusters, Ray would not know which.
             "RAY_ADDRESS": _place(head.address, head.ports[_GCS]),
             "RAY_USAGE_STATS_ENABLED": "0",
         }
@@ -50,8 +55,7 @@ class RayLauncher:
             # Weft's default is for one process a learner; Ray sets it for each task, by the CPUs that the task has.
             unset=() if "OMP_NUM_THREADS" in spec.env else ("OMP_NUM_THREADS",),
         )
-        if "RAY_COLOR_PREFIX" not in spec.env:
-            env["RAY_COLOR_PREFIX"] = "0"  # a job's log is no terminal
+        env |= {name: value for name, value in _DEFAULTS.items() if name not in spec.env}
         node = Process([*_program("ray_node"), json.dumps(asdict(options))], env, label="[ray] ")
         gate = [head.address, str(head.ports[_GATE])]
         if me.rank == 0:

@@ -81,7 +81,7 @@ class Keeper:
     def _start(self, folder: Path) -> None:
         log = folder / "start.log"
         command = start_command(self._options, folder, object_store(self._options.memory))
-        env = {name: value for name, value in os.environ.items() if name not in (*self._options.unset, "RAY_ADDRESS")}
+        env = {name: value for name, value in os.environ.items() if name not in self._options.unset}
         env["RAY_START_HOOK"] = START_HOOK
         keeper = os.getpid()
         with log.open("wb") as output:

@@ -1,0 +1,96 @@
+"""Launcher ``ray`` on the whole stack, by the examples: data from and models to S3, and nothing of Ray left afterwards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.e2e.stack import REPOSITORY, Stack, eventually, lines
+
+import weft
+
+EXAMPLES = REPOSITORY / "examples"
+FASHION, TRANSFER = EXAMPLES / "fashion-ray", EXAMPLES / "transfer-learning"
+
+
+def python_of(stack: Stack, image: str) -> str:
+    command = [sys.executable, "-m", "weft_workers.environments", "python", image]
+    return subprocess.run(command, env=stack.environment, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def run(stack: Stack, *command: str) -> str:
+    done = subprocess.run(command, env=stack.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def completed(job: weft.Job) -> weft.Job:
+    job = job.wait(timeout=1400, check=False)
+    assert job.state == "COMPLETED", f"{job.reason}\n" + "\n".join(line.text for line in job.logs())
+    return job
+
+
+@pytest.fixture(scope="module")
+def clothes(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clothes")
+    subprocess.run([sys.executable, str(EXAMPLES / "data/fashion.py"), str(folder)], check=True)
+    stack.weft("data", "put", str(folder), "default:fashion-data")
+    stack.weft("data", "create", "default:fashion-models")
+    return folder
+
+
+# The image's first job builds its environment.
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("manifest", ["manifest.yml", "manifest-horovod.yml"])
+def test_clothes(stack: Stack, clothes: Path, tmp_path: Path, manifest: str) -> None:
+    before = set(Path(tempfile.gettempdir()).glob("weft-ray-*"))
+    job = completed(stack.client.train(FASHION / manifest, FASHION))
+    said = lines(job, 1)
+    assert sorted(line[-1] for line in said if "worker" in line and "on learner" in line) == ["1", "2"], said
+    [final] = [line for line in said if line.startswith("test accuracy")]
+    assert float(final.split()[2]) >= 0.95
+    # What came to S3 is the model.
+    stack.weft("download", job.id, "--trainedmodel", "--unpack", "-o", str(tmp_path))
+    out = run(stack, python_of(stack, "ray"), str(FASHION / "evaluate.py"), str(tmp_path), str(clothes))
+    assert float(out.split("accuracy:")[1].split()[0]) == pytest.approx(float(final.split()[2]), abs=1e-4)
+    eventually(lambda: not stack.learners(), f"left behind: {stack.learners()}", 30)
+    assert set(Path(tempfile.gettempdir()).glob("weft-ray-*")) <= before
+
+
+@pytest.mark.timeout(1500)
+def test_a_pretrained_model_and_its_next_version(stack: Stack, tmp_path: Path) -> None:
+    digits = tmp_path / "mnist"
+    subprocess.run([sys.executable, str(EXAMPLES / "data/digits.py"), str(digits)], check=True)
+    stack.weft("data", "put", str(digits), "default:mnist-data")
+    stack.weft("data", "create", "default:models")
+    publish = [sys.executable, str(TRANSFER / "publish.py")]
+
+    first = completed(stack.client.train(TRANSFER / "manifest-base.yml", TRANSFER))
+    assert run(stack, *publish, first.id, "default:models/digits") == "default:models/digits/1\n"
+
+    second = completed(stack.client.train(TRANSFER / "manifest.yml", TRANSFER))
+    assert "features of version 1, which knows the digits [0, 1, 2, 3, 4]" in lines(second)
+    assert run(stack, *publish, second.id, "default:models/digits") == "default:models/digits/2\n"
+
+    stack.weft("data", "get", "default:models/digits/2", str(tmp_path / "v2"))
+    [path] = (tmp_path / "v2").rglob("version.json")
+    version = json.loads(path.read_text())
+    assert (version["version"], version["digits"], version["job"]) == (2, [5, 6, 7, 8, 9], second.id)
+    assert (version["parent"]["version"], version["parent"]["job"]) == (1, first.id)
+    out = run(stack, python_of(stack, "pytorch"), str(TRANSFER / "evaluate.py"), str(tmp_path / "v2"), str(digits))
+    assert "version 2 (from version 1)" in out
+    assert float(out.split("accuracy:")[1].split()[0]) >= 0.93
+
+    again = subprocess.run(
+        [*publish, second.id, "default:models/digits"],
+        env=stack.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 1
+    assert "default:models/digits/2 is there already" in again.stderr
