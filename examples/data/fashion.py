@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from digits import idx
 
-SIZE, FINE = 28, 3  # pixels, and samples a pixel along each axis
+SIZE, FINE = 28, 2  # pixels, and samples a pixel along each axis
 EACH = {"train": 200, "t10k": 50}  # of each class
 
 # Outlines in a square from 0 to 1, x to the right, y down. A piece is what lies in an odd number of them.

@@ -1,4 +1,4 @@
-"""Launcher ``ray`` on the whole stack, by the examples: data from and models to S3, and nothing of Ray left afterwards."""
+"""Launcher ``ray`` on the whole stack, by the examples: data from and models to S3, and nothing of Ray left."""
 
 from __future__ import annotations
 
