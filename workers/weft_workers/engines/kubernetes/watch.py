@@ -169,8 +169,8 @@ class Mirror:
                 self._away = time.monotonic() if self._away is None else self._away
             # A watch that lasted was a good one; whoever waits for it ends the pause.
             pause = _BACKOFF[0] if time.monotonic() - began > 5 else min(pause * 2, _BACKOFF[1])
+            self._poke.wait(0 if self._closed else pause * random.uniform(0.5, 1))  # noqa: S311 - spreads load
             self._poke.clear()
-            self._poke.wait(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads load, hides nothing
 
     def _list(self) -> None:
         began = time.monotonic()
@@ -208,6 +208,8 @@ class Mirror:
             with self._changed:
                 self._response, self._away, self._error = response, None, None
                 self._changed.notify_all()
+                if self._closed:
+                    return
             for line in self._cluster.lines(response):
                 if self._closed:
                     return

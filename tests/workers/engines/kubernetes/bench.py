@@ -1,0 +1,98 @@
+"""Engines on the real cluster, in a namespace of a test's own."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.kubernetes.cluster import Cluster
+from tests.workers.engines.bench import until
+from tests.workers.engines.kubernetes import samples
+
+from weft_core.engine import LearnerObservation, LearnerState, Observation
+from weft_core.launch import LaunchSpec
+from weft_workers.engines.kubernetes import KubernetesEngine
+
+Json = dict[str, Any]
+STANDIN_IMAGE = "weft.test/standin:1"
+STANDIN = """#!/bin/sh
+# Stands in for the agent where the agent does not matter: runs what comes after the # of the API's URL.
+exec sh -c "${WEFT_API_URL#*#}"
+"""
+FOREVER = "trap 'exit 0' TERM; while :; do sleep 0.2; done"
+STUBBORN = "trap '' TERM; while :; do sleep 0.2; done"
+SLOW = "trap 'sleep 4; exit 0' TERM; while :; do sleep 0.2; done"
+PATIENCE = 120.0
+
+
+class KubeBench:
+    """``kube``: the cluster; ``namespace``: the learners'."""
+
+    def __init__(self, kube: Cluster, folder: Path) -> None:
+        self.kube, self.folder = kube, folder
+        self.installation = f"ins-{uuid.uuid4().hex[:8]}"
+        self.namespace = f"engine-{self.installation}"
+        self._engines: list[KubernetesEngine] = []
+        self.engine = self.new_engine()
+
+    def new_engine(self, **settings: Any) -> KubernetesEngine:
+        given = {"kubeconfig": self.kube.kubeconfig, "namespace": self.namespace, "timeout": 20, **settings}
+        made = KubernetesEngine("kube", samples.settings(**given), "weft", self.installation)
+        self._engines.append(made)
+        return made
+
+    def close(self) -> None:
+        for engine in self._engines:
+            engine.close()
+
+    def spec(self, script: str = FOREVER, **changes: Any) -> LaunchSpec:
+        fields = {"cpus": 0.05, "memory": 32 << 20, "learners": 1, "image": STANDIN_IMAGE, **changes}
+        return samples.spec(installation=self.installation, api_url=f"http://{self.kube.host_ip}:9/#{script}", **fields)
+
+    # --- what is there ---
+
+    def get(self, kind: str, name: str = "", namespace: str | None = None) -> Json | None:
+        where = ["-n", namespace or self.namespace]
+        found = self.kube.kubectl("get", kind, name, *where, "--ignore-not-found", "-o", "json")
+        return json.loads(found) if found.strip() else None
+
+    def things(self, run_name: str, namespace: str | None = None) -> list[str]:
+        """Names of what is left of a run, with the uids."""
+        found = self.kube.items("secrets,networkpolicies,pods", namespace or self.namespace, f"weft.dev/run={run_name}")
+        return sorted(f"{one['kind']}/{one['metadata']['name']}/{one['metadata']['uid']}" for one in found)
+
+    # --- what the engine says ---
+
+    def look(self, spec: LaunchSpec, engine: KubernetesEngine | None = None) -> Observation | None:
+        return (engine or self.engine).observe().get(spec.run_name)
+
+    def wait(
+        self,
+        spec: LaunchSpec,
+        wanted: Callable[[LearnerObservation], object],
+        engine: KubernetesEngine | None = None,
+        seconds: float = PATIENCE,
+    ) -> LearnerObservation:
+        """The first look at which all learners are as wanted; of the first learner."""
+
+        def look() -> LearnerObservation | None:
+            seen = self.look(spec, engine)
+            learners = list(seen.learners.values()) if seen else []
+            return learners[0] if len(learners) == spec.learners and all(map(wanted, learners)) else None
+
+        found = until(look, seconds)
+        assert found is not None
+        return found
+
+    def running(self, spec: LaunchSpec, engine: KubernetesEngine | None = None) -> LearnerObservation:
+        return self.wait(spec, lambda one: one.state is LearnerState.RUNNING, engine)
+
+    def exited(self, spec: LaunchSpec, engine: KubernetesEngine | None = None) -> LearnerObservation:
+        return self.wait(spec, lambda one: one.state is LearnerState.EXITED, engine)
+
+    def gone(self, spec: LaunchSpec, namespace: str | None = None) -> None:
+        until(lambda: self.look(spec) is None, PATIENCE)
+        until(lambda: not self.things(spec.run_name, namespace), PATIENCE)

@@ -1,0 +1,198 @@
+"""Rights that are missing, an API server that hangs, a node that is lost and comes back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.workers.engines.bench import until
+from tests.workers.engines.kubernetes.bench import PATIENCE, KubeBench
+
+from weft_core.engine import EngineUnreachable, LearnerState
+
+NOW = timedelta(0)
+# All that the engine needs in the learners' namespace; and of the whole cluster.
+RIGHTS = [
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "create", "delete"]},
+    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch", "create", "delete"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]},
+    {
+        "apiGroups": ["networking.k8s.io"],
+        "resources": ["networkpolicies"],
+        "verbs": ["get", "create", "patch"],
+    },
+]
+CLUSTER_RIGHTS = [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}]
+
+
+def account(bench: KubeBench, *, everywhere: bool = True) -> Path:
+    """A kubeconfig for a service account that has the engine's rights and no others."""
+    name, namespace = bench.namespace, bench.namespace
+    subject = {"kind": "ServiceAccount", "name": "weft", "namespace": namespace}
+    roles = [("Role", "RoleBinding", "weft", RIGHTS)]
+    if everywhere:
+        roles.append(("ClusterRole", "ClusterRoleBinding", name, CLUSTER_RIGHTS))
+    objects = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "weft", "namespace": namespace}}]
+    for role, binding, called, rules in roles:
+        metadata = {"name": called, **({"namespace": namespace} if role == "Role" else {})}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": called}
+        objects += [
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": role, "metadata": metadata, "rules": rules},
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": binding,
+                "metadata": metadata,
+                "roleRef": reference,
+                "subjects": [subject],
+            },
+        ]
+    listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+    bench.kube.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
+    token = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "weft-token", "annotations": {"kubernetes.io/service-account.name": "weft"}},
+        "type": "kubernetes.io/service-account-token",
+    }
+    bench.kube.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(token))
+    found = until(lambda: (bench.get("secret", "weft-token") or {}).get("data", {}).get("token"), PATIENCE)
+    theirs = yaml.safe_load(bench.kube.kubeconfig.read_text())
+    theirs["users"] = [
+        {"name": one["name"], "user": {"token": base64.b64decode(found).decode()}} for one in theirs["users"]
+    ]
+    place = bench.folder / "kubeconfig"
+    place.write_text(yaml.safe_dump(theirs))
+    return place
+
+
+def test_no_more_rights_than_these_are_needed(bench: KubeBench) -> None:
+    engine = bench.new_engine(kubeconfig=account(bench))
+    try:
+        spec = bench.spec(learners=2)
+        engine.launch(spec)
+        bench.running(spec, engine)
+        assert {node.name for node in engine.capacity().nodes} == set(bench.kube.nodes)
+        engine.launch(spec)
+        waits = bench.spec(run_name="weft-waits-1", image="nowhere.test/nothing:1")
+        engine.launch(waits)
+        bench.wait(waits, lambda one: "image pull failed" in one.reason, engine)
+        time.sleep(5)  # its events are read
+        engine.observe()
+        for one in (spec, waits):
+            engine.stop(one.run_name, timedelta(seconds=20))
+        bench.gone(spec)
+    finally:
+        for kind in ("clusterrole", "clusterrolebinding"):
+            bench.kube.kubectl("delete", kind, bench.namespace, check=False)
+
+
+def test_a_right_that_is_missing_is_named(bench: KubeBench) -> None:
+    engine = bench.new_engine(kubeconfig=account(bench, everywhere=False), timeout=5)
+    with pytest.raises(EngineUnreachable, match=r"a right is missing: nodes is forbidden: User .* cannot list") as told:
+        engine.capacity()
+    assert "Traceback" not in str(told.value)
+
+
+def test_credentials_that_are_not_accepted(bench: KubeBench) -> None:
+    theirs = yaml.safe_load(bench.kube.kubeconfig.read_text())
+    for one in theirs["users"]:
+        one["user"] = {"token": "outdated"}
+    place = bench.folder / "kubeconfig"
+    place.write_text(yaml.safe_dump(theirs))
+    engine = bench.new_engine(kubeconfig=place, timeout=5)
+    for ask in (engine.observe, engine.capacity, lambda: engine.launch(bench.spec()), lambda: engine.stop("x", NOW)):
+        with pytest.raises(EngineUnreachable, match=r"does not accept Weft's credentials \(401\)"):
+            ask()
+    place.write_text(bench.kube.kubeconfig.read_text())
+    assert engine.observe() == {}, "the file is read again"
+
+
+def test_settings_that_lead_nowhere(bench: KubeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="there is no kubeconfig"):
+        bench.new_engine(kubeconfig=bench.folder / "none")
+    with pytest.raises(EngineUnreachable, match="no-such-context"):
+        bench.new_engine(context="no-such-context").observe()
+    monkeypatch.setenv("KUBECONFIG", str(bench.folder / "none"))
+    with pytest.raises(EngineUnreachable, match="Invalid kube-config file"):
+        bench.new_engine(kubeconfig=None).observe()
+    monkeypatch.setenv("KUBECONFIG", str(bench.kube.kubeconfig))
+    assert bench.new_engine(kubeconfig=None).observe() == {}
+
+
+# --- what breaks the cluster for everybody for a while ------------------------------------------------------------
+
+
+def test_an_api_server_that_hangs_is_unreachable_and_comes_back(bench: KubeBench) -> None:
+    spec = bench.spec()
+    bench.engine.launch(spec)
+    bench.running(spec)
+    engine = bench.new_engine(timeout=2)
+    assert spec.run_name in engine.observe()
+    engine.capacity()
+    server = bench.kube.pid("apiserver")
+    os.kill(server, signal.SIGSTOP)
+    try:
+        for ask in (engine.observe, engine.capacity, lambda: engine.stop(spec.run_name, NOW)):
+            began = time.monotonic()
+            with pytest.raises(EngineUnreachable, match="no answer within 2 s"):
+                ask()
+            assert time.monotonic() - began < 20
+        with pytest.raises(EngineUnreachable, match="no connection within 2 s|no answer within 2 s"):
+            bench.new_engine(timeout=2).launch(bench.spec(run_name="weft-other-1"))
+    finally:
+        os.kill(server, signal.SIGCONT)
+
+    def seen() -> bool:
+        try:
+            return engine.observe()[spec.run_name].learners[0].state is LearnerState.RUNNING
+        except EngineUnreachable:
+            return False
+
+    until(seen, PATIENCE)
+    engine.stop(spec.run_name, NOW)
+    bench.gone(spec)
+
+
+def test_a_lost_node(bench: KubeBench) -> None:
+    """Nobody knows of its learners; a stop forgets them when the grace is over; when it is back they were lost."""
+    node = bench.kube.nodes[1]
+    for n in (0, 1):
+        bench.kube.kubectl("label", "node", bench.kube.nodes[n], "--overwrite", f"weft.test/n={n}")
+    engine = bench.new_engine(node_selector={"weft.test/n": "1"})
+    stopped, kept = bench.spec(), bench.spec(run_name="weft-kept-1", job_id="kept")
+    for spec in (stopped, kept):
+        engine.launch(spec)
+    for spec in (stopped, kept):
+        assert bench.running(spec).node == node
+    os.kill(bench.kube.pid(node), signal.SIGKILL)
+    try:
+        one = bench.wait(stopped, lambda one: one.unreachable)
+        assert one.state is LearnerState.RUNNING
+        assert one.reason.startswith(f"node {node} has not answered since ")
+        assert not one.interrupted
+        ready = {one.name: one.ready for one in engine.capacity().nodes}
+        assert ready == {node: False}
+        engine.stop(stopped.run_name, timedelta(seconds=3))
+        assert bench.look(stopped), "it may still live"
+
+        def forgotten() -> bool:
+            engine.stop(stopped.run_name, NOW)
+            return bench.look(stopped) is None
+
+        until(forgotten, PATIENCE)
+        bench.gone(stopped)
+        assert bench.look(kept)
+    finally:
+        bench.kube.up(nodes=2)
+    one = bench.exited(kept)
+    assert one.interrupted
+    assert "node" in one.reason
+    engine.stop(kept.run_name, NOW)
+    bench.gone(kept)

@@ -1,0 +1,263 @@
+"""Objects are created once, adopted where they are this attempt's, and taken back where they can't all be."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.workers.engines.bench import until
+from tests.workers.engines.kubernetes import samples
+from tests.workers.engines.kubernetes.bench import PATIENCE, KubeBench
+
+from weft_core.engine import EngineUnreachable, LaunchRefused, LearnerState
+from weft_core.launch import Placement
+from weft_workers.engines.kubernetes import objects
+
+NOW = timedelta(0)
+
+
+def apply(bench: KubeBench, found: dict[str, Any]) -> None:
+    bench.kube.kubectl("apply", "-n", bench.namespace, "-f", "-", stdin=json.dumps(found))
+
+
+def test_a_run_from_start_to_end(bench: KubeBench) -> None:
+    spec = bench.spec(learners=2)
+    assert bench.look(spec) is None
+    bench.engine.launch(spec)
+    seen = bench.look(spec)
+    assert seen is not None
+    assert sorted(seen.learners) == [0, 1], "what was created is seen at once"
+    there = bench.things(spec.run_name)
+    assert [one.split("/")[0] for one in there] == ["NetworkPolicy", "Pod", "Pod", "Secret"]
+    one = bench.running(spec)
+    assert one.node in bench.kube.nodes
+    bench.engine.launch(spec)
+    bench.new_engine().launch(spec)
+    assert bench.things(spec.run_name) == there, "all of it was adopted"
+    bench.engine.stop(spec.run_name, timedelta(seconds=30))
+    bench.gone(spec)
+    bench.engine.stop(spec.run_name, NOW)
+
+
+def test_a_learner_has_what_it_shall_have(bench: KubeBench) -> None:
+    script = (
+        "set -e; id -u; env | grep -E '^(WEFT_(RANK|NUM|WORKDIR|GRACE|ATTEMPT)|HOME|USER)' | sort; "
+        'test "$WEFT_ADVERTISE_ADDRESS" = "$(hostname -i)"; '
+        "touch /weft/x /tmp/x /dev/shm/x; "
+        "if touch /x 2>/dev/null; then echo root is writable; fi; "
+        "if [ -e /var/run/secrets/kubernetes.io ]; then echo there is a token; fi; "
+        "grep NoNewPrivs /proc/self/status; grep CapEff /proc/self/status; exit 4"
+    )
+    spec = bench.spec(script, memory=64 << 20, learners=1)
+    bench.engine.launch(spec)
+    assert bench.exited(spec).exit_code == 4
+    log = bench.kube.kubectl("logs", "-n", bench.namespace, f"{spec.run_name}-1").splitlines()
+    assert log[0] == "10001"
+    assert log[1:-2] == [
+        "HOME=/weft",
+        "USER=weft",
+        "WEFT_ATTEMPT_TOKEN=attempt-token",
+        "WEFT_GRACE_SECONDS=30",
+        "WEFT_NUM_LEARNERS=1",
+        "WEFT_RANK=0",
+        "WEFT_WORKDIR=/weft/work",
+    ]
+    assert [line.split() for line in log[-2:]] == [["NoNewPrivs:", "1"], ["CapEff:", "0000000000000000"]]
+
+
+def test_deleting_the_secret_collects_everything(bench: KubeBench) -> None:
+    spec = bench.spec(learners=2)
+    bench.engine.launch(spec)
+    bench.running(spec)
+    bench.kube.kubectl("delete", "secret", "-n", bench.namespace, spec.run_name)
+    bench.gone(spec)
+
+
+def test_half_of_an_attempt_is_completed(bench: KubeBench) -> None:
+    spec = bench.spec(learners=3)
+    bench.engine.launch(spec)
+    there = bench.things(spec.run_name)
+    bench.kube.kubectl("delete", "pod", "-n", bench.namespace, f"{spec.run_name}-2", "--grace-period=0", "--force")
+    bench.kube.kubectl("delete", "networkpolicy", "-n", bench.namespace, spec.run_name)
+    bench.new_engine().launch(spec)
+    now = bench.things(spec.run_name)
+    assert len(now) == 5
+    assert len(set(now) & set(there)) == 3, "the Secret and the other two pods"
+    bench.running(spec)
+    bench.engine.stop(spec.run_name, NOW)
+    bench.gone(spec)
+
+
+def test_what_is_of_others_is_not_adopted(bench: KubeBench) -> None:
+    spec = bench.spec()
+    apply(bench, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": spec.run_name}})
+    with pytest.raises(EngineUnreachable, match=rf"the secret {bench.namespace}/{spec.run_name} is there, of another"):
+        bench.engine.launch(spec)
+    bench.engine.stop(spec.run_name, NOW)
+    assert bench.get("secret", spec.run_name), "nor deleted"
+    bench.kube.kubectl("delete", "secret", "-n", bench.namespace, spec.run_name)
+
+    foreign = bench.spec(job_id="another")
+    apply(bench, objects.secret("kube", foreign))
+    with pytest.raises(EngineUnreachable, match=r"of another job \(another, not job-1\)"):
+        bench.engine.launch(spec)
+    bench.kube.kubectl("delete", "secret", "-n", bench.namespace, spec.run_name)
+
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"{spec.run_name}-1"},
+        "spec": {"containers": [{"name": "x", "image": "x"}], "nodeSelector": {"none": "such"}},
+    }
+    apply(bench, pod)
+    with pytest.raises(EngineUnreachable, match=r"the pod .* is there, of another installation"):
+        bench.engine.launch(spec)
+
+
+def test_a_secret_that_is_being_deleted_is_not_adopted(bench: KubeBench) -> None:
+    spec = bench.spec()
+    held = objects.secret("kube", spec)
+    held["metadata"]["finalizers"] = ["weft.test/held"]
+    apply(bench, held)
+    bench.kube.kubectl("delete", "secret", "-n", bench.namespace, spec.run_name, "--wait=false")
+    with pytest.raises(EngineUnreachable, match="of an earlier try is still being deleted"):
+        bench.engine.launch(spec)
+    patch = json.dumps({"metadata": {"finalizers": None}})
+    bench.kube.kubectl("patch", "secret", "-n", bench.namespace, spec.run_name, "--type=merge", "-p", patch)
+    until(lambda: not bench.get("secret", spec.run_name), PATIENCE)
+    bench.engine.launch(spec)
+    bench.running(spec)
+
+
+def test_a_pod_that_is_created_after_the_stop_is_collected(bench: KubeBench) -> None:
+    """A request that was stuck somewhere, while its attempt was stopped."""
+    spec = bench.spec()
+    bench.engine.launch(spec)
+    secret = bench.get("secret", spec.run_name)
+    assert secret is not None
+    bench.engine.stop(spec.run_name, NOW)
+    bench.gone(spec)
+    late = objects.pod("kube", samples.settings(), "weft", spec, 0, secret)
+    apply(bench, late)
+    bench.gone(spec)
+
+
+def test_a_quota_is_waited_for_and_nothing_is_half_started(bench: KubeBench) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "small"},
+        "spec": {"hard": {"pods": "2"}},
+    }
+    apply(bench, quota)
+    until(lambda: (bench.get("resourcequota", "small") or {}).get("status", {}).get("used"), PATIENCE)
+    spec = bench.spec(learners=3)
+    with pytest.raises(EngineUnreachable, match="waiting for quota on engine kube: exceeded quota: small"):
+        bench.engine.launch(spec)
+    bench.gone(spec)
+    bench.kube.kubectl("delete", "resourcequota", "-n", bench.namespace, "small")
+
+    def launched() -> bool:
+        try:
+            bench.engine.launch(spec)
+        except EngineUnreachable:
+            return False
+        return True
+
+    until(launched, PATIENCE)
+    bench.running(spec)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"placement": Placement(priority_class="no-such")}, "no PriorityClass with name no-such was found"),
+        ({"placement": Placement(node_selector={"a b": "c"})}, "spec.nodeSelector: Invalid value"),
+        ({"extra": {"no/such/name": 1.0}}, "Invalid value"),
+        ({"memory": 1 << 30}, "maximum memory usage per Container is 512Mi"),
+    ],
+    ids=["priority class", "node selector", "resource", "limit range"],
+)
+def test_what_the_server_never_takes_is_refused(bench: KubeBench, changes: dict[str, Any], words: str) -> None:
+    limit = {"type": "Container", "max": {"memory": "512Mi"}}
+    apply(
+        bench,
+        {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [limit]}},
+    )
+    spec = bench.spec(learners=2, **changes)
+    with pytest.raises(LaunchRefused, match=words) as refused:
+        bench.engine.launch(spec)
+    assert refused.value.code == "S101"
+    assert spec.run_name not in str(refused.value), "names that mean nothing to a user"
+    bench.engine.stop(spec.run_name, NOW)
+    bench.gone(spec)
+
+
+# --- namespaces ---------------------------------------------------------------------------------------------------
+
+
+def test_a_namespace_for_each_project(bench: KubeBench) -> None:
+    template = f"{bench.namespace}-{{project}}"
+    engine = bench.new_engine(namespace=template, create_namespaces=True)
+    specs = [bench.spec(run_name=f"weft-job-{p}-1", project_id=p, job_id=f"job-{p}") for p in ("prj-a", "prj-b")]
+    try:
+        for spec in specs:
+            engine.launch(spec)
+        for spec in specs:
+            bench.running(spec, engine)
+        namespace = json.loads(bench.kube.kubectl("get", "namespace", f"{bench.namespace}-prj-a", "-o", "json"))
+        assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+        assert len(bench.things(specs[0].run_name, f"{bench.namespace}-prj-a")) == 3
+        # Another process does not know where; nor is it told.
+        bench.new_engine(namespace=template).stop(specs[0].run_name, NOW)
+        engine.stop(specs[1].run_name, NOW)
+        until(lambda: not engine.observe(), PATIENCE)
+    finally:
+        for spec in specs:
+            bench.kube.kubectl("delete", "namespace", f"{bench.namespace}-{spec.project_id}", "--wait=false")
+
+
+def test_a_missing_namespace(bench: KubeBench) -> None:
+    engine = bench.new_engine(namespace="no-such-namespace-of-weft")
+    spec = bench.spec()
+    with pytest.raises(EngineUnreachable, match=r"there is no namespace no-such-namespace-of-weft; make it, or let"):
+        engine.launch(spec)
+    assert engine.observe() == {}
+    engine.stop(spec.run_name, NOW)
+
+
+@pytest.mark.parametrize("name", ["", "Weft-1", "a/b", "x" * 59, "a.b"])
+def test_names_that_can_not_be(bench: KubeBench, name: str) -> None:
+    with pytest.raises(ValueError, match="no name for a run"):
+        bench.engine.launch(bench.spec(run_name=name))
+    with pytest.raises(ValueError, match="no name for a run"):
+        bench.engine.stop(name, NOW)
+
+
+def test_gpu_types_are_the_nodes_own(bench: KubeBench) -> None:
+    engine = bench.new_engine(gpu_type_label="weft.test/gpu")
+    node = bench.kube.nodes[0]
+    bench.kube.kubectl("label", "node", node, "--overwrite", "weft.test/gpu=Tesla-V100-SXM2-16GB")
+    try:
+        asked = {}
+        for n, wanted in enumerate(("v100", "h100")):
+            spec = bench.spec(run_name=f"weft-gpu-{n}-1", gpus=1, gpu_type=wanted)
+            engine.launch(spec)
+            pod = bench.get("pod", f"{spec.run_name}-1")
+            assert pod is not None
+            terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            asked[wanted] = terms["nodeSelectorTerms"][0]["matchExpressions"][0]["values"]
+            engine.stop(spec.run_name, NOW)
+        assert asked == {"v100": ["Tesla-V100-SXM2-16GB"], "h100": ["h100"]}
+    finally:
+        bench.kube.kubectl("label", "node", node, "weft.test/gpu-")
+
+
+def test_what_can_not_be_scheduled_says_why(bench: KubeBench) -> None:
+    spec = bench.spec(cpus=64)
+    bench.engine.launch(spec)
+    seen = bench.wait(spec, lambda one: one.reason)
+    assert seen.state is LearnerState.STARTING
+    assert seen.reason.startswith("unschedulable: no node has 64 CPUs free (")

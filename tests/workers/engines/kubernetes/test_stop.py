@@ -1,0 +1,163 @@
+"""A stop: its grace, what outlives it and what does not, and deletions that are not Weft's."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+from tests.workers.engines.bench import until
+from tests.workers.engines.kubernetes.bench import PATIENCE, SLOW, STUBBORN, KubeBench
+
+from weft_core.engine import LearnerState
+
+NOW = timedelta(0)
+_WORKLOADS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "workloads.kueue.x-k8s.io"},
+    "spec": {
+        "group": "kueue.x-k8s.io",
+        "names": {"plural": "workloads", "singular": "workload", "kind": "Workload"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1beta1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                },
+            }
+        ],
+    },
+}
+
+
+def deadline(bench: KubeBench, name: str) -> tuple[datetime, int] | None:
+    """When a pod is to be killed, and its grace in seconds."""
+    pod = bench.get("pod", name)
+    metadata = pod["metadata"] if pod else {}
+    ends = metadata.get("deletionTimestamp")
+    return (datetime.fromisoformat(ends), metadata["deletionGracePeriodSeconds"]) if ends else None
+
+
+def test_one_stop_is_enough_and_its_ways_stay_open_until_the_last_pod_has_ended(bench: KubeBench) -> None:
+    spec = bench.spec(SLOW, learners=2)
+    bench.new_engine().launch(spec)
+    bench.running(spec)
+    bench.engine.stop(spec.run_name, timedelta(seconds=60))
+    assert bench.get("secret", spec.run_name) is None
+    seen = bench.look(spec)
+    assert seen is not None
+    assert [one.state for one in seen.learners.values()] == [LearnerState.RUNNING] * 2
+    assert not any(one.interrupted for one in seen.learners.values())
+
+    def lives_without_policy() -> bool:
+        pods = bench.kube.items("pods", bench.namespace)
+        policy = bench.get("networkpolicy", spec.run_name)
+        lives = [pod for pod in pods if pod["status"]["phase"] == "Running"]
+        assert policy or not lives, "a living learner has lost its network policy"
+        return not lives
+
+    until(lives_without_policy, PATIENCE)
+    bench.gone(spec)
+
+
+def test_a_stop_again_never_lengthens_and_may_shorten(bench: KubeBench) -> None:
+    spec = bench.spec(STUBBORN)
+    bench.engine.launch(spec)
+    bench.running(spec)
+    name = f"{spec.run_name}-1"
+    bench.engine.stop(spec.run_name, timedelta(seconds=40))
+    first = deadline(bench, name)
+    assert first is not None
+    assert first[1] == 40
+    left = first[0] - datetime.now(UTC)
+    bench.engine.stop(spec.run_name, left)  # as the reconciler does, every second
+    bench.new_engine().stop(spec.run_name, timedelta(seconds=500))
+    assert deadline(bench, name) == first
+    bench.engine.stop(spec.run_name, timedelta(seconds=5))
+    shorter = deadline(bench, name)
+    assert shorter is None or shorter[0] < first[0] - timedelta(seconds=20)
+    bench.gone(spec)
+
+
+def test_a_drained_pod_is_interrupted(bench: KubeBench) -> None:
+    """By the eviction API, as `kubectl drain` does it."""
+    spec = bench.spec(SLOW, learners=2)
+    bench.engine.launch(spec)
+    bench.running(spec)
+    name = f"{spec.run_name}-1"
+    eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": name}}
+    path = f"/api/v1/namespaces/{bench.namespace}/pods/{name}/eviction"
+    bench.kube.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+
+    def first() -> LearnerState | None:
+        seen = bench.look(spec)
+        one = seen.learners[0] if seen else None
+        return one.state if one and one.interrupted else None
+
+    assert until(first, PATIENCE)
+    until(lambda: first() is LearnerState.EXITED, PATIENCE)
+    until(lambda: bench.get("pod", name) is None, PATIENCE)
+    seen = bench.look(spec)
+    assert seen is not None
+    assert seen.learners[0].state is LearnerState.EXITED, "also when the object is gone"
+    assert seen.learners[0].interrupted
+    assert seen.learners[1].state is LearnerState.RUNNING
+    assert not seen.learners[1].interrupted
+    bench.engine.stop(spec.run_name, NOW)
+    bench.gone(spec)
+
+
+def test_a_pod_that_is_removed_at_once_is_interrupted_for_who_saw_it(bench: KubeBench) -> None:
+    spec = bench.spec()
+    bench.engine.launch(spec)
+    bench.running(spec)
+    name = f"{spec.run_name}-1"
+    bench.kube.kubectl("delete", "pod", "-n", bench.namespace, name, "--grace-period=0", "--force")
+    one = bench.exited(spec)
+    assert one.interrupted
+    assert one.reason == "its pod was deleted"
+    late = bench.look(spec, bench.new_engine())
+    assert late is not None
+    assert late.learners == {}, "who did not see it says that it is absent"
+    bench.engine.launch(spec)
+    bench.running(spec)
+    bench.engine.stop(spec.run_name, NOW)
+    bench.gone(spec)
+
+
+def test_what_is_left_of_an_attempt_without_pods_is_seen_and_stopped(bench: KubeBench) -> None:
+    spec = bench.spec()
+    bench.new_engine().launch(spec)
+    bench.kube.kubectl("delete", "pods", "--all", "-n", bench.namespace, "--grace-period=0", "--force")
+    seen = until(lambda: bench.look(spec, bench.new_engine()), PATIENCE)
+    assert seen.learners == {}
+    bench.engine.stop(spec.run_name, NOW)
+    bench.gone(spec)
+
+
+def test_kueue_lets_go_of_pods_that_never_ran(bench: KubeBench) -> None:
+    """Kueue is played by the test: a finalizer on the pods, which goes with the group's Workload."""
+    bench.kube.kubectl("apply", "-f", "-", stdin=json.dumps(_WORKLOADS))
+    bench.kube.kubectl("wait", "--for=condition=Established", "crd/workloads.kueue.x-k8s.io", "--timeout=60s")
+    engine = bench.new_engine(queue="team")
+    spec = bench.spec(cpus=64, learners=2)
+    try:
+        engine.launch(spec)
+        workload = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "metadata": {"name": spec.run_name}}
+        bench.kube.kubectl("apply", "-n", bench.namespace, "-f", "-", stdin=json.dumps(workload))
+        for n in (1, 2):
+            held = json.dumps({"metadata": {"finalizers": ["kueue.x-k8s.io/managed"]}})
+            bench.kube.kubectl("patch", "pod", "-n", bench.namespace, f"{spec.run_name}-{n}", "-p", held)
+        engine.stop(spec.run_name, timedelta(seconds=60))
+        assert bench.exited(spec, engine).exit_code is None
+        engine.stop(spec.run_name, timedelta(seconds=60))
+        assert bench.get("workload", spec.run_name) is None
+        for n in (1, 2):
+            free = json.dumps({"metadata": {"finalizers": None}})
+            bench.kube.kubectl("patch", "pod", "-n", bench.namespace, f"{spec.run_name}-{n}", "-p", free)
+        bench.gone(spec)
+    finally:
+        bench.kube.kubectl("delete", "crd", "workloads.kueue.x-k8s.io", "--wait=false", check=False)
