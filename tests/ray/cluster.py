@@ -29,7 +29,7 @@ from weft_workers.environments import EnvironmentBuilder
 
 _MARK = "TEST_RAY_NODE"  # in the environment of all processes of a node, the learners' too
 _FAKE_HEAD = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"  # Ray's name for it
-_PATIENCE = 120.0
+_PATIENCE = 180.0
 _ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache/weft/environments"))
 
 
@@ -192,16 +192,7 @@ class RayCluster:
         self.nodes.append(node)
         address = f"--address={self.gcs_address}"
         argv = [*self._ray("start"), "--block", address, *self._share(node.name, cpus, memory, resources or {})]
-        log = self.folder / f"{node.name}.log"
-        node.start(argv, self.env, log)
-
-        def joined() -> bool:
-            if not node.alive:  # Ray gives up where a busy machine takes too long
-                node.kill()
-                node.start(argv, self.env, log)
-            return node.name in self.node_names()
-
-        self._wait(joined, f"{node.name} to join", log)
+        self._start_node(node, argv, self.env)
         return node
 
     def remove_node(self, node: RayNode) -> None:
@@ -269,14 +260,19 @@ class RayCluster:
             path.write_text(json.dumps(self._autoscaler(self._autoscaling)))
             argv.append(f"--autoscaling-config={path}")
             env |= {"RAY_FAKE_CLUSTER": "1", "RAY_OVERRIDE_NODE_ID_FOR_TESTING": _FAKE_HEAD}
-        log = self.folder / "head.log"
-        self.head.start(argv, env, log)
-        self._wait(self._is_up, "the head to start", log)
+        self._start_node(self.head, argv, env)
 
-    def _is_up(self) -> bool:
-        if not self.head.alive:
-            raise AssertionError(f"Ray's head did not start:\n{(self.folder / 'head.log').read_text()}")
-        return bool(self.node_names())
+    def _start_node(self, node: RayNode, argv: list[str], env: Mapping[str, str]) -> None:
+        log = self.folder / f"{node.name}.log"
+        node.start(argv, env, log)
+
+        def joined() -> bool:
+            if not node.alive:  # Ray gives up where a busy machine takes too long
+                node.kill()
+                node.start(argv, env, log)
+            return node.name in self.node_names()
+
+        self._wait(joined, f"{node.name} to start", log)
 
     def _ray(self, command: str) -> list[str]:
         return [str(self.python), "-m", "ray.scripts.scripts", command]

@@ -18,6 +18,7 @@ def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, s
     """What the agent was started with, then the manifest's env and secrets, then Weft's own names."""
     # An engine may run the agent inside a Ray cluster of its own, which is none of the program's business.
     env = {name: value for name, value in agent.items() if name != TOKEN_VARIABLE and not name.startswith("RAY_")}
+    env["RAY_ADDRESS"] = "local"  # or `ray.init()` would find it by itself, through a file in /tmp
     env.setdefault("PYTHONUNBUFFERED", "1")  # or lines would wait in a buffer of 8 KiB for as long as they like
     env |= spec.env
     env["PATH"] = _path(Path(sys.executable).parent, env.get("PATH", os.defpath))

@@ -31,7 +31,7 @@ def test_a_gang_runs_and_ends_well(bench: Bench) -> None:
         assert run.api.learners[rank].phases[-1] == "EXITED"
         assert f"LEARNER_ID={rank + 1}" in lines
         assert not [line for line in lines if bench.cluster.token in line]
-        assert not [line for line in lines if line.startswith("RAY_") and line != "RAY_ADDRESS=local"]
+        assert [line for line in lines if line.startswith("RAY_")] == ["RAY_ADDRESS=local"]
         assert not [line for line in lines if run.spec.token in line]
     assert not run.api.problems
     run.stop()

@@ -123,7 +123,6 @@ class Learner:
             "PYTHONNOUSERSITE": "1",
             "HOME": str(work),
             "TERM": "dumb",
-            "RAY_ADDRESS": "local",
             "OMP_NUM_THREADS": str(max(1, int(request["cpus"]))),
             "WEFT_API_URL": request["api_url"],
             "WEFT_ATTEMPT_TOKEN": request["token"],
