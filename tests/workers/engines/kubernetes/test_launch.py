@@ -133,7 +133,7 @@ def test_a_secret_that_is_being_deleted_is_not_adopted(bench: KubeBench) -> None
 
 def test_a_pod_that_is_created_after_the_stop_is_collected(bench: KubeBench) -> None:
     """A request that was stuck somewhere, while its attempt was stopped."""
-    spec = bench.spec()
+    spec = bench.spec(cpus=64)
     bench.engine.launch(spec)
     secret = bench.get("secret", spec.run_name)
     assert secret is not None
