@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,21 @@ def steps(job: weft.Job, attempt: int) -> list[int]:
     """The steps that learner 1 has done in an attempt of steps.py."""
     said = [line.text for line in job.logs(learner=1) if line.attempt == attempt]
     return [int(line.split()[1]) for line in said if line.startswith("step ")]
+
+
+def when(job: weft.Job, condition: Callable[[weft.Job], object], what: str, seconds: float = 120) -> weft.Job:
+    """The job as it is once the condition holds."""
+
+    def look() -> weft.Job | None:
+        now = job.refresh()
+        return now if condition(now) else None
+
+    found: weft.Job = eventually(look, what, seconds)
+    return found
+
+
+def processing(job: weft.Job) -> weft.Job:
+    return when(job, lambda now: now.state == "PROCESSING", "processing", 240)
 
 
 def outcomes(job: weft.Job) -> list[str | None]:

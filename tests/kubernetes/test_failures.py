@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from tests.e2e.stack import eventually
 from tests.kubernetes.cluster import Cluster
-from tests.kubernetes.stack import PROFILES, KubeStack, kube_stack, messages, outcomes, starts
+from tests.kubernetes.stack import KubeStack, kube_stack, messages, outcomes, processing, starts, when
 
 import weft
 
@@ -76,7 +75,7 @@ def no_such_image(on_kube: KubeStack) -> Iterator[weft.Job]:
 
 def test_an_image_whose_registry_does_not_answer(on_kube: KubeStack, no_such_image: weft.Job) -> None:
     job = custom(on_kube, "registry.invalid/nobody/nothing:1")
-    eventually(lambda: "image pull failed" in job.refresh().reason, "a reason", 120)
+    job = when(job, lambda now: "image pull failed" in now.reason, "a reason")
     assert job.state == "PENDING", "it may answer yet"
     assert "learner 1: image pull failed: registry.invalid/nobody/nothing:1: " in job.reason
     assert "image pull failed" in on_kube.shown(job)
@@ -97,7 +96,7 @@ def test_what_the_api_server_refuses(on_kube: KubeStack) -> None:
 
 def test_more_than_any_node_has_waits_and_says_so(on_kube: KubeStack) -> None:
     job = on_kube.train("true", cpus=64)
-    eventually(lambda: job.refresh().reason, "a reason")
+    job = when(job, lambda now: "does not fit" in now.reason, "a reason")
     assert job.state == "QUEUED"
     assert "asks 64 CPUs a learner, the largest node of engine kubernetes has " in job.reason
     assert "waits for nodes to join" in job.reason
@@ -112,9 +111,9 @@ def test_a_gang_that_does_not_fit_now_says_for_what_it_waits(on_kube: KubeStack)
     # As much as the freest node has: a gang of two such learners must wait, whatever else is on the cluster.
     cpus = int(max(on_kube.cluster.free_cpus().values()) * 10) / 10
     holder = on_kube.train("sleep 600", cpus=cpus)
-    eventually(lambda: holder.refresh().state == "PROCESSING", "processing", 120)
+    processing(holder)
     gang = on_kube.train("true", cpus=cpus, learners=2)
-    eventually(lambda: "waiting for" in gang.refresh().reason, "a reason")
+    gang = when(gang, lambda now: "waiting for" in now.reason and now.reason != "waiting for admission", "a reason")
     assert gang.state == "QUEUED"
     assert on_kube.left(gang) == [], "all or nothing"
     gang.halt()
@@ -124,7 +123,7 @@ def test_a_gang_that_does_not_fit_now_says_for_what_it_waits(on_kube: KubeStack)
 
 def test_an_image_that_does_not_exist(on_kube: KubeStack, no_such_image: weft.Job) -> None:
     job = failed(no_such_image)
-    image = no_such_image.manifest["framework"]["version"]
+    image = job.manifest["framework"]["version"]
     assert job.reason.startswith(f"image pull failed: {image}: "), job.reason
     assert "not found" in job.reason
     assert job.error_code == "S103"
@@ -135,23 +134,25 @@ def test_an_image_that_does_not_exist(on_kube: KubeStack, no_such_image: weft.Jo
 @pytest.fixture
 def hasty(kube: Cluster, python_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeStack]:
     """A stack that gives learners little time to start."""
-    with kube_stack(kube, tmp_path_factory.mktemp("hasty") / "home", {"start_timeout": 6}) as one:
+    with kube_stack(kube, tmp_path_factory.mktemp("hasty") / "home", {"start_timeout": 8}) as one:
         yield one
         one.check_nothing_left()
 
 
 def test_what_can_not_be_scheduled_is_taken_back_and_queued_again(hasty: KubeStack) -> None:
     job = hasty.train("true", profile="nowhere", learners=2)
-    wish = next(iter(PROFILES["nowhere"]["affinity"]))
-    eventually(lambda: job.refresh().state == "PENDING" and "learner 1" in job.reason, "a reason", 60)
-    waits = job.reason
-    assert "node" in waits, (waits, wish)
-    eventually(lambda: len(job.refresh().attempts) > 1, "queued again", 120)
-    first = job.attempts[0]
-    assert first.outcome == "INTERRUPTED"
-    assert first.reason.startswith("only 0 of 2 learners started within 6s: "), first.reason
-    assert waits.removeprefix("learner 1: ") in first.reason
-    assert "starts again: only 0 of 2 learners started" in messages(job)
+    seen: set[tuple[str, str]] = set()
+
+    def is_again(now: weft.Job) -> bool:
+        seen.add((now.state, now.reason))
+        return len(now.attempts) > 1
+
+    job = when(job, is_again, "started again")
+    why = "unschedulable: no node fits (2 nodes: 2 not of the kind asked for)"
+    assert ("PENDING", f"learner 1: {why}") in seen, seen
+    assert job.attempts[0].outcome == "INTERRUPTED"
+    assert job.attempts[0].reason == f"only 0 of 2 learners started within 8s: {why}"
+    assert f"starts again: {job.attempts[0].reason}" in messages(job)
     assert job.failures == 0
     job.halt()
     assert job.wait(timeout=120, check=False).state == "HALTED"
@@ -160,7 +161,7 @@ def test_what_can_not_be_scheduled_is_taken_back_and_queued_again(hasty: KubeSta
 def test_learners_outlive_the_service(hasty: KubeStack) -> None:
     stack = hasty.stack
     job = hasty.train("python count.py 60 0.25", learners=2)
-    eventually(lambda: job.refresh().state == "PROCESSING", "processing", 120)
+    processing(job)
     pods = {pod["metadata"]["uid"] for pod in hasty.pods(job).values()}
     stack.down()
     stack.up()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.e2e.stack import REPOSITORY, eventually, lines, saw
-from tests.kubernetes.stack import ENGINE, KubeStack, outcomes, starts
+from tests.kubernetes.stack import ENGINE, KubeStack, outcomes, processing, starts
 
 EXAMPLE = REPOSITORY / "examples" / "mnist-horovod-pytorch"
 _LOOK = """
@@ -83,7 +83,7 @@ def test_a_halt_is_sigterm_with_a_grace_and_resume_goes_on(on_kube: KubeStack) -
 
 def test_a_delete_leaves_nothing(on_kube: KubeStack) -> None:
     job = on_kube.train("sleep 600", learners=2)
-    eventually(lambda: job.refresh().state == "PROCESSING", "processing", 120)
+    processing(job)
     kinds = {one["kind"] for one in on_kube.objects(job, "pods,secrets,networkpolicies")}
     assert kinds == {"Pod", "Secret", "NetworkPolicy"}
     on_kube.trained.remove(job)
