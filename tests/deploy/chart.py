@@ -44,6 +44,7 @@ EVERYTHING: dict[str, Any] = {
     "imagePullSecrets": ["pull"],
     "clusterDomain": "cluster.local",
     "settings": {
+        "multi_tenant": False,  # Ray is no boundary
         "engines": {
             "kubernetes": {"queue": "team-a", "egress": ["10.0.0.0/8"], "tolerations": [{"operator": "Exists"}]},
             "second": {"type": "kubernetes", "namespace": "second-learners"},

@@ -194,4 +194,5 @@ def test_without_an_engine_on_this_cluster_there_are_no_rights() -> None:
     )
     for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "Namespace"):
         assert not rendered.all(kind)
+    assert rendered.pod("worker")["spec"]["automountServiceAccountToken"] is False
     assert not render({"rbac": {"create": False}}).all("Role")

@@ -72,7 +72,7 @@ def test_settings_can_be_read(
     component: str, values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = load(render(values), component, tmp_path, monkeypatch)
-    assert settings.multi_tenant is True
+    assert settings.multi_tenant is (values is not EVERYTHING)
     assert settings.default_engine == "kubernetes"
     assert settings.api.host == "0.0.0.0"
     if component != "migrate":
@@ -134,9 +134,17 @@ def test_odd_names_and_texts_stay_what_they_are(tmp_path: Path, monkeypatch: pyt
     assert settings.profiles["odd one"].cpus == 0.5
 
 
+def test_the_cluster_may_choose_the_learners_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"settings": {"engines": {"kubernetes": {"run_as_user": "cluster"}}}}
+    engine = load(render(values), "worker", tmp_path, monkeypatch).engines["kubernetes"]
+    assert isinstance(engine, KubernetesSettings)
+    assert engine.run_as_user is None
+
+
 def test_null_takes_a_value_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = {
         "settings": {
+            "multi_tenant": False,
             "default_engine": "ray",
             "engines": {"kubernetes": None, "ray": {"type": "ray", "address": "http://ray:8265"}},
         }

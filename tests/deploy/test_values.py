@@ -36,7 +36,16 @@ from weft_core.settings import ImageSettings, LimitSettings, ProfileSettings, Se
             'settings.default_engine "gpu" is none of settings.engines: kubernetes',
         ),
         (
-            {"settings": {"engines": {"ray": {"type": "ray", "address": "http://ray", "token": "geheim"}}}},
+            {"settings": {"engines": {"ray": {"type": "ray", "address": "http://ray"}}}},
+            "settings.engines.ray is of type ray, which is no boundary between tenants",
+        ),
+        (
+            {
+                "settings": {
+                    "multi_tenant": False,
+                    "engines": {"ray": {"type": "ray", "address": "http://ray", "token": "geheim"}},
+                }
+            },
             "settings.engines.ray.token is a credential",
         ),
         (
@@ -108,5 +117,5 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
 
 def test_what_is_allowed_renders() -> None:
     render(merged(EXTERNAL, {"podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}}))
-    render({"settings": {"engines": {"kubernetes": {"run_as_user": None}}}})
+    render({"settings": {"engines": {"kubernetes": {"run_as_user": 20000}}}})
     render({"secretKeys": {"value": f"{'A' * 43}=,{'b' * 43}="}})

@@ -33,6 +33,9 @@
 {{- end -}}
 {{- end -}}
 {{- range $name, $engine := $engines -}}
+{{- if and $values.settings.multi_tenant (ne $engine.type "kubernetes") -}}
+{{- fail (printf "settings.engines.%s is of type %s, which is no boundary between tenants: set settings.multi_tenant to false, or leave it out" $name $engine.type) -}}
+{{- end -}}
 {{- if $engine.token -}}
 {{- fail (printf "settings.engines.%s.token is a credential, and settings are no place for one: put it into a Secret, name that in engineSecrets.%s.existingSecret, and set token_file to /etc/weft/engines/%s/<key>" $name $name $name) -}}
 {{- end -}}
