@@ -35,6 +35,7 @@ class FakeEngine:
     """Runs that were really made, once each when all goes well."""
     stops: list[tuple[str, float]] = field(default_factory=list)
 
+    looks: int = 0
     unreachable: str = ""
     refuses: LaunchRefused | None = None
     obeys: bool = True
@@ -59,6 +60,7 @@ class FakeEngine:
             raise EngineUnreachable("timed out")
 
     def observe(self) -> Mapping[str, Observation]:
+        self.looks += 1
         self._answer()
         return dict(self.runs)
 

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import func
 from tests.workers.world import World
 
+from weft_core.engine import EngineUnreachable
 from weft_core.lifecycle import LearnerPhase
 from weft_core.settings import TimingSettings
 from weft_core.store.models import Job
@@ -88,3 +90,62 @@ def test_the_next_sweep_comes_when_the_next_job_is_due(world: World, context: Co
     assert 100 < sweeper.sweep() <= 300
     sweeper.stop()
     sweeper.run()
+
+
+def test_room_that_comes_free_goes_on_at_once(world: World, context: Context) -> None:
+    """A pod's end takes longer than the step in which its learner has said goodbye; nobody polls for each."""
+    world.engine.obeys = False
+    jobs = [world.running(resources={"gpus": 1}) for _ in range(4)]
+    after = world.submit(resources={"gpus": 1})
+    world.step(after)
+    rare = context.settings.model_copy(update={"timings": TimingSettings(sweep=1000)})
+    sweeper = Sweeper(replace(context, settings=rare), threads=2)
+    assert sweeper.watch_endings() == pytest.approx(0.6), "none is ending"
+    for job in jobs:
+        world.exit(job, 0)
+        world.step(job)
+    assert {world.job(job).state for job in jobs} == {"PROCESSING"}
+    with world.transaction() as session:
+        for job in jobs:
+            session.get_one(Job, job).next_step_at = func.now() + timedelta(seconds=300)
+    time.sleep(0.3)  # what the last step saw is older than a look by now
+    looks = world.engine.looks
+    assert sweeper.watch_endings() == pytest.approx(0.2)
+    assert world.engine.looks == looks + 1, "one look for all"
+    assert {world.job(job).state for job in jobs} == {"PROCESSING"}, "their pods are still there"
+
+    world.engine.runs.clear()
+    time.sleep(0.3)
+    sweeper.watch_endings()
+    until(lambda: {world.job(job).state for job in jobs} == {"COMPLETED"})
+    assert world.job(after).next_step_at is not None
+    sweeper.sweep()
+    until(lambda: world.job(after).state == "PENDING")
+    sweeper.stop()
+    sweeper.run()
+
+
+def test_an_ending_that_the_step_does_not_confirm_is_left_to_its_poll(world: World, context: Context) -> None:
+    world.engine.obeys = False
+    job = world.running()
+    world.exit(job, 0)
+    world.step(job)
+    world.engine.runs.clear()
+    world.context.engines["local"].stop = away  # type: ignore[method-assign]
+    sweeper = Sweeper(context, threads=1)
+    time.sleep(0.3)
+    sweeper.watch_endings()
+    until(lambda: len(world.events(job, "condition")) == 1)
+    until(lambda: world.job(job).lease_token is None)
+    due = world.job(job).next_step_at
+    assert due is not None
+    for _ in range(3):
+        time.sleep(0.3)
+        sweeper.watch_endings()
+    assert (world.job(job).next_step_at, world.job(job).state) == (due, "PROCESSING")
+    sweeper.stop()
+    sweeper.run()
+
+
+def away(run_name: str, grace: timedelta) -> None:
+    raise EngineUnreachable("forbidden")

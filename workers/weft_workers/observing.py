@@ -82,6 +82,10 @@ class Lookout:
         """Every run; ``fresh``: asked after this call began. Raises EngineUnreachable."""
         return self._runs.get(0.0 if fresh else self._ages.runs)
 
+    def look(self, max_age: float) -> Mapping[str, Observation]:
+        """Every run as of at most ``max_age`` seconds ago. Raises EngineUnreachable."""
+        return self._runs.get(max_age).answer
+
     def capacity(self, fresh: bool = False) -> Capacity:
         """What it has. Raises EngineUnreachable."""
         return self._capacity.get(0.0 if fresh else self._ages.capacity).answer

@@ -12,14 +12,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
-from sqlalchemy import func, or_, select
+from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.exc import DBAPIError
 
-from weft_core.store.models import Job
+from weft_core.engine import EngineUnreachable
+from weft_core.store.models import Attempt, Job
 from weft_workers.context import Context
 from weft_workers.housekeeping import Housekeeping
 from weft_workers.logs import configure_logging
@@ -36,6 +37,7 @@ _BATCH = 200
 _ROUND = 10.0  # seconds between two looks at an engine
 _TIDY_EVERY = 600.0
 _SHORTEST = 0.1  # seconds between two sweeps
+_ENDINGS, _NO_ENDINGS = 0.2, 0.6  # between two looks at the runs that are ending, and while there are none
 
 
 class Sweeper:
@@ -51,6 +53,8 @@ class Sweeper:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="step")
         self._stopping = threading.Event()
         self._under_way: set[str] = set()
+        self._gone: frozenset[str] = frozenset()
+        """Runs that had ended at the last look, and whose attempts had not."""
         self._lock = threading.Lock()
 
     def run(self) -> None:
@@ -61,6 +65,7 @@ class Sweeper:
             for one in self._context.engines.values()
         ]
         keepers.append(threading.Thread(target=self._repeat, args=(_TIDY_EVERY, house.tidy), daemon=True))
+        keepers.append(threading.Thread(target=self._watch_endings, daemon=True))
         for keeper in keepers:
             keeper.start()
         while not self._stopping.is_set():
@@ -74,15 +79,49 @@ class Sweeper:
     def sweep(self) -> float:
         """Step all due jobs; returns the seconds until the next sweep: earlier than usual if a job is due earlier."""
         due, soonest = self._find()
-        for job_id in due:
+        self._submit(due)
+        if len(due) == _BATCH:
+            return _SHORTEST
+        return max(_SHORTEST, min(self._interval(), soonest))
+
+    def watch_endings(self) -> float:
+        """Step the jobs whose runs have just ended; returns the seconds until the next look.
+
+        One look at an engine serves all that are ending, so that room which comes free goes on to the next job at once,
+        while nobody waits in a step.
+        """
+        ending = (
+            select(Job.id, Job.engine, Attempt.run_name)
+            .join(Attempt, and_(Attempt.job_id == Job.id, Attempt.ended_at.is_(None)))
+            .where(Attempt.outcome.is_not(None), Job.lease_until.is_(None))
+        )
+        with self._context.database.transaction() as session:
+            found = session.execute(ending).all()
+        gone: dict[str, str] = {}
+        for name in {engine for _, engine, _ in found} & self._context.engines.keys():
+            try:
+                seen = self._context.engines[name].look(_ENDINGS)
+            except EngineUnreachable:
+                continue
+            runs = [(run, job_id, seen.get(run)) for job_id, engine, run in found if engine == name]
+            gone |= {run: job_id for run, job_id, one in runs if one is None or (one.learners and one.gone)}
+        # Once: if the step finds something else, it says itself when to look again.
+        news = [job_id for run, job_id in gone.items() if run not in self._gone]
+        self._gone = frozenset(gone)
+        if news:
+            due = update(Job).where(Job.id.in_(news), Job.lease_until.is_(None)).values(next_step_at=func.now())
+            with self._context.database.transaction() as session:
+                session.execute(due)
+            self._submit(news)
+        return _ENDINGS if found else _NO_ENDINGS
+
+    def _submit(self, job_ids: Iterable[str]) -> None:
+        for job_id in job_ids:
             with self._lock:
                 if job_id in self._under_way:
                     continue
                 self._under_way.add(job_id)
             self._pool.submit(self._step, job_id)
-        if len(due) == _BATCH:
-            return _SHORTEST
-        return max(_SHORTEST, min(self._interval(), soonest))
 
     def _find(self) -> tuple[list[str], float]:
         """The due jobs that are free, and the seconds until the next one is due."""
@@ -109,6 +148,10 @@ class Sweeper:
             self._guarded(task)
             self._stopping.wait(seconds * random.uniform(0.7, 1.3))  # noqa: S311
 
+    def _watch_endings(self) -> None:
+        while not self._stopping.is_set():
+            self._stopping.wait(self._guarded(self.watch_endings) or _NO_ENDINGS)
+
     def _guarded(self, task: Callable[[], float | object | None]) -> float:
         """Run ``task``; trouble is logged, and never ends the sweeper."""
         try:
@@ -129,7 +172,7 @@ def main() -> int:
     try:
         settings = read_settings()
         installation = wait_for_installation(settings)
-        context = open_context(settings, installation, connections=_THREADS + 2)
+        context = open_context(settings, installation, connections=_THREADS + 3)
     except BadSettings as error:
         print(f"weft sweeper: {error}", file=sys.stderr)
         return 2

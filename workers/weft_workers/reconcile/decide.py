@@ -30,8 +30,9 @@ POLL = 2.0
 UNREACHABLE_POLL = 5.0
 HELD_POLL = 10.0
 """While an engine's own queue holds a run back; its learners' start makes the job due at once."""
-SOON = 0.1
-"""All learners have said how they ended: their processes are gone in a moment."""
+SOON, MOMENT = 0.1, 0.3
+"""All learners have said how they ended: their processes are gone in a moment, so the step itself waits for that; a pod
+takes longer, and then the sweeper watches all that are ending together (a step that waits keeps others from theirs)."""
 CLOSING_POLL = 1.0
 
 GANG_GRACE = 30.0
@@ -190,7 +191,7 @@ def _close(view: View, attempt: AttemptView) -> Close:
     if view.job.desired is Desired.DELETED:
         grace = min(grace, SHORT_GRACE)
     exited = all(one.reported for one in view.learners)
-    return Close(max(0.0, grace - since), SOON if exited and since < SHORT_GRACE else CLOSING_POLL)
+    return Close(max(0.0, grace - since), SOON if exited and since < MOMENT else CLOSING_POLL)
 
 
 def confirmed_gone(view: View, seen: Observation | None, grace: float) -> bool:
