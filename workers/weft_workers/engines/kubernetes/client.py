@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -127,7 +128,7 @@ class Cluster:
         chosen.socket_options = _socket_options()
         return client.ApiClient(chosen)
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """Read the configuration anew with the next call: certificates and tokens are replaced in place."""
         with self._lock:
             self._api = None
@@ -160,8 +161,9 @@ class Cluster:
         status, answer = error.status or 0, _status_of(error)
         message = str(answer.get("message") or error.reason or "no reason given").strip()
         if status == 401:
-            self.forget()
-            return self.unreachable("it does not accept Weft's credentials (401): are they outdated?")
+            refusal = self.unreachable("it does not accept Weft's credentials (401): are they outdated?")
+            self._forget()
+            return refusal
         if status == 403 and " cannot " in message:  # RBAC's own words: User "x" cannot create resource "pods" …
             return self.unreachable(f"a right is missing: {message}")
         if status in (0, 408, 429) or status >= 500:
@@ -222,7 +224,7 @@ def _describe(error: transport.HTTPError, timeout: float) -> str:
         case transport.NameResolutionError():
             return "its name can't be resolved"
         case transport.NewConnectionError():
-            return f"can't connect: {str(reason).rpartition(': ')[2]}"
+            return f"can't connect: {re.sub(r'^.*(: |[]] )', '', str(reason))}"
         case transport.ConnectTimeoutError():
             return f"no connection within {timeout:g} s"
         case transport.ReadTimeoutError():

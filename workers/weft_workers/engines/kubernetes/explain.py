@@ -166,9 +166,9 @@ def terminated(pod: Json) -> Json | None:
     return found
 
 
-def has_started(pod: Json) -> bool:
-    """Whether the learner's process runs, or ran."""
-    return bool(_container(pod).keys() & {"running", "terminated"})
+def is_running(pod: Json) -> bool:
+    """Whether the learner's process runs, as far as is known."""
+    return "running" in _container(pod)
 
 
 def is_over(pod: Json) -> bool:

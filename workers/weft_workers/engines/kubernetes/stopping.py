@@ -46,8 +46,8 @@ class Stopper:
         metadata = pod["metadata"]
         ends = explain.moment(metadata.get("deletionTimestamp"))
         if ends is None:
-            # What has not even started has nothing to save.
-            seconds = math.ceil(grace.total_seconds()) if explain.has_started(pod) else 0
+            # What has not started yet, or has ended, has nothing to save.
+            seconds = math.ceil(grace.total_seconds()) if explain.is_running(pod) else 0
             self._delete(pod, max(_AT_LEAST, seconds))
         elif not explain.is_over(pod):
             began = ends - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
