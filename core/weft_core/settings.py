@@ -107,8 +107,9 @@ class Settings(BaseSettings):
     secret_keys: Annotated[list[SecretStr], NoDecode] = Field(default_factory=list)
     """Fernet keys: the first encrypts, all decrypt. In the environment: separated by commas."""
     multi_tenant: bool = False
-    """Refuses engines that are no security boundary (``local``)."""
-    default_engine: str = "local"
+    """Refuses engines that are no boundary between tenants (``local``, ``ray``)."""
+    default_engine: str = ""
+    """For manifests that name none; default: ``local`` where it is one of the engines, else the first."""
 
     s3: S3Settings = Field(default_factory=S3Settings)
     api: ApiSettings = Field(default_factory=ApiSettings)
@@ -128,12 +129,18 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _checks(self) -> Settings:
         self.home = self.home.expanduser()
+        if not self.engines:
+            raise ValueError("engines: none is left; at least one is needed")
+        if not self.default_engine:
+            self.default_engine = "local" if "local" in self.engines else next(iter(self.engines))
         if self.default_engine not in self.engines:
             raise ValueError(f"default_engine {self.default_engine!r} is none of: {', '.join(sorted(self.engines))}")
-        local = [name for name, engine in self.engines.items() if engine.type == "local"]
-        if self.multi_tenant and local:
+        # On the same machine, or with the same cluster token, one tenant's code reaches another's.
+        open_ones = [(name, engine.type) for name, engine in self.engines.items() if engine.type != "kubernetes"]
+        if self.multi_tenant and open_ones:
+            name, kind = open_ones[0]
             raise ValueError(
-                f"engine {local[0]!r} is of type local, which is no security boundary: refused with multi_tenant = true"
+                f"engine {name!r} is of type {kind}, which is no security boundary: refused with multi_tenant = true"
             )
         return self
 

@@ -185,6 +185,10 @@ def test_the_environment_wins_over_the_file_key_by_key(write, monkeypatch: pytes
             "settings: engine 'local' is of type local, which is no security boundary: "
             "refused with multi_tenant = true",
         ),
+        (
+            'multi_tenant = true\n[engines.lab]\ntype = "ray"',
+            "settings: engine 'lab' is of type ray, which is no security boundary: refused with multi_tenant = true",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_engine_and_key(write, text: str, said: str) -> None:  # type: ignore[no-untyped-def]
@@ -194,6 +198,13 @@ def test_what_is_wrong_is_said_with_engine_and_key(write, text: str, said: str) 
     problems = settings_problems(raised.value)
     assert said in problems
     assert "hush" not in "\n".join(problems)
+
+
+def test_the_default_engine_is_the_local_one_or_else_the_first(write) -> None:  # type: ignore[no-untyped-def]
+    write('[engines.far]\ntype = "kubernetes"\n[engines.near]\ntype = "ray"')
+    assert load_settings().default_engine == "far"
+    write('[engines.far]\ntype = "kubernetes"\n[engines.local]\ntype = "local"')
+    assert load_settings().default_engine == "local"
 
 
 def test_all_problems_are_told_at_once() -> None:
