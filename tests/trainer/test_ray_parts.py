@@ -141,7 +141,8 @@ def test_a_platforms_own_ray_is_hidden_from_every_program(tmp_path: Path) -> Non
 
     outer = {"RAY_ADDRESS": "1.2.3.4:6379", "RAY_AUTH_TOKEN": "x", "RAY_JOB_ID": "1", "HOME": "/home/weft"}
     env = build_environment(parse_spec(spec("x", env={"RAY_DEDUP_LOGS": "0"})), Folder(), outer)  # type: ignore[arg-type]
-    assert {name: value for name, value in env.items() if name.startswith("RAY_")} == {"RAY_DEDUP_LOGS": "0"}
+    left = {name: value for name, value in env.items() if name.startswith("RAY_")}
+    assert left == {"RAY_DEDUP_LOGS": "0", "RAY_ADDRESS": "local"}
     assert env["HOME"] == "/home/weft"
 
 
@@ -161,7 +162,13 @@ def never() -> None:
 def test_the_gate_opens_when_all_have_joined_and_tells_the_end(port: int) -> None:
     gate = Gate(port, "token", 3, lambda: True)
     client = GateClient("127.0.0.1", port, "token")
+    waiting = threading.Thread(target=client.head, daemon=True)
+    waiting.start()
+    time.sleep(0.2)
+    assert waiting.is_alive()
     gate.join(0)
+    waiting.join(10)
+    assert not waiting.is_alive()
     client.joined(2)
     assert gate.missing == [1]
     with pytest.raises(GateClosed):
@@ -202,7 +209,7 @@ def test_who_is_missing_is_named(port: int, monkeypatch: pytest.MonkeyPatch) -> 
     gate.join(0)
     keeper = ray_node.Keeper(replace(options(plan()), learners=3), threading.Event())
     with pytest.raises(ray_node.NodeFailed, match=r"only 1 of 3 learners have .* missing: learner 2, learner 3"):
-        keeper._await_others(gate)
+        keeper._await_others(gate, lambda: None)
 
 
 def test_why_ray_ended(tmp_path: Path) -> None:

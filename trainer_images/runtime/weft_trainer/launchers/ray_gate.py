@@ -1,6 +1,7 @@
 """The gate: where the learners of a Ray cluster tell each other what Ray does not.
 
 Learner 1 serves it. A client sends one line, ``<token> <what> <number>``, and gets one line back:
+- ``head 0``: answered once learner 1's Ray node is up;
 - ``joined <rank>``: that learner's Ray node is up;
 - ``ready 0``: answered once all have joined;
 - ``ended <code>``: the command has ended, on learner 1; answered once that is known to be the command's own fault;
@@ -49,7 +50,10 @@ class Gate:
     def missing(self) -> list[int]:
         """Ranks that have not joined yet."""
         with self._changed:
-            return sorted(set(range(self._learners)) - self._joined)
+            return self._missing()
+
+    def _missing(self) -> list[int]:
+        return sorted(set(range(self._learners)) - self._joined)
 
     def join(self, rank: int) -> None:
         with self._changed:
@@ -65,9 +69,9 @@ class Gate:
         if what == "joined":
             self.join(int(number))
             return b"ok"
-        if what == "ready":
+        if what in ("head", "ready"):
             with self._changed:
-                self._changed.wait_for(lambda: len(self._joined) == self._learners)
+                self._changed.wait_for(lambda: 0 in self._joined if what == "head" else not self._missing())
             return b"ok"
         if what == "ended":
             if int(number) != 0 and not self._well():
@@ -102,6 +106,10 @@ class GateClient:
     def __init__(self, address: str, port: int, token: str) -> None:
         self._place = (address, port)
         self._token = token
+
+    def head(self) -> None:
+        """Wait until learner 1's Ray node is up. Raises: GateClosed; also when the gate is not open yet."""
+        self._ask("head 0")
 
     def joined(self, rank: int) -> None:
         """Raises: GateClosed."""

@@ -25,7 +25,6 @@ from pathlib import Path
 from weft_trainer.launchers.ray_folder import session_folder
 from weft_trainer.launchers.ray_gate import Gate, GateClient, GateClosed
 from weft_trainer.launchers.ray_options import START_HOOK, NodeOptions, object_store, spill_folder, start_command
-from weft_trainer.network import takes_connections
 from weft_trainer.processes import become_reaper, die_with_parent
 
 _OLDEST = (2, 52)
@@ -63,20 +62,36 @@ class Keeper:
         if options.is_head:
             gate = Gate(options.gate_port, self._token, options.learners, self._is_well)
         else:
-            self._wait(
-                lambda: takes_connections(options.head, options.gcs_port),
-                _JOIN_SECONDS,
-                f"learner 1 has not started the head of the job's Ray cluster within {_JOIN_SECONDS:.0f} s",
-            )
-        self._start(folder)
+            self._await_head()
+        if not self._stop.is_set():
+            self._start(folder)
+        if self._stop.is_set():
+            return
         if gate is None:
             with contextlib.suppress(GateClosed):  # learner 1 has ended meanwhile, and says why
                 GateClient(options.head, options.gate_port, self._token).joined(options.rank)
-        elif not self._stop.is_set():
+        else:
             gate.join(0)
-            self._await_others(gate)
+            self._await_others(gate, lambda: self._check(folder))
         while not self._stop.wait(_POLL):
             self._check(folder)
+
+    def _await_head(self) -> None:
+        """Not only for its port: `ray start` gives up when the head is not all there within 40 seconds."""
+        client = GateClient(self._options.head, self._options.gate_port, self._token)
+        up = threading.Event()
+
+        def ask() -> None:
+            while not up.is_set():
+                try:
+                    client.head()
+                    up.set()
+                except GateClosed:
+                    time.sleep(_POLL)
+
+        threading.Thread(target=ask, daemon=True).start()
+        failure = f"learner 1 has not started the head of the job's Ray cluster within {_JOIN_SECONDS:.0f} s"
+        self._wait(up.is_set, _JOIN_SECONDS, failure)
 
     def _start(self, folder: Path) -> None:
         log = folder / "start.log"
@@ -99,11 +114,12 @@ class Keeper:
             (folder / "ray_current_cluster").exists, _START_SECONDS, "Ray did not start", lambda: self._check(folder)
         )
 
-    def _await_others(self, gate: Gate) -> None:
+    def _await_others(self, gate: Gate, check: Callable[[], None]) -> None:
         end = time.monotonic() + _JOIN_SECONDS
         while missing := gate.missing:
             if self._stop.wait(_POLL):
                 return
+            check()
             if time.monotonic() > end:
                 learners = self._options.learners
                 names = ", ".join(f"learner {rank + 1}" for rank in missing)
