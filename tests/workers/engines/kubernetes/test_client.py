@@ -6,17 +6,19 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.workers.engines.kubernetes.samples import NOW, pod, settings, spec, waiting
+from tests.workers.engines.kubernetes.samples import NOW, node, pod, running, settings, spec, waiting
 
 from weft_core.engine import EngineUnreachable, LaunchRefused
 from weft_workers.engines.kubernetes.client import Cluster, Refused
 from weft_workers.engines.kubernetes.details import Details
 from weft_workers.engines.kubernetes.launching import Launcher
+from weft_workers.engines.kubernetes.stopping import Stopper
 
 Json = dict[str, Any]
 
@@ -231,3 +233,47 @@ def test_kueues_own_words() -> None:
     found = waits(1)
     found["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team-a"
     assert details.held(found) == "waiting in Kueue's queue team-a: insufficient quota for cpu"
+
+
+# --- what a stop does with a pod that is being deleted ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("deleted", "grace", "ready", "asked"),
+    [
+        ((10.0, 30.0), 20.0, "True", None),  # the rest of the same grace
+        ((10.0, 30.0), 300.0, "True", None),  # never longer
+        ((10.0, 30.0), 5.0, "True", 15),  # from the first request on
+        ((10.0, 30.0), 0.0, "True", 10),
+        ((40.0, 30.0), 0.0, "True", None),  # its kubelet has a moment
+        ((151.0, 30.0), 0.0, "True", 0),  # but not for ever
+        ((10.0, 30.0), 20.0, "Unknown", None),  # the grace is not over
+        ((31.0, 30.0), 0.0, "Unknown", 0),
+        ((10.0, 30.0), 0.0, "Unknown", 0),
+    ],
+)
+def test_a_pod_that_is_being_deleted(deleted: tuple[float, float], grace: float, ready: str, asked: int | None) -> None:
+    there = Deleting()
+    stopper = Stopper(there, {}, lambda name: node(name, ready=ready, ago=100), kueue=False)  # type: ignore[arg-type]
+    stopper.end(pod(running(), deleted=deleted), NOW, timedelta(seconds=grace))
+    assert there.graces == ([] if asked is None else [asked])
+
+
+def test_what_does_not_run_is_not_given_time() -> None:
+    for found, asked in ((pod(running()), 60), (pod(waiting("ContainerCreating"), phase="Pending"), 1), (pod(), 1)):
+        there = Deleting()
+        Stopper(there, {}, lambda name: None, kueue=False).end(found, NOW, timedelta(seconds=59.2))  # type: ignore[arg-type]
+        assert there.graces == [asked]
+
+
+class Deleting:
+    """Stands in for a cluster: notes what grace each deletion asked for."""
+
+    def __init__(self) -> None:
+        self.graces: list[int] = []
+
+    def get(self, call: str, *args: str, body: Json) -> Json:
+        assert call == "delete_namespaced_pod"
+        assert body["preconditions"] == {"uid": "uid-1"}
+        self.graces.append(body["gracePeriodSeconds"])
+        return {}

@@ -445,6 +445,12 @@ def test_one_learner_that_can_not_run_fails_the_run() -> None:
     assert sorted(run.learners) == [0, 1]
 
 
+def test_a_run_that_is_being_stopped_is_gone_only_when_its_learners_are() -> None:
+    [run] = observe([], [pod(waiting("InvalidImageName"), phase="Pending", deleted=(3, 1))]).values()
+    assert not run.failed
+    assert not run.gone
+
+
 def test_a_gated_pod_holds_the_run() -> None:
     gated = pod(phase="Pending", node=None)
     gated["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]

@@ -199,8 +199,8 @@ def test_memory_is_bounded(server: Scripted, mirror: Mirror, monkeypatch: pytest
         server.send("DELETED", pod(f"p{n}", 1000 + n))
     wait(lambda: not phases(mirror))
     monkeypatch.setattr(watch, "_TOMBSTONES", 0.0)
-    server.send("ERROR", {"code": 410})
-    wait(lambda: len(server.lists) == 2 and _current(mirror))
+    server.break_watch(END)
+    wait(lambda: len(server.watches) == 2 and not mirror._dead)
     assert (mirror._objects, mirror._noted, mirror._dead) == ({}, {}, {})
 
 

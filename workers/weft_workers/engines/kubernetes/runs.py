@@ -93,7 +93,7 @@ def _run(
     for rank, (pod, is_deleted) in sorted(found.items()):
         told = "" if is_deleted else event(pod)
         learners[rank] = explain.learner(pod, rank, nodes, now, told, deleted=is_deleted, stopped=stopped)
-        failed = failed or explain.failure(pod, told, now)
+        failed = failed or (None if stopped else explain.failure(pod, told, now))
         waits = waits or (held(pod) if explain.is_held(pod) and not is_deleted else "")
     text, code = failed or ("", None)
     return Observation(name, learners, held=waits, failed=text, failed_code=code)

@@ -16,6 +16,8 @@ _logger = logging.getLogger(__name__)
 _AT_LEAST = 1
 """Seconds of grace. With 0 the server forgets the pod at once, whether its processes have ended or not."""
 _SLACK = timedelta(seconds=2)  # of timestamps in whole seconds, and of those who count the rest of a grace
+_OVERDUE = timedelta(minutes=2)
+"""After a pod's grace: a kubelet that answers and can't end it (a hung device, say) is not waited for any longer."""
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta1", "v1beta2")
 
@@ -52,9 +54,9 @@ class Stopper:
         elif not explain.is_over(pod):
             began = ends - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
             wanted = now + grace
-            if now >= min(ends, wanted) and self._is_silent(pod, now):
+            if now >= ends + _OVERDUE or (now >= min(ends, wanted) and self._is_silent(pod, now)):
                 # Nobody can confirm its end. Its token opens nothing any more: whatever it still does is fenced.
-                _logger.warning("pod %s is on a silent node: forgetting it", metadata["name"])
+                _logger.warning("pod %s does not end, or its node is silent: forgetting it", metadata["name"])
                 self._delete(pod, 0)
             elif wanted < ends - _SLACK:
                 # The server counts a shorter grace from the first request on.

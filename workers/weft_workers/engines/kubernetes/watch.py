@@ -187,8 +187,6 @@ class Mirror:
                 self._end(self._objects[uid])
             for one in found:
                 self._put(one)
-            self._dead = {uid: at for uid, at in self._dead.items() if began - at < _TOMBSTONES}
-            self._noted = {uid: at for uid, at in self._noted.items() if uid in self._objects}
             self._version, self._synced = version, True
 
     def _watch(self) -> None:
@@ -207,6 +205,8 @@ class Mirror:
         try:
             with self._changed:
                 self._response, self._away, self._error = response, None, None
+                oldest = time.monotonic() - _TOMBSTONES
+                self._dead = {uid: at for uid, at in self._dead.items() if at > oldest}
                 self._changed.notify_all()
                 if self._closed:
                     return
