@@ -21,8 +21,8 @@ setup: $(VENV)/.installed ## the virtual environment that everything else uses
 demo: setup ## start the embedded stack, train on two learners, download and evaluate the model (KEEP=1: leave it running)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
 
-test: setup ## all tests
-	@$(BIN)/pytest $(ARGS)
+test: setup ## all tests, in two processes
+	@$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 check: setup ## ruff, ruff format, mypy --strict, import-linter
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -18,6 +18,30 @@ from tests.servers import Servers
 from weft_core.settings import S3Settings, Settings
 from weft_core.store.database import Database
 
+# Of `make test`'s two processes: what shares a cluster or a stack stays together, and the slowest begins first.
+_TOGETHER = ("kubernetes", "e2e", "ray")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Say which tests may not be run beside each other (pytest-xdist's groups); without ``-n`` the order stays."""
+    groups = {item: _group(item) for item in items}
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+    if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
+        order = {group: place for place, group in enumerate(_TOGETHER)}
+        items.sort(key=lambda item: order.get(groups[item], len(order)))
+
+
+def _group(item: pytest.Item) -> str:
+    kind = item.callspec.params.get("bench") if hasattr(item, "callspec") else None
+    path = item.path.relative_to(Path(__file__).parent)
+    if kind == "kubernetes" or "kube" in getattr(item, "fixturenames", ()) or "kubernetes" in path.parts:
+        return "kubernetes"
+    if kind == "ray" or "ray" in path.parts or path.stem == "test_ray_launcher":
+        return "ray"
+    return "e2e" if path.parts[0] == "e2e" else str(path)
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
