@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -62,7 +65,10 @@ class KubeStack:
 
     @property
     def database_url(self) -> str:
-        printed = self.stack.weft("env", "--home", str(self.stack.home)).stdout
+        command = [sys.executable, "-m", "weft_embedded", "env", "--home", str(self.stack.home)]
+        printed = subprocess.run(
+            command, env=self.stack.environment, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
         [line] = [line for line in printed.splitlines() if line.startswith("export WEFT_DATABASE_URL=")]
         [url] = shlex.split(line.partition("=")[2])
         return url.replace("postgresql+psycopg://", "postgresql://", 1)
@@ -92,7 +98,10 @@ class KubeStack:
 
     def check_nothing_left(self, job: weft.Job | str | None = None) -> None:
         """A pod's object goes some time after its container has ended."""
-        eventually(lambda: not self.left(job), f"still on the cluster: {self.left(job)}", 120)
+        deadline = time.monotonic() + 120
+        while left := self.left(job):
+            assert time.monotonic() < deadline, f"still on the cluster: {left}"
+            time.sleep(0.5)
 
     # --- what users see ---
 

@@ -176,9 +176,11 @@ def test_what_belongs_to_no_attempt_is_collected(on_kube: KubeStack) -> None:
     chosen = ",".join(f"{name}={value}" for name, value in labels.items())
     words = ("run", "stranger", "-n", namespace, "--image=weft/python:3.11", "--restart=Never", f"--labels={chosen}")
     cluster.kubectl(*words, "--command", "--", "sleep", "600")
-    with psycopg.connect(on_kube.database_url) as connection:
-        connection.execute("delete from jobs where id = %s", [job.id])
-    on_kube.trained.remove(job)
-    on_kube.check_nothing_left(job.id)
-    assert cluster.kubectl("get", "pod", "stranger", "-n", namespace, "-o", "name").strip() == "pod/stranger"
-    cluster.kubectl("delete", "pod", "stranger", "-n", namespace, "--grace-period=0", "--force")
+    try:
+        with psycopg.connect(on_kube.database_url) as connection:
+            connection.execute("delete from jobs where id = %s", [job.id])
+        on_kube.trained.remove(job)
+        on_kube.check_nothing_left(job)
+        assert cluster.kubectl("get", "pod", "stranger", "-n", namespace, "-o", "name").strip() == "pod/stranger"
+    finally:
+        cluster.kubectl("delete", "pod", "stranger", "-n", namespace, "--grace-period=0", "--force")
