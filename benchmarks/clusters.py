@@ -81,7 +81,7 @@ def compare(title: str, sides: Sequence[Side], goal: float | None) -> None:
 
 def by_weft(stack: Stack, engine: str) -> Side:
     def job(code: str) -> dict[str, Any]:
-        base = manifest(f"python -c '{code}'", engine=engine, cpus=CPUS, memory=MEMORY)
+        base = manifest(f"python -c '{code}'", engine=engine, cpus=CPUS, memory=f"{MEMORY >> 20} MiB")
         return {name: value for name, value in base.items() if name != "data_stores"}
 
     def start() -> float:
