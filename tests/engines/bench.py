@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 import traceback
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -27,10 +28,11 @@ OTHERS = "inst-others"
 PATIENCE = 90.0
 """Seconds after which what should happen at once has not happened; generous, as machines that test are busy."""
 MIB = 1 << 20
+_SESSION = uuid.uuid4().hex[:4]  # another one's runs may be about on the machine
 
-Ability = Literal["network", "memory limit", "others", "scarcity"]
+Ability = Literal["network", "memory limit", "others", "shortening"]
 """What not every engine has: a network between it and what it drives, a kernel that limits memory, other users whose
-share it sees, something that is used up."""
+share it sees, a grace that can be shortened while it runs."""
 
 
 class NotHere(Exception):
@@ -168,7 +170,7 @@ class Case:
 
     def run(self, command: str = SLEEPS, learners: int = 1, **changes: Any) -> Run:
         """A run that has not been launched."""
-        job = f"{self._name}{len(self.runs)}"
+        job = f"{self._name}-{_SESSION}-{len(self.runs)}"
         api = self._serving.enter_context(
             LearnersApi(f"weft-{job}-1", command, learners, self.bench.host).serving(),
         )

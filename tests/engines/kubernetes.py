@@ -35,6 +35,9 @@ class KubernetesBench(Bench):
         self.host = cluster.host_ip
         self._namespace, self._slot = namespace, slot
         api = config.new_client_from_config(str(cluster.kubeconfig))
+        version = client.VersionApi(api).get_code()
+        if (int(version.major), int(version.minor.rstrip("+"))) < (1, 22):
+            self.lacks = {"shortening": f"a kubelet before 1.22 keeps the first grace; this is {version.git_version}"}
         self._core, self._networking = client.CoreV1Api(api), client.NetworkingV1Api(api)
         self.proxy, self._kubeconfig = _proxied(cluster.kubeconfig, folder)
 

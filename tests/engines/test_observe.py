@@ -38,7 +38,7 @@ def test_an_installation_sees_its_own_runs_alone(bench: Bench, case: Case, stand
     assert standing.look(bench.engine(OTHERS)) is None
 
 
-def test_how_learners_end(case: Case) -> None:
+def test_how_learners_end(bench: Bench, case: Case) -> None:
     well = case.run("exit 0", learners=2).launch()
     badly = case.run("exit 3").launch()
     killed = case.run("kill -KILL $$").launch()
@@ -55,7 +55,7 @@ def test_how_learners_end(case: Case) -> None:
     stays(lambda: well.api.agents == {0: 1, 1: 1} and badly.api.agents == {0: 1}, 2.0)
     assert badly.ended()[0].exit_code == 3
     for run in (well, badly, killed):
-        run.stop(0)
+        run.stop(0, bench.engine())
     for run in (well, badly, killed):
         run.forgotten()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.engines.bench import PATIENCE, Bench, Case, stays, until
+from tests.engines.conftest import Require
 from tests.engines.learners import POLITE, STUBBORN
 
 
@@ -44,7 +45,8 @@ def test_who_ignores_it_is_killed_when_the_grace_is_over_and_not_before(case: Ca
     assert grace - 2 < lasted < grace + 15
 
 
-def test_a_shorter_grace_shortens_it_and_a_longer_one_does_not_lengthen_it(case: Case) -> None:
+def test_a_shorter_grace_shortens_it_and_a_longer_one_does_not_lengthen_it(case: Case, require: Require) -> None:
+    require("shortening")
     run = case.run(STUBBORN).launch().started()
     run.stop(600)
     until(lambda: run.api.said("told"))

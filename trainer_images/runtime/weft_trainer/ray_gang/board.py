@@ -28,7 +28,7 @@ class Board:
     def __init__(self, submission_id: str, notes: str) -> None:
         self._record = _RECORD + submission_id
         self._request = f"gcs://{notes}-request.zip"
-        self._stop = f"gcs://{notes}-stop.zip"
+        self._stops = f"gcs://{notes}-stop-"  # one for each stop
 
     def take_request(self) -> dict[str, Any] | None:
         """What the engine asks for, with the attempt's token; it stands here no longer than until it is read."""
@@ -37,12 +37,12 @@ class Board:
         return request
 
     def stop_grace(self) -> float | None:
-        """Seconds of grace that a stop request gives, counted from now; None: there is no new one."""
-        request = _read(self._stop)
-        if request is None:
-            return None
-        internal_kv._internal_kv_del(self._stop)
-        return max(0.0, float(request["grace"]))
+        """The shortest grace, in seconds from now, of the stop requests that are new; None: there is none."""
+        keys = internal_kv._internal_kv_list(self._stops)
+        requests = [_read(key) for key in keys]
+        for key in keys:
+            internal_kv._internal_kv_del(key)
+        return min((max(0.0, float(one["grace"])) for one in requests if one is not None), default=None)
 
     def publish(self, status: Mapping[str, Any]) -> None:
         """Raises: BoardFailed."""
@@ -55,10 +55,10 @@ class Board:
 
     def clear(self) -> None:
         """Leave nothing behind that a late request may have written."""
-        for key in (self._request, self._stop):
+        for key in (self._request, *internal_kv._internal_kv_list(self._stops)):
             internal_kv._internal_kv_del(key)
 
 
-def _read(key: str) -> dict[str, Any] | None:
+def _read(key: str | bytes) -> dict[str, Any] | None:
     data = internal_kv._internal_kv_get(key)
     return None if data is None else dict(json.loads(data))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -153,22 +154,29 @@ class RayEngine:
         if job is None or not is_ours(job, self._installation, self.name):
             return
         run = Run(job)
+        if run_name not in self._stopping:
+            self._leave_note(run_name, "stopped", {})  # for other workers, where its driver can't say so any more
         since = self._stopping.setdefault(run_name, time.monotonic())
         if run.terminal or (run.settled and time.monotonic() - since < _KILL_SECONDS):
             return  # its driver has ended or is about to; the next look forgets it
-        self._leave_note(run_name, "stop", {"grace": seconds})
+        # A name of its own: of two stops in a row the shorter grace counts, so none may cover the other.
+        self._leave_note(run_name, f"stop-{uuid.uuid4().hex}", {"grace": seconds})
         if run.pending or seconds == 0:
             self._ray.stop_job(run_name)
 
     def _forget(self, run: Run) -> bool:
         """Remove a run that was stopped and has ended; False: it has not, or Ray has not noticed it everywhere."""
         now = time.monotonic()
-        if not run.terminal or not (run.stopped or run.name in self._stopping):
+        if not run.terminal or not (run.stopped or run.name in self._stopping or self._was_stopped(run)):
             return False
         if now - self._ended.setdefault(run.name, now) < _NOTICED:
             return False
         self._delete(run.name)
         return True
+
+    def _was_stopped(self, run: Run) -> bool:
+        """Whether another worker stopped it, and its driver was not there to tell."""
+        return self._ray.has_package(f"{self._notes(run.name)}-stopped.zip")
 
     def _runs(self) -> list[Run]:
         jobs = self._ray.jobs()
