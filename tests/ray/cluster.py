@@ -259,7 +259,11 @@ class RayCluster:
             path = self.folder / "autoscaling.json"
             path.write_text(json.dumps(self._autoscaler(self._autoscaling)))
             argv.append(f"--autoscaling-config={path}")
-            env |= {"RAY_FAKE_CLUSTER": "1", "RAY_OVERRIDE_NODE_ID_FOR_TESTING": _FAKE_HEAD}
+            env |= {
+                "RAY_FAKE_CLUSTER": "1",
+                "RAY_OVERRIDE_NODE_ID_FOR_TESTING": _FAKE_HEAD,
+                "PYTHONPATH": str(Path(__file__).parent / "provider"),
+            }
         self._start_node(self.head, argv, env)
 
     def _start_node(self, node: RayNode, argv: list[str], env: Mapping[str, str]) -> None:
@@ -295,10 +299,21 @@ class RayCluster:
 
     def _autoscaler(self, types: Mapping[str, Any]) -> dict[str, Any]:
         head = {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}
+        phases = ("initialization", "setup", "head_setup", "worker_setup", "head_start_ray", "worker_start_ray")
         return {
+            "auth": {},
+            "docker": {},
+            "file_mounts": {},
+            "cluster_synced_files": [],
+            **{f"{phase}_commands": [] for phase in phases},
             "cluster_name": "tests",
             "max_workers": 8,
-            "provider": {"type": "fake_multinode", "gcs_address": self.gcs_address, "launch_multiple": True},
+            "provider": {
+                "type": "external",
+                "module": "growing.Provider",
+                "gcs_address": self.gcs_address,
+                "launch_multiple": True,
+            },
             "available_node_types": {**types, "ray.head.default": head},
             "head_node_type": "ray.head.default",
             "upscaling_speed": 10.0,

@@ -10,7 +10,7 @@ from tests.workers.engines.ray.bench import Bench, until
 
 from weft_core.engine import LearnerState
 
-_POOL = {"resources": {"CPU": 1, "quick": 1}, "node_config": {}, "min_workers": 0, "max_workers": 2}
+_POOL = {"resources": {"CPU": 1, "memory": 1 << 30, "quick": 1}, "node_config": {}, "min_workers": 0, "max_workers": 2}
 _SETTINGS = {"autoscaling": [{"max": 2, "cpus": 1, "memory": 1 << 30, "extra": {"quick": 1}}]}
 
 

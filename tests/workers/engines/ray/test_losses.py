@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+import psutil
 from tests.trainer.agents import ended
 from tests.workers.engines.ray.bench import Bench, processes_with, until
 
@@ -117,11 +118,9 @@ def _refusal(bench: Bench) -> str:
 
 
 def _is_agent(pid: int) -> bool:
-    with open(f"/proc/{pid}/cmdline", "rb") as file:
-        words = file.read().split(b"\0")
-    with open(f"/proc/{pid}/stat") as file:
-        session = int(file.read().rpartition(")")[2].split()[3])
-    return b"weft_trainer" in words and session == pid
+    """Its watchdog looks the same, and is its child."""
+    parent = psutil.Process(pid).parent()
+    return bool(parent and parent.cmdline()[-1].endswith("guard.py"))
 
 
 def _is_driver(pid: int) -> bool:

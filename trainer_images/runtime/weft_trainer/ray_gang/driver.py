@@ -258,7 +258,7 @@ def node_names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Names for people, by node id; the engine's capacity calls them the same."""
     alive = {node["NodeID"]: node["NodeName"] or node["NodeManagerAddress"] for node in nodes if node["Alive"]}
     names = list(alive.values())
-    return {key: name if names.count(name) == 1 else f"{name}-{key[:6]}" for key, name in alive.items()}
+    return {key: name if names.count(name) == 1 else f"{name}-{key[-6:]}" for key, name in alive.items()}
 
 
 def address_of(node: str) -> str:

@@ -149,7 +149,7 @@ def node_names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Names for people, by node id; the driver calls them the same (weft_trainer.ray_gang.driver)."""
     shown = {str(node["node_id"]): str(node.get("node_name") or node.get("node_ip")) for node in nodes}
     names = list(shown.values())
-    return {key: name if names.count(name) == 1 else f"{name}-{key[:6]}" for key, name in shown.items()}
+    return {key: name if names.count(name) == 1 else f"{name}-{key[-6:]}" for key, name in shown.items()}
 
 
 def parse_usage(text: str) -> dict[str, float]:
