@@ -191,6 +191,7 @@ def test_a_lost_node(bench: KubeBench) -> None:
         assert bench.look(kept)
     finally:
         bench.kube.up(nodes=2)
+        bench.kube.kubectl("label", "nodes", "--all", "weft.test/n-")
     one = bench.exited(kept)
     assert one.interrupted
     assert "node" in one.reason
