@@ -313,6 +313,7 @@ class RayCluster:
                 "module": "growing.Provider",
                 "gcs_address": self.gcs_address,
                 "launch_multiple": True,
+                "use_node_id_as_ip": True,
             },
             "available_node_types": {**types, "ray.head.default": head},
             "head_node_type": "ray.head.default",

@@ -184,7 +184,7 @@ def test_capacity_tells_ours_from_others(bench: Bench) -> None:
     assert (node.busy.cpus, node.busy.memory, node.busy.extra) == (0, 0, {})
     run.stop()
     run.forgotten()
-    script = "import ray, time; ray.init(); f = ray.remote(num_cpus=1.5)(time.sleep).remote(600); ray.get(f)"
+    script = "import ray, time; ray.init(); ray.get(ray.remote(num_cpus=1.5)(lambda: time.sleep(600)).remote())"
     other = bench.cluster.run_driver(script)
     try:
         [node] = until(lambda: nodes if (nodes := bench.engine.capacity().nodes)[0].busy.cpus == 1.5 else None)
