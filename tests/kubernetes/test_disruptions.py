@@ -30,7 +30,9 @@ import weft
 def under_way(on_kube: KubeStack, job: weft.Job) -> dict[int, str]:
     """Wait until steps.py trains; returns where its learners run."""
     for learner in range(1, job.learners + 1):
-        eventually(saw(job, "step 5", learner), f"learner {learner} trains", 240)
+        shown = saw(job, "step 5", learner)
+        now = when(job, lambda now: shown() or now.is_terminal, f"learner {learner} trains", 240)  # noqa: B023
+        assert not now.is_terminal, now.reason
     return on_kube.nodes(job)
 
 
@@ -116,7 +118,7 @@ def test_the_api_server_is_away_for_a_minute(on_kube: KubeStack) -> None:
         job = when(job, lambda now: now.condition, "a condition")
         assert (job.condition or "").startswith("Unreachable since "), job.condition
         assert "Unreachable since" in on_kube.shown(job)
-        assert on_kube.engine()["unreachable_since"] is not None
+        eventually(lambda: on_kube.engine()["unreachable_since"], "the engine is unreachable")
         ticks = len(lines(job))
         late = on_kube.train("python count.py 3 0")
         time.sleep(max(0.0, 30 - (time.monotonic() - began)))
