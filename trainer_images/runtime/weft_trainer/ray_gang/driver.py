@@ -29,8 +29,8 @@ from weft_trainer.ray_gang.board import Board
 
 _CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _TICK = 0.3  # seconds between two looks for a stop request
-_NODE_VERDICT = 15.0
-"""Seconds that Ray may take to know a node for dead after it has lost an actor on it."""
+_NODE_VERDICT = 5.0
+"""Seconds for Ray to miss a node that has told of an actor's death when it was about to end itself."""
 _STOPPED_BY_HAND = "its job was stopped on the Ray cluster"
 
 
