@@ -99,6 +99,7 @@ class Run:
     case: Case
     spec: LaunchSpec
     api: LearnersApi
+    finished: bool = False
 
     def launch(self, engine: Engine | None = None) -> Run:
         (engine or self.case.engine).launch(self.spec)
@@ -106,6 +107,11 @@ class Run:
 
     def stop(self, grace: float, engine: Engine | None = None) -> None:
         (engine or self.case.engine).stop(self.spec.run_name, timedelta(seconds=grace))
+
+    def finish(self, engine: Engine | None = None) -> None:
+        """The last stop that it gets: at the end of all cases nothing of it may be left."""
+        self.stop(0, engine)
+        self.finished = True
 
     def look(self, engine: Engine | None = None) -> Observation | None:
         return (engine or self.case.engine).observe().get(self.spec.run_name)
@@ -195,9 +201,9 @@ class Case:
     def close(self) -> None:
         """The engine need not have finished: what is left at the end of all cases is found by :meth:`settle`."""
         for run in self.runs:
-            for installation in {OURS, run.spec.installation}:
+            if not run.finished:
                 with suppress(EngineUnreachable):
-                    run.stop(0, self.bench.engine(installation))
+                    run.stop(0, self.bench.engine(run.spec.installation))
         self._serving.close()
 
     def settle(self) -> None:

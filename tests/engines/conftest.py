@@ -35,6 +35,7 @@ def _ended(bench: Bench) -> Iterator[list[Case]]:
     yield cases
     for case in cases:
         case.settle()
+    assert not [left for case in cases for run in case.runs for left in run.leftovers], "something has come back"
 
 
 @pytest.fixture(scope="session")

@@ -108,8 +108,7 @@ def test_of_a_gang_that_fits_in_part_no_learner_runs_user_code(bench: Bench, cas
         return
     run.wait(lambda seen: any(one.state is LearnerState.STARTING and one.reason for one in seen.learners.values()))
     stays(lambda: run.api.count("ready") == 0, 3.0)
-    run.stop(0)
-    run.forgotten()
+    run.finish()
 
 
 def test_what_waits_for_room_starts_when_there_is_some(bench: Bench, case: Case) -> None:

@@ -33,8 +33,7 @@ def test_a_killed_agent_is_seen_and_the_others_go_on(bench: Bench, case: Case) -
     stays(others, 3.0)
     run.launch()
     stays(lambda: run.api.agents == {0: 1, 1: 1}, 2.0)  # engines never retry
-    run.stop(0)
-    run.forgotten()
+    run.finish()
 
 
 def test_a_learner_that_is_taken_away_is_not_running_for_long(bench: Bench, case: Case) -> None:
@@ -43,8 +42,7 @@ def test_a_learner_that_is_taken_away_is_not_running_for_long(bench: Bench, case
     until(lambda: _has_lost(run, 0))
     stays(lambda: _has_lost(run, 0), 2.0)
     assert run.api.agents == {0: 1, 1: 1}
-    run.stop(0)
-    run.forgotten()
+    run.finish()
 
 
 def test_an_orphan_is_listed_and_any_engine_ends_it(bench: Bench, case: Case) -> None:
@@ -59,5 +57,5 @@ def test_an_orphan_is_listed_and_any_engine_ends_it(bench: Bench, case: Case) ->
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(worker, 0)
     run.wait(lambda seen: seen.learners, bench.engine())
-    run.stop(0, bench.engine())
-    run.forgotten()
+    run.finish(bench.engine())
+    until(lambda: _has_lost(run, 0) and _has_lost(run, 1))

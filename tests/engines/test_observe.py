@@ -55,9 +55,7 @@ def test_how_learners_end(bench: Bench, case: Case) -> None:
     stays(lambda: well.api.agents == {0: 1, 1: 1} and badly.api.agents == {0: 1}, 2.0)
     assert badly.ended()[0].exit_code == 3
     for run in (well, badly, killed):
-        run.stop(0, bench.engine())
-    for run in (well, badly, killed):
-        run.forgotten()
+        run.finish(bench.engine())
 
 
 def test_out_of_memory_is_said(case: Case, require: Require) -> None:

