@@ -20,9 +20,6 @@ ROOT = "/weft"
 _CACHE = "/cache"  # where a claim for the cache is mounted
 _PATIENCE = 5
 """Seconds that a learner gets past its grace: its agent acts on the grace, the kubelet only if that fails."""
-_NODE_AWAY = 60
-"""Seconds that a pod is left alone on a node that has been declared silent (after 45 s or so): a kubelet's restart
-hurts nobody, and a lost node's pods are marked for deletion soon."""
 
 
 def secret(engine: str, spec: LaunchSpec) -> Json:
@@ -247,11 +244,11 @@ def _placement(settings: KubernetesSettings, spec: LaunchSpec, gpu_types: Sequen
     """The engine's defaults, and the profile's wishes over them."""
     wishes = spec.placement
     tolerations = [one.model_dump(exclude_defaults=True) for one in (*settings.tolerations, *wishes.tolerations)]
+    # A node that the cluster hears nothing of may train on: Weft judges by the learner's own heartbeat.
     for name in ("unreachable", "not-ready"):
         away = Taint(f"node.kubernetes.io/{name}", effect="NoExecute")
         if not away.tolerated((*settings.tolerations, *wishes.tolerations)):
-            taint = {"key": away.key, "operator": "Exists", "effect": away.effect}
-            tolerations.append({**taint, "tolerationSeconds": _NODE_AWAY})
+            tolerations.append({"key": away.key, "operator": "Exists", "effect": away.effect})
     affinity = copy.deepcopy({**settings.affinity, **wishes.affinity})
     if gpu_types and spec.resources.gpus:
         affinity = _with_gpu_types(affinity, settings.gpu_type_label, gpu_types)
