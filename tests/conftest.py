@@ -20,6 +20,8 @@ from weft_core.store.database import Database
 
 # Of `make test`'s two processes: what shares a cluster or a stack stays together, and the slowest begins first.
 _TOGETHER = ("kubernetes", "e2e", "ray")
+_FIRST_RUN = 1500
+"""Seconds for a test of a cluster: on a machine's first run it may build an environment and fetch a cluster's parts."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -28,6 +30,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     groups = {item: _group(item) for item in items}
     for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))
+        if group in _TOGETHER and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_FIRST_RUN))
     if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         order = {group: place for place, group in enumerate(_TOGETHER)}
         items.sort(key=lambda item: order.get(groups[item], len(order)))
