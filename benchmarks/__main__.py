@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -35,4 +36,6 @@ def main(names: list[str]) -> int:
     return 0
 
 
+# What was started is taken down, also then.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 sys.exit(main(sys.argv[1:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -56,9 +57,11 @@ def compare(title: str, sides: Sequence[Side], goal: float | None) -> None:
     for _ in range(STARTS):
         for side in sides:
             starts[side.name].append(side.start())
+            print(f"  start, {side.name}: {starts[side.name][-1]:.2f} s", file=sys.stderr, flush=True)
     for _ in range(ROUNDS):
         for side in sides:
             wholes[side.name].append(side.many(JOBS))
+            print(f"  {JOBS} jobs, {side.name}: {wholes[side.name][-1]:.1f} s", file=sys.stderr, flush=True)
     first = sides[0].name
     for what, found, wanted in (
         (f"submit to user code, {STARTS} times", starts, None),
