@@ -70,6 +70,16 @@ def test_others_pods_are_busy_and_own_are_not() -> None:
     assert one.busy == Amounts(gpus=2, extra={"vendor.com/nic": 1.0})
 
 
+@pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
+def test_what_every_node_always_runs_is_off_its_size(kind: str) -> None:
+    agent = pod(cpu="500m", memory="1Gi")
+    agent["metadata"]["ownerReferences"] = [{"kind": kind, "name": "agent"}]
+    there = node(allocatable={"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"})
+    [one] = count([there], [agent, pod(cpu="1")]).nodes
+    assert (one.cpus, one.memory, one.gpus) == (3.5, 7 * GIB, 1)
+    assert one.busy == Amounts(cpus=1), "a job as large as the node can start once this one has gone"
+
+
 @pytest.mark.parametrize(
     ("spec", "cpus"),
     [

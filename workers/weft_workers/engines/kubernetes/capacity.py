@@ -16,6 +16,8 @@ _KEEPS_OFF = ("NoSchedule", "NoExecute")
 _NOT_OURS = ("cpu", "memory", "pods", "ephemeral-storage")
 _TRANSIENT = "node.kubernetes.io/"
 """Taints that say how a node is, not whom it is for; ``Node.ready`` says it."""
+_RESIDENTS = ("DaemonSet", "Node")
+"""Owners of pods that a node always has: what these reserve is off its size, for a node is never without them."""
 _LIKE = 0.25
 """A node belongs to a pool without labels if its size differs by no more: some of it is the system's."""
 
@@ -42,6 +44,7 @@ def trim_pod(pod: Json) -> Json:
         "metadata": {name: metadata.get(name) for name in ("uid", "resourceVersion", "labels")},
         "node": pod["spec"].get("nodeName") or "",
         "requests": requests(pod["spec"]),
+        "resident": any(one["kind"] in _RESIDENTS for one in metadata.get("ownerReferences") or []),
     }
 
 
@@ -78,10 +81,12 @@ def capacity(
         own: labels of this engine's learners, which admission counts itself.
     """
     busy: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    residents: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for pod in pods:
         if pod["node"] and not own.items() <= (pod["metadata"]["labels"] or {}).items():
-            _add(busy[pod["node"]], pod["requests"])
-    found = [_node(settings, node, busy.get(node["metadata"]["name"], {})) for node in nodes]
+            _add((residents if pod["resident"] else busy)[pod["node"]], pod["requests"])
+    names = [(node, node["metadata"]["name"]) for node in nodes]
+    found = [_node(settings, node, busy.get(name, {}), residents.get(name, {})) for node, name in names]
     found = [node for node in found if settings.node_selector.items() <= node.labels.items()]
     found.sort(key=lambda node: node.name)
     return Capacity(
@@ -91,10 +96,11 @@ def capacity(
     )
 
 
-def _node(settings: KubernetesSettings, node: Json, busy: Mapping[str, float]) -> Node:
+def _node(settings: KubernetesSettings, node: Json, used: Mapping[str, float], residents: Mapping[str, float]) -> Node:
     metadata, spec = node["metadata"], node["spec"]
     labels = metadata["labels"] or {}
-    there, used = _numbers(node["status"]["allocatable"]), busy
+    allocatable = _numbers(node["status"]["allocatable"])
+    there = {name: max(0.0, round(number - residents.get(name, 0.0), 6)) for name, number in allocatable.items()}
     taints = [Taint(one["key"], one.get("value") or "", one["effect"]) for one in spec["taints"]]
     return Node(
         name=metadata["name"],
