@@ -5,6 +5,7 @@ Its README says what it is. The folder is `$WEFT_KUBERNETES_DIR`, else `../share
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 REPOSITORY = Path(__file__).parents[2]
 # Read at import, as the tests' own fixtures take WEFT_… out of the environment.
@@ -74,6 +77,15 @@ class Cluster:
         """Of etcd, apiserver, kcm, sched, node-N, containerd-N or kubelet-N."""
         return int((self.home / "run" / "pids" / name).read_text())
 
+    def processes_of(self, uid: str) -> list[psutil.Process]:
+        """The processes of a pod, which this machine sees, too."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(OSError, psutil.Error):
+                if f"pod{uid}" in Path(f"/proc/{process.pid}/cgroup").read_text() and process.exe() != "/pause":
+                    found.append(process)
+        return found
+
     def _script(self, name: str, *arguments: str, timeout: float) -> None:
         done = subprocess.run(
             [str(self.scripts / name), *arguments],
@@ -128,7 +140,7 @@ class Cluster:
     def proxy(self) -> subprocess.Popen[str]:
         """`kubectl proxy` at a port that its first line of output names."""
         command = [str(self._kubectl), "--kubeconfig", str(self.kubeconfig), "proxy", "--port=0"]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
     @contextmanager
     def namespace(self, name: str) -> Iterator[str]:

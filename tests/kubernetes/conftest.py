@@ -14,17 +14,8 @@ __all__ = ["horovod_image", "kube", "python_image"]
 
 @pytest.fixture(scope="session")
 def on_kube(kube: Cluster, python_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeStack]:
-    """A stack with the cluster as its engine `kubernetes`."""
+    """A stack with the cluster as its engine `kubernetes`. At its end nothing of any job may be on the cluster; looked
+    at once for all, as the objects of ended pods take their time to go."""
     with kube_stack(kube, tmp_path_factory.mktemp("kube") / "home") as one:
         yield one
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _nothing_is_left(on_kube: KubeStack) -> Iterator[None]:
-    """After a module's tests nothing of its jobs may be on the cluster; looked at once, as pods take their time."""
-    yield
-    for job in on_kube.trained:
-        if not job.refresh().is_terminal:  # its test has failed
-            job.halt(grace_seconds=0)
-    on_kube.trained.clear()
-    on_kube.check_nothing_left()
+        one.end()

@@ -25,18 +25,23 @@ TIMINGS = {"heartbeat": 1, "silence": 12, "verdict": 45, "orphan_grace": 3, "swe
 _EVERYWHERE = {"labelSelector": {"matchLabels": {"app.kubernetes.io/name": "weft-learner"}}}
 _SPREAD = [{"weight": 100, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", **_EVERYWHERE}}]
 _NOWHERE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "weft.test/nowhere", "operator": "Exists"}]}]}
+_SECOND = [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-2"]}]
+_PREFERENCE = {"weight": 100, "preference": {"matchExpressions": _SECOND}}
+_RATHER = {"preferredDuringSchedulingIgnoredDuringExecution": [_PREFERENCE]}
 _SMALL = {"cpus": 0.1, "memory": 256 << 20}
 PROFILES: dict[str, dict[str, Any]] = {
     # Its learners on different nodes, if there are.
     "spread": {**_SMALL, "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": _SPREAD}}},
     # On no node; which only the scheduler knows, as admission does not look at affinities.
     "nowhere": {**_SMALL, "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _NOWHERE}}},
+    "rather-node-2": {**_SMALL, "affinity": {"nodeAffinity": _RATHER}},
     "unknown-class": {**_SMALL, "priority_class": "no-such-class"},
 }
-# Trains until its attempt ends; a later attempt does five steps more than there were.
+# Trains until its attempt ends, a step every $PAUSE seconds; a later attempt does five steps more than there were.
 RESUMES = (
-    'steps=100000; [ "$WEFT_ATTEMPT" = 1 ] || steps=$(($(cat "$CHECKPOINT_DIR/step.txt") + 5)); '
-    "exec python steps.py $steps 0.2"
+    "steps=100000; pause=${PAUSE:-0.2}; "
+    '[ "$WEFT_ATTEMPT" = 1 ] || { steps=$(($(cat "$CHECKPOINT_DIR/step.txt") + 5)); pause=0.2; }; '
+    "exec python steps.py $steps $pause"
 )
 # Ticks until it is told to end (KubeStack.tell).
 TICKS = 'n=0; until [ -e /tmp/end ]; do echo "tick $n"; n=$((n + 1)); sleep 0.25; done; echo told'
@@ -72,6 +77,13 @@ class KubeStack:
         [line] = [line for line in printed.splitlines() if line.startswith("export WEFT_DATABASE_URL=")]
         [url] = shlex.split(line.partition("=")[2])
         return url.replace("postgresql+psycopg://", "postgresql://", 1)
+
+    def end(self) -> None:
+        """Halt what failed tests have left, and check that nothing is left of any job."""
+        for job in self.trained:
+            if not job.refresh().is_terminal:
+                job.halt(grace_seconds=0)
+        self.check_nothing_left()
 
     # --- on the cluster ---
 

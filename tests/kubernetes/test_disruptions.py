@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 
+import psutil
 import psycopg
 import pytest
 from tests.e2e.stack import eventually, lines, saw
@@ -27,10 +28,10 @@ from tests.kubernetes.stack import (
 import weft
 
 
-def under_way(on_kube: KubeStack, job: weft.Job) -> dict[int, str]:
+def under_way(on_kube: KubeStack, job: weft.Job, step: int = 5) -> dict[int, str]:
     """Wait until steps.py trains; returns where its learners run."""
     for learner in range(1, job.learners + 1):
-        shown = saw(job, "step 5", learner)
+        shown = saw(job, f"step {step}", learner)
         now = when(job, lambda now: shown() or now.is_terminal, f"learner {learner} trains", 240)  # noqa: B023
         assert not now.is_terminal, now.reason
     return on_kube.nodes(job)
@@ -82,30 +83,51 @@ def test_a_node_is_lost_and_comes_back(on_kube: KubeStack) -> None:
     assert {learner.node for learner in back.attempts[0].learners} == set(where.values()), "both take learners again"
 
 
-def test_a_node_that_does_not_answer_while_its_learner_does(on_kube: KubeStack) -> None:
+def test_a_node_that_does_not_answer_and_two_learners_on_it(on_kube: KubeStack) -> None:
+    """One goes on and says so: unknown is not dead. One is as silent as its node: it is given up, and when it wakes in
+    the middle of its step, its job is over and it changes nothing."""
     cluster = on_kube.cluster
-    job = on_kube.train(TICKS)
-    eventually(saw(job, "tick 3"), "under way", 120)
-    node = on_kube.nodes(job)[1]
-    kubelet = cluster.pid(node.replace("node", "kubelet"))
+    lively = on_kube.train(TICKS, profile="rather-node-2")
+    # A checkpoint counts as complete when it has not changed for a second.
+    silent = on_kube.train(RESUMES, profile="rather-node-2", checkpoint={"every": "1s"}, env={"PAUSE": "3"})
+    assert (under_way(on_kube, silent, step=4), on_kube.nodes(lively)) == ({1: "node-2"}, {1: "node-2"})
+    stale, kubelet = on_kube.pods(silent)[1]["metadata"]["uid"], cluster.pid("kubelet-2")
+    frozen = cluster.processes_of(stale)
+    assert len(frozen) >= 2, "its agent, and what it runs"
     os.kill(kubelet, signal.SIGSTOP)
+    for process in frozen:
+        process.suspend()
     try:
-        job = when(job, lambda now: now.condition, "a condition")
-        assert f"learner 1: node {node} has not answered since" in (job.condition or "")
-        assert f"node {node} has not answered" in on_kube.shown(job)
-        # It is silent to the cluster, not to Weft: for longer than a silent learner would be given up.
-        ticks = len(lines(job))
-        time.sleep(15)
-        assert job.refresh().state == "PROCESSING"
-        assert len(lines(job)) > ticks + 20
+        lively = when(lively, lambda now: now.condition, "a condition")
+        assert "learner 1: node node-2 has not answered since" in (lively.condition or "")
+        assert "node node-2 has not answered" in on_kube.shown(lively)
+        silent = silent.wait(timeout=240)
+        check_went_on(silent, 3)
+        assert silent.attempts[0].reason.startswith("learner 1 was lost with its node: node node-2 has not answered")
+        assert [learner.node for learner in silent.attempts[1].learners] == ["node-1"]
+        assert lively.refresh().state == "PROCESSING"
+        stored, ticks = result(on_kube, silent), len(lines(lively))
+        assert any(process.is_running() for process in frozen), "nobody could end it"
     finally:
+        for process in frozen:
+            process.resume()
+        # It wakes before its node does, and learns from Weft's API alone that its attempt is over.
+        _, awake = psutil.wait_procs(frozen, timeout=60)
         os.kill(kubelet, signal.SIGCONT)
-    when(job, lambda now: now.condition is None, "the condition goes")
-    eventually(lambda: cluster.is_ready(node), "the node is back", 120)
-    on_kube.tell(job)
-    job = job.wait(timeout=120)
-    assert outcomes(job) == ["SUCCEEDED"]
-    assert lines(job)[-1] == "told"
+    assert awake == []
+    when(lively, lambda now: now.condition is None, "the condition goes")
+    eventually(lambda: len(lines(lively)) > ticks, "it has gone on all the time")
+    on_kube.tell(lively)
+    lively = lively.wait(timeout=120)
+    assert outcomes(lively) == ["SUCCEEDED"]
+    assert lines(lively)[-1] == "told"
+    eventually(lambda: stale not in [one["metadata"]["uid"] for one in on_kube.objects(silent)], "the pod is gone", 180)
+    assert (silent.refresh().state, result(on_kube, silent)) == ("COMPLETED", stored)
+
+
+def result(on_kube: KubeStack, job: weft.Job) -> dict[str, str]:
+    """What is in the store of a job: paths with their sizes and times."""
+    return {file.path: f"{file.size} {file.modified}" for file in job.files()}
 
 
 def test_the_api_server_is_away_for_a_minute(on_kube: KubeStack) -> None:

@@ -131,12 +131,12 @@ def test_an_image_that_does_not_exist(on_kube: KubeStack, no_such_image: weft.Jo
     assert f"image pull failed: {image}" in on_kube.shown(job)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def hasty(kube: Cluster, python_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeStack]:
     """A stack that gives learners little time to start."""
     with kube_stack(kube, tmp_path_factory.mktemp("hasty") / "home", {"start_timeout": 8}) as one:
         yield one
-        one.check_nothing_left()
+        one.end()
 
 
 def test_what_can_not_be_scheduled_is_taken_back_and_queued_again(hasty: KubeStack) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from tests.e2e.stack import REPOSITORY, eventually, lines, saw
 from tests.kubernetes.stack import ENGINE, KubeStack, outcomes, processing, starts
 
+import weft
+
 EXAMPLE = REPOSITORY / "examples" / "mnist-horovod-pytorch"
 _LOOK = """
 id -u
@@ -88,7 +90,18 @@ def test_a_delete_leaves_nothing(on_kube: KubeStack) -> None:
     assert kinds == {"Pod", "Secret", "NetworkPolicy"}
     on_kube.trained.remove(job)
     job.delete()
-    on_kube.check_nothing_left(job)
+
+    def is_gone() -> bool:
+        try:
+            job.refresh()
+        except weft.errors.NotFound:
+            return True
+        return False
+
+    eventually(is_gone, "deleted", 120)
+    left = [pod["metadata"]["name"] for pod in on_kube.objects(job) if not pod["metadata"].get("deletionTimestamp")]
+    assert left == [], "its pods are on their way out"
+    assert on_kube.objects(job, "secrets") == []
 
 
 def test_engines_shows_the_cluster(on_kube: KubeStack) -> None:
