@@ -48,7 +48,7 @@ def test_an_orderly_down_interrupts_and_the_next_up_goes_on_from_the_checkpoint(
     own_stack: Callable[..., Stack],
 ) -> None:
     stack = own_stack()
-    job = stack.train(manifest("exec python steps.py 60 0.1"))
+    job = stack.train(manifest("exec python steps.py 250 0.1"))  # outlasts `weft down` also on a busy machine
     eventually(saw(job, "step 5"), "the job under way", 120)
     stack.down()
     assert stack.processes() == []

@@ -21,7 +21,7 @@ _SIBLING_GRACE = 5.0
 """Seconds from SIGTERM to SIGKILL for workers whose sibling has failed: there is nothing left to save."""
 _SYNC_SHARE, _SYNC_SECONDS = 0.25, 15.0
 """What the agent keeps of a stop's grace for itself: a share, and at most these seconds."""
-_HELPER_GRACE = 5.0
+_HELPER_GRACE = 15.0  # a Ray node ends its own processes first, and removes its folder
 """Seconds for a helper to put away what it has outside of its own process."""
 _KILL_SECONDS = 10.0
 _PORT_TIMEOUT = 600.0
