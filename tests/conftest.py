@@ -51,6 +51,7 @@ def _group(item: pytest.Item) -> str:
 def _no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The developer's own WEFT_… variables, weft.toml and CLI profile are none of the tests' business."""
     saved = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(("WEFT_", "DLAAS_", "AWS_"))}
+    saved |= {name: os.environ.pop(name) for name in ("COLUMNS", "LINES") if name in os.environ}  # as xdist sets them
     nowhere = tmp_path_factory.mktemp("nowhere")
     os.environ["WEFT_CONFIG"] = str(nowhere / "weft.toml")
     os.environ["WEFT_PROFILE_FILE"] = str(nowhere / "config.toml")

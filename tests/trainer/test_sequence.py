@@ -132,11 +132,12 @@ def test_links_in_results_lead_only_to_the_learners_own_files(
 
 
 def test_background_processes_end_with_the_command(start_api: StartApi, launch: Launch) -> None:
-    api = start_api("sleep 1000 & setsid sleep 1001 & echo done")
+    ours = [f"1000.{os.getpid()}", f"1001.{os.getpid()}"]  # nobody else's
+    api = start_api(f"sleep {ours[0]} & setsid sleep {ours[1]} & echo done")
     agent = launch(api)
     assert agent.wait() == 0
     assert api.learners[0].lines == ["done"]
-    assert not [one for one in running() if one in (["sleep", "1000"], ["sleep", "1001"])]
+    assert not [one for one in running() if one[:1] == ["sleep"] and one[1:] in ([ours[0]], [ours[1]])]
 
 
 def running() -> list[list[str]]:

@@ -271,6 +271,7 @@ def test_the_settings_engines_are_built(tmp_path: Path) -> None:
     [node] = made["local"].capacity().nodes
     assert node.cpus > 0
     assert node.memory > 0
-    remote = Settings(home=tmp_path, engines={"far": {"type": "ray"}}, default_engine="far")
-    with pytest.raises(ValueError, match="engine 'far': type ray is not available"):
-        engines.build(remote, "inst-1")
+    far = {"lab": {"type": "ray"}, "far": {"type": "kubernetes", "kubeconfig": str(tmp_path / "none")}}
+    assert [*engines.build(Settings(home=tmp_path, engines={"lab": far["lab"]}), "inst-1")] == ["lab"]
+    with pytest.raises(ValueError, match="engine far: there is no kubeconfig"):
+        engines.build(Settings(home=tmp_path, engines=far), "inst-1")
