@@ -37,6 +37,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: order.get(groups[item], len(order)))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Without its groups pytest-xdist runs two stacks on one cluster, and says nothing (pytest-xdist issue 1386)."""
+    if hasattr(session.config, "workerinput") and session.config.getoption("dist") == "loadgroup":
+        for item in session.items:
+            if not item.nodeid.endswith(f"@{_group(item)}"):
+                raise pytest.UsageError(f"pytest-xdist left the group off {item.nodeid}: see requirements/")
+
+
 def _group(item: pytest.Item) -> str:
     kind = item.callspec.params.get("bench") if hasattr(item, "callspec") else None
     path = item.path.relative_to(Path(__file__).parent)
