@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from weft.commands import prepare
 from weft.commands.common import JsonOption, client_of
 from weft.data import DEFAULT_STORE, Place
 from weft.ui.console import say, show, show_json
@@ -16,6 +17,7 @@ from weft.ui.progress import bar
 from weft.ui.words import count, moment, size
 
 app = typer.Typer(no_args_is_help=True, help="Put data into a data store, list it, get it.")
+app.add_typer(prepare.app, name="prepare")
 
 _FORM = "DATASTORE:CONTAINER/PREFIX; without DATASTORE: the one named 'default'."
 

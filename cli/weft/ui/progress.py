@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from weft.transfer import Progress as Report
 from weft.transfer import silent
@@ -32,5 +40,33 @@ def bar(label: str, total: int | None) -> Iterator[Report]:
         def report(count: int) -> None:
             # Rich leaves out negative steps in its speed, and that is right: those bytes did not arrive.
             progress.update(task, advance=count)
+
+        yield report
+
+
+@contextmanager
+def images_bar(label: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    """A bar for ``total`` images; call what it yields with how many are done by now, and a word on the rest."""
+    if not sys.stderr.isatty():
+        yield lambda done, word: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]} [dim]{task.fields[word]}[/]"),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=err(), transient=True, expand=True) as progress:
+        task = progress.add_task(label, total=total, rate="", word="")
+        first: int | None = None
+
+        def report(done: int, word: str) -> None:
+            nonlocal first
+            # Those of an earlier run say nothing about this one's speed.
+            first = done if first is None else first
+            elapsed = progress.tasks[0].elapsed or 0
+            rate = f"{(done - first) / elapsed:,.0f}/s" if elapsed > 1 else ""
+            progress.update(task, completed=done, rate=rate, word=word)
 
         yield report
