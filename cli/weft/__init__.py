@@ -56,6 +56,12 @@ if TYPE_CHECKING:
     from weft.models import (
         WaitingJob as WaitingJob,
     )
+    from weft.workers import WorkersError as WorkersError
+    from weft.workers import WorkersTimeout as WorkersTimeout
+    from weft.workers import await_workers as await_workers
+    from weft.workers import launch_workers as launch_workers
+    from weft.workers import list_workers as list_workers
+    from weft.workers import stop_workers as stop_workers
 
 _MODELS = (
     "Attempt",
@@ -72,14 +78,16 @@ _MODELS = (
     "Token",
     "WaitingJob",
 )
+_WORKERS = ("WorkersError", "WorkersTimeout", "await_workers", "launch_workers", "list_workers", "stop_workers")
 _HOMES = {
     "Client": "weft.client",
     "Job": "weft.jobs",
     "WeftError": "weft.errors",
     **dict.fromkeys(_MODELS, "weft.models"),
+    **dict.fromkeys(_WORKERS, "weft.workers"),
 }
 
-__all__ = ["Client", "Job", "WeftError", "errors", *_MODELS]
+__all__ = ["Client", "Job", "WeftError", "errors", *_MODELS, *_WORKERS]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,7 @@ from weft.errors import BundleError
 
 ALWAYS_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints"}
-    | {".DS_Store"}
+    | {".DS_Store", "weft-run"}  # what `weft run` has left here
 )
 """Names that never go into a bundle, whatever the ignore files say."""
 IGNORE_FILES = (".gitignore", ".weftignore")

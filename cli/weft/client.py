@@ -90,6 +90,7 @@ class Client:
         *,
         overrides: Mapping[str, str] | None = None,
         name: str | None = None,
+        keepalive: Mapping[str, int] | None = None,
         progress: Progress = silent,
     ) -> Job:
         """Submit a job: pack and send the code (unless the server has it already), then the manifest.
@@ -99,6 +100,7 @@ class Client:
             code: folder or zip of the training code; None for a command that needs none.
             overrides: values by path, ``{"learners": "2"}``.
             name: the job's name, instead of the manifest's.
+            keepalive: see :meth:`weft.jobs.Jobs.submit`.
             progress: gets the numbers of the code's bytes as they are sent.
 
         Returns:
@@ -111,12 +113,12 @@ class Client:
         text, path = read_manifest(manifest)
         values = dict(overrides or {}) | ({"name": name} if name else {})
         if code is None:
-            return self.jobs.submit(text, None, values)
+            return self.jobs.submit(text, None, values, keepalive=keepalive)
         with open_bundle(Path(code), leave_out=path) as bundle:
             sha256 = bundle.sha256 if bundle else None
             if bundle:
                 self.send_code(bundle, progress)
-            return self.jobs.submit(text, sha256, values)
+            return self.jobs.submit(text, sha256, values, keepalive=keepalive)
 
     def send_code(self, bundle: Bundle, progress: Progress = silent) -> bool:
         """Upload a bundle unless the server has it; True when bytes were sent.

@@ -145,18 +145,29 @@ class Jobs:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def submit(self, manifest: str, code_sha256: str | None = None, overrides: Mapping[str, str] | None = None) -> Job:
+    def submit(
+        self,
+        manifest: str,
+        code_sha256: str | None = None,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        keepalive: Mapping[str, int] | None = None,
+    ) -> Job:
         """Queue a job of a manifest (its text) and code that is on the server already.
 
         Args:
             manifest: the YAML text.
             code_sha256: the code's zip; None for a command that needs no code.
             overrides: by path, ``{"learners": "2", "framework.command": "…"}``.
+            keepalive: ``{"seconds": …}``: the job is halted when :meth:`keep_alive` has not been called for so long;
+                ``"idle_seconds"`` (optional): and when it has been idle for so long.
 
         Raises:
             InvalidManifest: ``problems`` names each fault.
         """
-        body = {"manifest": manifest, "code_sha256": code_sha256, "set": dict(overrides or {})}
+        body: dict[str, Any] = {"manifest": manifest, "code_sha256": code_sha256, "set": dict(overrides or {})}
+        if keepalive is not None:
+            body["keepalive"] = dict(keepalive)
         return self._job(self._transport.json("POST", "/jobs", json=body))
 
     def get(self, job_id: str) -> Job:
@@ -204,6 +215,11 @@ class Jobs:
                 left -= len(jobs)
             if not cursor:
                 return
+
+    def keep_alive(self, job_id: str) -> datetime | None:
+        """Say that the client of a job lives that was submitted with ``keepalive``; until when that counts. Raises
+        Conflict when the job has ended."""
+        return parse_time(self._transport.json("PUT", _path(job_id, "keepalive")).get("until"))
 
     def halt(self, job_id: str, grace_seconds: int | None = None) -> Job:
         """Stop the job's learners (SIGTERM, after ``grace_seconds`` SIGKILL) and keep what it has stored; it can be

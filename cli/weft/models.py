@@ -68,6 +68,7 @@ class LearnerStatus(_Told):
     phase: str
     node: str | None = None
     address: str | None = None
+    ports: tuple[int, ...] = ()
     exit_code: int | None = None
     exit_reason: str | None = None
 
@@ -78,6 +79,7 @@ class LearnerStatus(_Told):
             phase=str(data.get("phase") or ""),
             node=data.get("node"),
             address=data.get("address"),
+            ports=tuple(int(port) for port in data.get("ports") or ()),
             exit_code=data.get("exit_code"),
             exit_reason=data.get("exit_reason"),
             raw=data,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -286,3 +287,21 @@ def test_a_rerun_is_the_same_job_again(api: Api, ann: Person) -> None:
     assert changed["learners"] == 3
     answer = ann.http.post(f"/api/v1/jobs/{first['id']}/rerun", json={"set": {"learners": "none"}})
     assert (answer.status_code, code_of(answer)) == (400, "invalid_manifest")
+
+
+def test_only_its_own_project_keeps_a_job_alive(api: Api, ann: Person, bob: Person) -> None:
+    body = {"manifest": HELLO, "keepalive": {"seconds": 45, "idle_seconds": 600}}
+    made = ann.http.post("/api/v1/jobs", json=body, headers={"Idempotency-Key": "k-alive"})
+    assert made.status_code == 201, made.text
+    job_id = made.json()["id"]
+    other = ann.http.post("/api/v1/jobs", json=body | {"keepalive": None}, headers={"Idempotency-Key": "k-alive"})
+    assert other.status_code == 409, "another lease is another request"
+    path = f"/api/v1/jobs/{job_id}/keepalive"
+    assert bob.http.put(path).status_code == 404
+    first = datetime.fromisoformat(ann.http.put(path).json()["until"])
+    second = datetime.fromisoformat(ann.http.put(path).json()["until"])
+    assert timedelta(0) <= second - first < timedelta(seconds=10)
+    assert ann.http.post(f"/api/v1/jobs/{job_id}/halt").status_code == 202
+    assert ann.http.put(path).status_code == 409
+    plain = ann.submit()["id"]
+    assert ann.http.put(f"/api/v1/jobs/{plain}/keepalive").json() == {"until": None}

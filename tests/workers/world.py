@@ -125,9 +125,10 @@ class World:
         """Everything that was written was written so much earlier."""
         columns = {
             "attempts": ["launched_at", "held_at", "stop_requested_at", "ended_at"],
-            "learners": ["started_at", "heartbeat_at", "absent_since", "exited_at"],
+            "learners": ["started_at", "heartbeat_at", "active_at", "absent_since", "exited_at"],
             "events": ["created_at"],
-            "jobs": ["lease_until", "next_step_at"],
+            "log_chunks": ["created_at"],
+            "jobs": ["lease_until", "next_step_at", "keepalive_until"],
         }
         with self.transaction() as session:
             for table, names in columns.items():

@@ -11,7 +11,7 @@ from weft_api.auth import Principal
 from weft_api.context import Context
 from weft_api.idempotency import Once
 from weft_api.jobs.rewrite import manifest_text
-from weft_api.jobs.schemas import JobView
+from weft_api.jobs.schemas import JobView, KeepaliveAnswer
 from weft_api.jobs.service import find_job, show_job
 from weft_api.jobs.submission import Submission
 from weft_api.jobs.submit import Submitted, submit
@@ -37,6 +37,15 @@ def halt(context: Context, who: Principal, job_id: str, grace_seconds: int | Non
 
 def resume(context: Context, who: Principal, job_id: str, once: Once) -> JobView:
     return _change(context, who, job_id, jobs.request_resume, once)
+
+
+def keep_alive(context: Context, who: Principal, job_id: str) -> KeepaliveAnswer:
+    with context.database.transaction() as session:
+        job = find_job(who.scope(session), job_id, lock=True)
+        jobs.keep_alive(job)
+        session.flush()
+        session.refresh(job)
+        return KeepaliveAnswer(until=job.keepalive_until)
 
 
 def delete(context: Context, who: Principal, job_id: str) -> JobView:

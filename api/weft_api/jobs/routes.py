@@ -10,7 +10,7 @@ from weft_api.auth import Editor, Viewer
 from weft_api.context import Ctx
 from weft_api.idempotency import KeyHeader, once
 from weft_api.jobs import lifecycle
-from weft_api.jobs.schemas import HaltBody, JobDetail, JobPage, JobView, RerunBody, ValidManifest
+from weft_api.jobs.schemas import HaltBody, JobDetail, JobPage, JobView, KeepaliveAnswer, RerunBody, ValidManifest
 from weft_api.jobs.service import JobFilter, detail_job, find_job, list_jobs
 from weft_api.jobs.submission import Submitted as SubmissionDep
 from weft_api.jobs.submission import parse_set
@@ -172,6 +172,15 @@ def halt_job(
     grace = body.grace_seconds if body else None
     request = once(context.settings, key, f"POST /jobs/{job_id}/halt", grace)
     return lifecycle.halt(context, who, job_id, grace, request)
+
+
+@router.put(
+    "/jobs/{job_id}/keepalive",
+    summary="Say that the client of a job lives, which ends without it",
+    responses=responses(NOT_FOUND, CONFLICT),
+)
+def keep_job_alive(job_id: str, context: Ctx, who: Editor) -> KeepaliveAnswer:
+    return lifecycle.keep_alive(context, who, job_id)
 
 
 @router.post(

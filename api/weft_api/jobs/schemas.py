@@ -89,6 +89,7 @@ class LearnerView(BaseModel):
     phase: str
     node: str | None = Field(description="Where its engine says that it runs, or ran.")
     address: str | None
+    ports: list[int] = Field(default_factory=list, description="Of this address, its own to use.")
     exit_code: int | None
     exit_reason: str | None
 
@@ -126,6 +127,7 @@ class JobDetail(JobView):
                                     "phase": "PROCESSING",
                                     "node": "gpu-1",
                                     "address": "10.4.2.17",
+                                    "ports": [20417, 23882, 27740, 30961],
                                     "exit_code": None,
                                     "exit_reason": None,
                                 }
@@ -153,6 +155,26 @@ Overrides = Annotated[
 ]
 
 
+class Keepalive(BaseModel):
+    """The job ends with its client: when PUT /jobs/{id}/keepalive has not come for ``seconds``, it is halted."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"seconds": 45, "idle_seconds": 3600}]})
+
+    seconds: int = Field(ge=5, le=86_400)
+    idle_seconds: int | None = Field(
+        default=None,
+        ge=5,
+        le=30 * 86_400,
+        description="Halt it, too, when for so long no learner has printed a line or used 5 % of a CPU or GPU.",
+    )
+
+
+class KeepaliveAnswer(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"until": "2026-01-31T08:15:47Z"}]})
+
+    until: datetime | None = Field(description="Halted then, unless asked for again; null: it outlives its client.")
+
+
 class SubmitBody(BaseModel):
     """A submission as JSON; the code has been sent before (PUT /code/{sha256})."""
 
@@ -173,6 +195,7 @@ class SubmitBody(BaseModel):
     manifest: str = Field(description="The manifest, as YAML text.")
     code_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     set: Overrides = Field(default_factory=dict)
+    keepalive: Keepalive | None = None
 
 
 class HaltBody(BaseModel):

@@ -107,6 +107,7 @@ def _attempts(scope: Scope, job: Job) -> list[AttemptView]:
                 phase=one.phase,
                 node=one.node,
                 address=one.address,
+                ports=one.ports or [],
                 exit_code=one.exit_code,
                 exit_reason=one.exit_reason,
             )

@@ -16,7 +16,7 @@ from starlette.formparsers import MultiPartException
 
 from weft_api.auth import Editor
 from weft_api.context import Ctx
-from weft_api.jobs.schemas import SubmitBody
+from weft_api.jobs.schemas import Keepalive, SubmitBody
 from weft_api.problems import UNSUPPORTED_MEDIA, Problem, invalid
 from weft_api.spool import Spooled, spool_file
 
@@ -27,11 +27,13 @@ class Submission:
     code_sha256: str | None = None
     code: Spooled | None = None
     overrides: dict[str, str] = field(default_factory=dict)
+    keepalive: Keepalive | None = None
 
     def digest_parts(self) -> list[Any]:
         """What makes two submissions the same, however they were sent."""
         text = self.manifest if isinstance(self.manifest, str) else self.manifest.decode("utf-8", "backslashreplace")
-        return [text, self.code.sha256 if self.code else self.code_sha256, sorted(self.overrides.items())]
+        parts = [text, self.code.sha256 if self.code else self.code_sha256, sorted(self.overrides.items())]
+        return [*parts, self.keepalive.model_dump()] if self.keepalive else parts
 
 
 async def read_submission(request: Request, context: Ctx, _: Editor) -> AsyncIterator[Submission]:
@@ -74,7 +76,7 @@ def _from_json(body: bytes) -> Submission:
                 ]
             ) from None
         raise invalid("body", "not valid JSON", accepted="a JSON object with `manifest`") from None
-    return Submission(parsed.manifest, parsed.code_sha256, None, parsed.set)
+    return Submission(parsed.manifest, parsed.code_sha256, None, parsed.set, parsed.keepalive)
 
 
 def _from_form(form: FormData, manifest_limit: int) -> Submission:

@@ -176,7 +176,11 @@ def _insert(
         if info and submission.code:
             code_sha256 = submission.code.sha256
             record_code(scope, code_sha256, info)
-        job = jobs.submit(scope, _row(job_id, who, parsed.manifest, code_sha256, rerun_of), parsed.manifest.notes)
+        row = _row(job_id, who, parsed.manifest, code_sha256, rerun_of)
+        if submission.keepalive is not None:
+            row.keepalive_seconds = submission.keepalive.seconds
+            row.idle_seconds = submission.keepalive.idle_seconds
+        job = jobs.submit(scope, row, parsed.manifest.notes)
         for data_store_id, credentials in parsed.credentials.items():
             name = credentials_name(job_id, data_store_id)
             scope.add(Secret(id=new_id("sec"), name=name, job_id=job_id, ciphertext=seal(context.box, credentials)))

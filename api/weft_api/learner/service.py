@@ -31,6 +31,9 @@ from weft_core.store import jobs
 from weft_core.store.models import Attempt, Learner
 from weft_core.store.scope import Scope
 
+_BUSY_PERCENT = 5
+"""Of a CPU or a GPU; below it a learner counts as idle."""
+
 
 def _advance(learner: Learner, phase: LearnerPhase) -> None:
     """Phases only go forward: a call that was overtaken by a later one changes nothing."""
@@ -125,7 +128,7 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
             Learner.rank == call.rank,
             Learner.instance == call.instance,
         )
-        .values(heartbeat_at=func.now())
+        .values(heartbeat_at=func.now(), **({"active_at": func.now()} if _works(call.system) else {}))
         .returning(Attempt.stop_requested_at, Attempt.grace_seconds)
         .execution_options(synchronize_session=False)
     )
@@ -138,6 +141,18 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
     if stop is None:
         return HeartbeatAnswer(stop=False, grace_seconds=None)
     return HeartbeatAnswer(stop=True, grace_seconds=int(context.settings.timings.grace) if grace is None else grace)
+
+
+def _works(system: dict[str, Any] | None) -> bool:
+    """Whether a learner's processes do anything to speak of. What it says may be anything."""
+    told = system or {}
+    devices = told.get("gpus")
+    loads = [told.get("cpu_percent"), *(one.get("percent") for one in _mappings(devices))]
+    return any(isinstance(load, int | float) and load >= _BUSY_PERCENT for load in loads)
+
+
+def _mappings(values: Any) -> list[dict[str, Any]]:
+    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
 
 
 def storing(context: Context, token: AttemptToken, call: StoringCall) -> StoringAnswer:

@@ -21,6 +21,7 @@ COMMANDS: dict[str, Entry] = {
     "init": Entry("train", "Write a commented starter manifest and training script.", TRAIN),
     "validate": Entry("train", "Check a manifest, without submitting it.", TRAIN),
     "train": Entry("train", "Submit a training job: a manifest, and the folder or zip of its code.", TRAIN),
+    "run": Entry("run", "Run a manifest on this machine, without any server.", TRAIN),
     "rerun": Entry("train", "Submit a job again, with the same manifest and code.", TRAIN),
     "list": Entry("jobs", "List jobs, newest first.", JOBS),
     "show": Entry("jobs", "Show a job: state and reason, attempts, learners.", JOBS),

@@ -31,6 +31,7 @@ SetOption = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Another value, by path: learners=4, framework.command='…'."),
 ]
 NameOption = Annotated[str | None, typer.Option("--name", help="Another name for the job.")]
+LearnersOption = Annotated[int | None, typer.Option("--learners", min=1, help="Another number of learners.")]
 FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Show states and log until the job has ended.")]
 
 
@@ -90,6 +91,7 @@ def train(
     ] = None,
     follow: FollowOption = False,
     settings: SetOption = None,
+    learners: LearnersOption = None,
     name: NameOption = None,
     no_code: Annotated[bool, typer.Option("--no-code", help="Send no code: the command needs none.")] = False,
     as_json: JsonOption = False,
@@ -104,7 +106,7 @@ def train(
     """
     if no_code and code is not None:
         raise typer.BadParameter("there is code as well: leave out either of the two", param_hint="--no-code")
-    values = overrides(settings) | ({"name": name} if name else {})
+    values = overrides(settings) | ({"name": name} if name else {}) | ({"learners": str(learners)} if learners else {})
     client = client_of(ctx)
     text, _ = read_manifest(manifest)
     try:

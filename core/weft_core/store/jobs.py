@@ -6,6 +6,7 @@ Who may call what: the API submits jobs and sets what is *desired*; only the wor
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import func
@@ -59,6 +60,7 @@ def submit(scope: Scope, job: Job, notes: list[str]) -> Job:
     job.state, job.desired = JobState.QUEUED.value, Desired.RUNNING.value
     job.reason, job.attempt, job.failures = "waiting for admission", 0, 0
     scope.add(job)
+    keep_alive(job)
     session.flush()
     scope.add(LogCursor(job_id=job.id))
     record_event(session, job, "submitted", f"submitted to engine {job.engine}", state=JobState.QUEUED)
@@ -87,6 +89,18 @@ def transition(session: Session, job: Job, after: JobState, reason: str, error_c
 def due(job: Job) -> None:
     """Make a job due at once; wake the workers after the commit."""
     job.next_step_at = func.now()
+
+
+def keep_alive(job: Job) -> None:
+    """Move on the moment at which a job ends whose client is not heard of any more; no change for any other job.
+
+    Raises:
+        Conflict: it has ended, or is to end.
+    """
+    if job.desired != Desired.RUNNING or job.state in TERMINAL:
+        raise Conflict(f"the job is {job.state if job.state in TERMINAL else 'to end'}: nothing is left to be kept")
+    if job.keepalive_seconds is not None:
+        job.keepalive_until = func.now() + timedelta(seconds=job.keepalive_seconds)
 
 
 def request_halt(session: Session, job: Job) -> None:
@@ -124,6 +138,7 @@ def request_resume(session: Session, job: Job) -> None:
     # The user's own new beginning, not a transition of the table: the retries start over.
     job.state, job.desired, job.reason = JobState.QUEUED.value, Desired.RUNNING.value, "resumed; waiting for admission"
     job.state_since, job.ended_at, job.error_code, job.failures = func.now(), None, None, 0
+    keep_alive(job)
     due(job)
     record_event(session, job, "state", "resumed", state=JobState.QUEUED, data={"from": state.value})
 

@@ -199,6 +199,11 @@ class Job(Base):
     attempt: Mapped[int] = mapped_column(server_default="0")  # n of the newest attempt; 0 before the first
     failures: Mapped[int] = mapped_column(server_default="0")  # attempts that counted against retries
 
+    # Of a job that ends with the program that launched it (docs/workers-api.md); none = it outlives it.
+    keepalive_seconds: Mapped[int | None]
+    keepalive_until: Mapped[datetime | None]  # halted when this has passed; its client moves it on
+    idle_seconds: Mapped[int | None]  # halted when nothing has been printed and no CPU used for so long
+
     created_at: Mapped[datetime] = _created()
     state_since: Mapped[datetime] = _created()
     started_at: Mapped[datetime | None]  # first PROCESSING
@@ -256,6 +261,7 @@ class Learner(Base):
     started_at: Mapped[datetime | None]  # start grant
     storing_at: Mapped[datetime | None]  # storing grant
     heartbeat_at: Mapped[datetime | None]
+    active_at: Mapped[datetime | None]  # the last heartbeat that told of work
     absent_since: Mapped[datetime | None]  # first look at which an answering engine did not know it
     absences: Mapped[int] = mapped_column(server_default="0")
     exit_code: Mapped[int | None]

@@ -36,7 +36,8 @@ from weft_trainer.tail import LogTail
 from weft_trainer.upload import upload_folder
 from weft_trainer.watchdog import Watchdog
 
-_PORTS = 4
+_PORTS = 5
+"""Four for the launchers, and the last for the program itself."""
 _PEERS_WAIT = 10.0
 _STORING_PATIENCE = 600.0
 """Seconds that a store may be away while results wait to go there."""
@@ -181,6 +182,7 @@ class Learner:
         if spec.learners > 1:
             address = self._config.advertise_address or own_address(self._config.api_url)
             defaults |= network_defaults(interface_of(address))
+        env |= {"WEFT_PORT": str(self._ports.numbers[-1])}
         self._tail.start()
         self._checkpoint_store().start()
         self._ports.release()

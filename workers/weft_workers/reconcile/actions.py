@@ -30,6 +30,8 @@ class Admit:
 class HaltQueued:
     """Nothing runs: the job is HALTED at once."""
 
+    reason: str = "halted by request"
+
 
 @dataclass(frozen=True)
 class Purge:

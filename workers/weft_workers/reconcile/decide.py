@@ -75,6 +75,8 @@ def _decide_queued(view: View) -> Action:
         return Purge()
     if view.job.desired is Desired.HALTED:
         return HaltQueued()
+    if reason := abandoned(view):
+        return HaltQueued(reason)
     left = backoff_left(view)
     return Pause(left) if left > 0 else Admit()
 
@@ -88,10 +90,23 @@ def _decide_end(view: View, attempt: AttemptView) -> Action | None:
         return Settle(Outcome.DELETED, "deleted by request", min(grace, SHORT_GRACE))
     if view.job.desired is Desired.HALTED:
         return Settle(Outcome.HALTED, "halted by request", grace)
+    if reason := abandoned(view):
+        return Settle(Outcome.HALTED, reason, min(grace, GANG_GRACE))
     if attempt.launched_at is None:
         return Launch()
     if (limit := view.job.max_runtime) and (started := _all_started(view)) and view.since(started) > limit:
         return Settle(Outcome.FAILED, f"max_runtime of {duration(limit)} exceeded", grace)
+    return None
+
+
+def abandoned(view: View) -> str | None:
+    """Why a job is of no use to anybody any more that was to end with its client; None: it is, or has no such limit."""
+    job = view.job
+    if job.keepalive and job.keepalive_until and view.now > job.keepalive_until:
+        return f"the program that launched it has not been heard of for {duration(job.keepalive)}"
+    idle = view.since(job.active_at) if job.active_at and job.state is JobState.PROCESSING else 0.0
+    if job.idle_limit and idle > job.idle_limit:
+        return f"idle for {duration(job.idle_limit)}: nothing was printed, no CPU or GPU used"
     return None
 
 
@@ -232,7 +247,7 @@ def conclude(view: View) -> Conclusion:
         case Outcome.FAILED | Outcome.LOST:
             return _conclude_failed(view, attempt, reason, code)
         case Outcome.HALTED:
-            state, reason = JobState.HALTED, "halted by request"
+            state = JobState.HALTED
         case Outcome.INTERRUPTED | Outcome.DELETED:
             state, reason = JobState.QUEUED, f"starts again: {reason}"
         case None:

@@ -62,7 +62,7 @@ def perform(context: Context, lease: Lease, view: View, action: Action) -> float
         case Admit():
             return 0 if admit(context, lease, view) else None
         case HaltQueued():
-            return _halt_queued(context, lease, view)
+            return _halt_queued(context, lease, view, action.reason)
         case Purge():
             return _purge(context, lease, view)
         case Launch():
@@ -97,10 +97,10 @@ def _write(context: Context, lease: Lease, view: View, next_in: float | None) ->
 # --- nothing runs -------------------------------------------------------------------------------------------------
 
 
-def _halt_queued(context: Context, lease: Lease, view: View) -> float | None:
+def _halt_queued(context: Context, lease: Lease, view: View, reason: str) -> float | None:
     with context.database.transaction() as session:
         taken = take(session, lease)
-        transition(session, taken.job, JobState.HALTED, "halted by request")
+        transition(session, taken.job, JobState.HALTED, reason)
         again = taken.release(None)
     _ended(context, view)
     return 0 if again else None

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from weft_core.engine import Observation
 from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
 from weft_core.settings import TimingSettings
-from weft_core.store.models import Attempt, Datastore, Event, Job, Learner, Project
+from weft_core.store.models import Attempt, Datastore, Event, Job, Learner, LogChunk, Project
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,11 @@ class JobView:
     reason: str = ""
     condition: str | None = None
     max_runtime: float | None = None  # seconds
+    keepalive: float | None = None  # seconds that its client may be silent
+    keepalive_until: datetime | None = None
+    idle_limit: float | None = None  # seconds
+    active_at: datetime | None = None
+    """When a learner last printed or worked; read only where there is a limit to its idleness."""
     name: str = ""
     project: str = ""  # its name
     endpoints: tuple[str, ...] = ()
@@ -155,11 +160,27 @@ def _job_view(session: Session, job: Job, launching: bool) -> JobView:
         reason=job.reason,
         condition=job.condition,
         max_runtime=job.manifest.get("max_runtime_seconds"),
+        keepalive=job.keepalive_seconds,
+        keepalive_until=job.keepalive_until,
+        idle_limit=job.idle_seconds,
+        active_at=_active_at(session, job) if job.idle_seconds else None,
         name=job.name,
         project=session.get_one(Project, job.project_id).name if launching else "",
         endpoints=_endpoints(session, job) if launching else (),
         manifest=job.manifest,
     )
+
+
+def _active_at(session: Session, job: Job) -> datetime | None:
+    """The newest sign of work in its newest attempt: its learners' load, or a line."""
+    loads = (
+        select(func.max(func.coalesce(Learner.active_at, Learner.started_at)))
+        .join(Attempt, Attempt.id == Learner.attempt_id)
+        .where(Attempt.job_id == job.id, Attempt.n == job.attempt)
+    )
+    lines = select(func.max(LogChunk.created_at)).where(LogChunk.job_id == job.id, LogChunk.attempt == job.attempt)
+    found = [one for one in (session.scalar(loads), session.scalar(lines)) if one is not None]
+    return max(found, default=None)
 
 
 def _endpoints(session: Session, job: Job) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""``python -m weft_workers.engines.local interrupt --home HOME [--grace SECONDS]``: take back all runs, in order."""
+"""``python -m weft_workers.engines.local interrupt --home HOME [--grace SECONDS]``: take back all runs, in order;
+``… attached --home HOME``: one run, tied to whoever asks for it (`weft run`)."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from weft_workers.engines.local.attached import attached
 from weft_workers.engines.local.interrupt import interrupt
 
 
@@ -15,7 +17,11 @@ def main() -> int:
     command = commands.add_parser("interrupt", help="stop all learners; their jobs go on when the service is back")
     command.add_argument("--home", type=Path, required=True, help="the installation's folder")
     command.add_argument("--grace", type=float, default=20.0, metavar="SECONDS", help="from SIGTERM to SIGKILL")
+    command = commands.add_parser("attached", help="one run, described on standard input, which ends it when it ends")
+    command.add_argument("--home", type=Path, required=True, help="holds the run's folder while it lasts")
     given = parser.parse_args()
+    if given.command == "attached":
+        return attached(given.home)
     ended, left = interrupt(given.home, given.grace)
     print(f"{len(ended)} runs interrupted")
     for name in left:

@@ -88,6 +88,11 @@ class LocalEngine:
         with self._reachable():
             return Machine.of(self._settings).capacity
 
+    def folders(self, spec: LaunchSpec) -> list[Path]:
+        """The learners' working folders, by rank."""
+        run = self._run(spec.run_name)
+        return [run.learner(rank) for rank in range(spec.learners)]
+
     # --- launch ---
 
     def _create(

@@ -1,0 +1,141 @@
+"""``python -m weft_embedded.run``: the package says what it reads and writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from dataclasses import asdict
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from weft_core.bundle import BundleError, check_bundle
+from weft_core.engine_settings import LocalSettings
+from weft_core.launch import CodeInput
+from weft_core.manifest import ManifestError, ParsedManifest, parse_manifest
+from weft_core.settings import ProfileSettings, Settings, load_settings
+from weft_embedded.run.data_dir import LinkedData
+from weft_embedded.run.folder import OutFolder, choose_folder
+from weft_embedded.run.learners import count
+from weft_embedded.run.request import Request, RunError
+from weft_embedded.run.runner import Ended, Job, Stop, run
+from weft_embedded.run.server import LearnerServer
+from weft_embedded.run.stores import find_secrets, find_stores
+
+_ENGINE = "local"
+_BROKEN_OFF_GRACE = 10.0
+"""Seconds for the learners of a run whose terminal has gone."""
+
+
+def main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the `weft` command hears Ctrl-C, and says stop
+    try:
+        request = Request.model_validate_json(sys.stdin.readline())
+        _serve(request)
+    except ManifestError as error:
+        tell("invalid", problems=[asdict(problem) for problem in error.problems])
+    except (RunError, BundleError) as error:
+        tell("error", message=str(error))
+    except ValidationError as error:  # weft.toml, WEFT_… variables
+        tell("error", message=f"settings: {error.errors()[0]['msg']}")
+    return 0
+
+
+def _serve(request: Request) -> None:
+    settings = _settings()
+    parsed, notes = _parse(request, settings)
+    manifest = parsed.manifest
+    bundle = check_bundle(request.code, settings.limits) if request.code is not None else None
+    stores = find_stores(request, parsed)
+    secrets = find_secrets(request, parsed)
+    data = LinkedData(stores.folders, alone=not stores.inputs)
+    out = choose_folder(request, manifest.name)
+    news: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(news,), daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: news.put(Stop(request.grace)))
+    with out.taken():
+        spaces = {"results": out.results, "checkpoints": out.checkpoints}
+        with LearnerServer(spaces, out.incoming, request.code).serving() as server:
+            code = CodeInput(sha256=bundle.sha256, size=bundle.size, url=server.code_url) if bundle else None
+            tell("run", name=manifest.name, learners=manifest.learners, folder=str(out.path), resumes=out.attempts > 0)
+            for note in [*manifest.notes, *notes, *stores.notes]:
+                tell("event", kind="note", message=note)
+            started = time.monotonic()
+            job = Job(manifest, stores, data, secrets, code, request.grace)
+            ended = run(job, out, server, news, tell)
+            tell("end", **_end(ended, out, stores.results is None), seconds=time.monotonic() - started)
+
+
+def _settings() -> Settings:
+    """Those of weft.toml and the environment; whatever engines they name, only this machine is one."""
+    settings = load_settings()
+    local = next((engine for engine in settings.engines.values() if engine.type == "local"), LocalSettings())
+    return settings.model_copy(update={"engines": {_ENGINE: local}, "default_engine": _ENGINE})
+
+
+def _parse(request: Request, settings: Settings) -> tuple[ParsedManifest, list[str]]:
+    """The manifest as this machine sees it, and what is not as on its server."""
+    notes = []
+    try:
+        written = yaml.safe_load(request.manifest)
+    except yaml.YAMLError:
+        written = None  # the parser proper says what is wrong
+    named = written.get("profile") if isinstance(written, dict) else None
+    if isinstance(named, str) and named not in settings.profiles:
+        size = ProfileSettings(memory=2 << 30)
+        settings = settings.model_copy(update={"profiles": {**settings.profiles, named: size}})
+        notes.append(
+            f"profile {named!r} is a server's: here each learner has {size.cpus:g} CPU and no GPU "
+            f"([profiles.{named}] in weft.toml says otherwise)"
+        )
+    parsed = parse_manifest(request.manifest, settings, overrides={**request.overrides, "engine": _ENGINE})
+    if parsed.manifest.elastic is not None:
+        learners = count(parsed.manifest.learners)
+        notes.append(f"elastic is left out: {learners} from the beginning to the end")
+    if parsed.manifest.notify:
+        notes.append("notify is left out")
+    return parsed, notes
+
+
+def _listen(news: queue.SimpleQueue[Any]) -> None:
+    """Later lines of standard input; its end: whoever asked is gone."""
+    for line in sys.stdin:
+        news.put(Stop(float(json.loads(line)["stop"])))
+    news.put(Stop(_BROKEN_OFF_GRACE, "whoever started it is gone"))
+
+
+def _end(ended: Ended, out: OutFolder, results_here: bool) -> dict[str, Any]:
+    def there(folder: Any) -> str | None:
+        return str(folder) if any(path.is_file() for path in folder.rglob("*")) else None
+
+    return {
+        "state": ended.state.value,
+        "reason": ended.reason,
+        "exit_code": ended.exit_code,
+        "results": there(out.results) if results_here else None,
+        "checkpoints": there(out.checkpoints),
+    }
+
+
+_telling = threading.Lock()
+
+
+def tell(what: str, /, **fields: Any) -> None:
+    """One line of JSON; a reader that has gone is noticed by the end of standard input."""
+    line = json.dumps({"type": what, **fields}, ensure_ascii=False) + "\n"
+    with _telling:
+        try:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""`weft run`: a manifest on this machine without any server, as a user types it; then the same one sent away."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import boto3
+import psutil
+import pytest
+import yaml
+from tests.e2e.stack import ENVIRONMENTS, PROGRAMS, REPOSITORY, Stack, eventually
+
+EXAMPLES = REPOSITORY / "examples"
+
+
+class Desk:
+    """A user's folder, with a home of its own so that nothing of it can be missed afterwards."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.code = folder / "code"
+        self.home.mkdir()
+        shutil.copytree(PROGRAMS, self.code)
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("WEFT_", "AWS_"))},
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(self.home),
+            "WEFT_ENVIRONMENTS_DIR": ENVIRONMENTS,
+        }
+
+    def manifest(self, command: str, **changes: Any) -> Path:
+        base = {
+            "name": "desk job",
+            "cpus": 0.5,
+            "memory": "512 MiB",
+            "framework": {"name": "python", "version": "3.11", "command": command},
+        }
+        path = self.code / "manifest.yml"
+        path.write_text(yaml.safe_dump(base | changes))
+        return path
+
+    def start(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["weft", "run", *map(str, arguments)],
+            cwd=self.folder,
+            env={**self.environment, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str | Path, code: int = 0, env: Mapping[str, str] | None = None, stdin: str = "") -> Any:
+        done = subprocess.run(
+            ["weft", "run", *map(str, arguments)],
+            cwd=self.folder,
+            env={**self.environment, **(env or {})},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1400,
+        )
+        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done
+
+    def processes(self) -> Sequence[psutil.Process]:
+        """Whatever runs on behalf of this user."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if any(str(self.folder) in value for value in (*process.cmdline(), *process.environ().values())):
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return [one for one in found if one.pid != os.getpid()]
+
+    def nothing_is_left(self) -> None:
+        eventually(lambda: not self.processes(), f"processes are left: {self.processes()}", 20)
+        runs = self.home / ".cache/weft/runs"
+        eventually(lambda: {one.name for one in runs.glob("*")} <= {".lock"}, f"in {runs}: {list(runs.glob('*'))}", 20)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_folders_take_the_place_of_s3(desk: Desk) -> None:
+    data = desk.folder / "my data/deep"
+    data.mkdir(parents=True)
+    (data / "a.bin").write_bytes(b"a" * 1000)
+    stores = [
+        {"id": "s3", "datastore": "kept", "training_data": {"container": "c"}, "training_results": {"container": "r"}}
+    ]
+    manifest = desk.manifest(
+        "python place.py && cp $DATA_DIR/deep/a.bin $RESULT_DIR/$LEARNER_ID.bin",
+        learners=2,
+        engine="kubernetes",
+        profile="v100x2",
+        data_stores=stores,
+        env={"GREETING": "hello"},
+        secrets={"API_KEY": "api-key"},
+    )
+    text = yaml.safe_load(manifest.read_text())
+    del text["cpus"], text["memory"]  # a profile says that
+    manifest.write_text(yaml.safe_dump(text))
+    done = desk.run(
+        manifest, "--data", data.parent, "--results", "out", "--secret", "api-key", env={"API_KEY": "s3cr3t"}
+    )
+    for learner in (1, 2):
+        [line] = [one for one in done.stdout.splitlines() if one.startswith(f"[{learner}] FOUND")]
+        found = json.loads(line.partition("FOUND ")[2])
+        assert found.pop("data") == ["deep", "deep/a.bin"]
+        assert found.pop("leaks") == []
+        values = found.pop("values")
+        assert values.pop("TRAINING_ID").startswith("run-")
+        assert values == {
+            "LEARNER_ID": str(learner),
+            "NUM_LEARNERS": "2",
+            "GPU_COUNT": "0",
+            "GREETING": "hello",
+            "API_KEY": "s3cr3t",
+        }
+        assert all(found.values()), found
+        assert (desk.folder / f"out/{learner}.bin").read_bytes() == b"a" * 1000
+    assert "profile 'v100x2' is a server's" in done.stderr
+    assert re.search(r"^results: +out$", done.stderr, re.MULTILINE), done.stderr
+    desk.nothing_is_left()
+
+
+def test_ctrl_c_saves_a_checkpoint_and_resume_goes_on_from_it(desk: Desk) -> None:
+    manifest = desk.manifest("exec python steps.py 40 0.1")
+    process = desk.start(manifest)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line == "step 5\n":
+            break
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "HALTED" in errors
+    assert "weft-run/desk-job/checkpoints" in errors
+    last = max(int(step) for step in re.findall(r"step (\d+)", line + rest))
+    done = desk.run(manifest, "--resume")
+    start = int(re.match(r"attempt 2 starts at step (\d+)", done.stdout)[1])  # type: ignore[index]
+    assert last <= start <= last + 1
+    assert "step 39\n" in done.stdout
+    results = desk.folder / "weft-run/desk-job/results"
+    assert (results / "model.txt").read_text() == "trained for 40 steps\n"
+    desk.nothing_is_left()
+
+
+def test_kill_9_of_the_command_leaves_nothing_running(desk: Desk) -> None:
+    process = desk.start(desk.manifest("sleep 600 & echo up; wait", learners=2))
+    assert process.stdout is not None
+    assert process.stdout.readline().endswith("up\n")
+    process.kill()
+    process.communicate(timeout=30)
+    desk.nothing_is_left()
+
+
+def test_kill_9_of_its_server_leaves_nothing_running(desk: Desk) -> None:
+    process = desk.start(desk.manifest("sleep 600 & echo up; wait", learners=2))
+    assert process.stdout is not None
+    assert process.stdout.readline().endswith("up\n")
+    [server] = [one for one in desk.processes() if one.cmdline()[-2:] == ["-m", "weft_embedded.run"]]
+    server.kill()
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "the run broke off" in errors
+    desk.nothing_is_left()
+
+
+def test_the_exit_code_is_the_jobs_and_a_gang_fails_as_one(desk: Desk) -> None:
+    command = 'echo "attempt $WEFT_ATTEMPT"; if [ $LEARNER_ID = 2 ]; then exit 7; fi; sleep 600'
+    begun = time.monotonic()
+    done = desk.run(desk.manifest(command, learners=2, retries=1), code=10)
+    assert time.monotonic() - begun < 60
+    assert "learner 2: exit code 7" in done.stderr
+    assert "retry 1 of 1 after: learner 2" in done.stderr
+    assert "[1] attempt 2" in done.stdout
+    limited = desk.run(desk.manifest("sleep 600", max_runtime="1s"), "--json", code=10)
+    assert json.loads(limited.stdout.splitlines()[-1])["reason"] == "max_runtime of 1 s exceeded"
+    desk.nothing_is_left()
+
+
+def test_what_can_not_be_is_said_before_anything_starts(desk: Desk) -> None:
+    store = {"id": "s3", "datastore": "kept", "training_data": {"container": "c"}}
+    wrong = desk.run(desk.manifest("true", learnerz=2), code=3)
+    assert "did you mean 'learners'?" in wrong.stderr
+    assert "--data s3=FOLDER" in desk.run(desk.manifest("true", data_stores=[store]), code=1).stderr
+    assert not (desk.folder / "weft-run").exists()
+    gpus = desk.run(desk.manifest("true", gpus=64), code=10)
+    assert "64 GPUs, this machine has" in gpus.stderr
+    desk.nothing_is_left()
+
+
+def test_a_kept_data_store_is_opened_with_the_environments_credentials(desk: Desk, stack: Stack) -> None:
+    """The manifest's own S3, for data and results; not a word to the server."""
+    kept = _s3(stack)
+    client = boto3.client("s3", endpoint_url=kept["AWS_ENDPOINT_URL"], region_name="us-east-1", **_keys(kept))
+    client.create_bucket(Bucket="desk")
+    client.put_object(Bucket="desk", Key="in/word.txt", Body=b"weft")
+    store = {
+        "id": "s3",
+        "datastore": "default",
+        "training_data": {"container": "desk", "prefix": "in"},
+        "training_results": {"container": "desk", "prefix": "out"},
+    }
+    manifest = desk.manifest("cp $DATA_DIR/word.txt $RESULT_DIR/copy.txt", data_stores=[store])
+    done = desk.run(manifest, "--secret", "default", env=kept)
+    assert "1 file" in done.stderr
+    found = [one["Key"] for one in client.list_objects_v2(Bucket="desk", Prefix="out/")["Contents"]]
+    assert any(re.fullmatch(r"out/run-\w+/copy\.txt", key) for key in found), found
+    desk.nothing_is_left()
+
+
+def _s3(stack: Stack) -> dict[str, str]:
+    kept = tomllib.loads((stack.home / "weft.toml").read_text())["s3"]
+    exported = subprocess.run(
+        [sys.executable, "-m", "weft_embedded", "env", "--home", str(stack.home)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return {
+        "AWS_ENDPOINT_URL": re.findall(r"export WEFT_S3__ENDPOINT='?([^'\n]*)'?", exported)[0],
+        "AWS_ACCESS_KEY_ID": kept["access_key"],
+        "AWS_SECRET_ACCESS_KEY": kept["secret_key"],
+    }
+
+
+def _keys(kept: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "aws_access_key_id": kept["AWS_ACCESS_KEY_ID"],
+        "aws_secret_access_key": kept["AWS_SECRET_ACCESS_KEY"],
+    }
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("name", ["mnist-horovod-pytorch", "mnist-torchrun"])
+def test_an_example_runs_here_and_then_the_same_one_in_the_service(desk: Desk, stack: Stack, name: str) -> None:
+    folder, digits = EXAMPLES / name, desk.folder / "digits"
+    subprocess.run([sys.executable, str(EXAMPLES / "data/digits.py"), str(digits)], check=True)
+    manifest, changes = folder / "manifest.yml", ("--set", "framework.command=python train.py --epochs 2")
+    here = desk.run(manifest, folder, "--data", f"digits={digits}", *changes)
+    assert {line[:3] for line in here.stdout.splitlines()} == {"[1]", "[2]"}
+    assert (desk.folder / f"weft-run/{name}/results").is_dir()
+    desk.nothing_is_left()
+    stack.weft("data", "put", str(digits), "default:mnist-data")
+    stack.weft("data", "create", "default:mnist-models")
+    sent = stack.weft("train", str(manifest), str(folder), *changes, "--follow", timeout=1400)
+    accuracy = [re.findall(r"test accuracy ([\d.]+)", one.stdout) for one in (here, sent)]
+    assert len(accuracy[0]) == len(accuracy[1]) == 1
+    assert abs(float(accuracy[0][0]) - float(accuracy[1][0])) < 0.05

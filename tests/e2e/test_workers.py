@@ -1,0 +1,158 @@
+"""`launch_workers` and its siblings, as a notebook uses them, on a whole stack."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.stack import Stack, eventually, manifest
+
+import weft
+
+ECHO = """
+import os, socket
+rank, server = os.environ.get("RANK", "0"), socket.create_server(("", int(os.environ["WEFT_PORT"])))
+print(rank, os.environ.get("WORLD_SIZE"), os.environ.get("GREETING"), flush=True)
+while True:
+    connection, _ = server.accept()
+    connection.sendall(f"worker {rank}".encode())
+    connection.close()
+"""
+
+
+@pytest.fixture
+def notebook(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Iterator[weft.Client]:
+    """This process as a notebook on the stack; its workers are gone afterwards."""
+    with stack.client as client:
+        yield client
+        weft.stop_workers(client=client)
+        eventually(lambda: not stack.learners(), "workers are left")
+
+
+def ask(worker: dict[str, object]) -> str:
+    with socket.create_connection((str(worker["address"]), int(str(worker["port"]))), 10) as connection:
+        return connection.recv(100).decode()
+
+
+def answers(worker: dict[str, object]) -> str:
+    """What a worker says, once it listens."""
+
+    def tried() -> str:
+        try:
+            return ask(worker)
+        except OSError:
+            return ""
+
+    return str(eventually(tried, f"{worker} answers", 30))
+
+
+def test_workers_have_addresses_and_stop_together(notebook: weft.Client) -> None:
+    size = {"cpu": 0.5, "memory": 0.5, "framework": "python"}
+    ids = weft.launch_workers(n=2, code=ECHO, env={"GREETING": "hello"}, client=notebook, **size)
+    assert len(set(ids)) == 2
+    workers = weft.await_workers(ids, timeout_seconds=120, client=notebook)
+    assert [one["id"] for one in workers] == ids
+    assert [answers(one) for one in workers] == ["worker 0", "worker 1"]
+    assert {one["status"] for one in weft.list_workers(client=notebook)} == {"running"}
+    job = notebook.job(str(workers[0]["job"]))
+    eventually(lambda: {line.text for line in job.logs()} == {"0 2 hello", "1 2 hello"}, "their lines")
+    with pytest.raises(weft.WorkersError, match="stop together"):
+        weft.stop_workers(ids[0], client=notebook)
+    assert answers(workers[0]) == "worker 0", "nothing was stopped"
+    weft.stop_workers(workers, client=notebook)
+    assert job.wait(timeout=60, check=False).state == "HALTED"
+    assert {one["status"] for one in weft.list_workers(client=notebook)} == {"stopped"}
+
+
+def test_a_script_with_arguments_to_its_end(notebook: weft.Client, tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("def double(x): return 2 * x\n")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys; from helper import double; print(double(int(sys.argv[1]))); sys.exit(int(sys.argv[2]))"
+    )
+    size = {"cpu": 0.5, "memory": 0.5, "framework": "python", "client": notebook}
+    ids = weft.launch_workers(script=script, args=[21, 0], **size)
+    [done] = weft.await_workers(ids, wait_for_completion=True, timeout_seconds=120, client=notebook)
+    assert (done["status"], done["exit_code"]) == ("succeeded", 0)
+    assert [line.text for line in notebook.job(str(done["job"])).logs()] == ["42"]
+    failing = weft.launch_workers(script=script, args=[21, 3], **size)
+    with pytest.raises(weft.WorkersError, match="exit code 3") as error:
+        weft.await_workers(failing, wait_for_completion=True, timeout_seconds=120, client=notebook)
+    assert [one["exit_code"] for one in error.value.failures] == [3]
+
+
+def test_a_part_of_the_workers_is_an_error_and_given_back(notebook: weft.Client, stack: Stack) -> None:
+    cpus = stack.json("engines")[0]["capacity"]["cpus"]
+    holder = stack.train(manifest("sleep 600", cpus=cpus / 2))
+    eventually(lambda: holder.refresh().state == "PROCESSING", "the holder runs", 120)
+    size = {"memory": 0.2, "framework": "python", "client": notebook}
+    ids = weft.launch_workers(n=2, cpu=cpus / 2, code="print('started')", **size)
+    with pytest.raises(weft.WorkersTimeout, match=r"none of them runs .*CPU") as error:
+        weft.await_workers(ids, timeout_seconds=4, client=notebook)
+    assert [one["id"] for one in error.value.failures] == ids
+    job = notebook.job(ids[0].partition(".")[0])
+    assert job.state == "HALTED"
+    assert not job.attempts, "not even one of them was started"
+    assert holder.refresh().state == "PROCESSING"
+    with pytest.raises(weft.WorkersError, match="can never fit"):
+        weft.await_workers(weft.launch_workers(n=2, cpu=cpus, code="pass", **size), client=notebook)
+    holder.halt(0)
+    holder.wait(60, check=False)
+
+
+NOTEBOOK = """
+import sys, time
+import weft, weft.workers
+weft.workers._LEASE_SECONDS, weft.workers._RENEW_SECONDS = 6, 1
+ids = weft.launch_workers(n=2, cpu=0.5, memory=0.5, framework="python", code="import time; time.sleep(600)")
+weft.await_workers(ids, timeout_seconds=120)
+print(ids[0], flush=True)
+sys.stdin.readline()
+"""
+
+
+def start_notebook(stack: Stack) -> tuple[subprocess.Popen[str], weft.Job]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", NOTEBOOK],
+        env=stack.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    job = stack.client.job(process.stdout.readline().partition(".")[0])
+    assert job.state == "PROCESSING"
+    return process, job
+
+
+def test_workers_end_with_the_notebooks_process(stack: Stack) -> None:
+    process, job = start_notebook(stack)
+    time.sleep(9)
+    assert job.refresh().state == "PROCESSING", "it renews its lease"
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    job = job.wait(timeout=60, check=False)
+    assert (job.state, job.reason) == ("HALTED", "the program that launched it has not been heard of for 6s")
+    assert stack.learners() == []
+    process, job = start_notebook(stack)
+    process.communicate("\n")
+    assert process.returncode == 0
+    assert job.refresh().desired == "HALTED", "an orderly end says so itself"
+    assert job.wait(timeout=60, check=False).reason == "halted by request"
+
+
+def test_idle_workers_end(notebook: weft.Client) -> None:
+    ids = weft.launch_workers(
+        cpu=0.5, memory=0.5, framework="python", code="import time; time.sleep(600)",
+        idle_minutes=0.1, client=notebook,
+    )  # fmt: skip
+    weft.await_workers(ids, timeout_seconds=120, client=notebook)
+    job = notebook.job(ids[0].partition(".")[0]).wait(timeout=60, check=False)
+    assert (job.state, job.reason) == ("HALTED", "idle for 6s: nothing was printed, no CPU or GPU used")
