@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import socket
 import sys
 
@@ -58,6 +59,8 @@ async def _copy(source: socket.socket, target: socket.socket) -> None:
 
 def main(arguments: list[str]) -> int:
     host, port, to_port = arguments
+    # The first process of a container has no default action for SIGTERM.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         asyncio.run(serve(host, int(port), int(to_port)))
     except OSError as error:

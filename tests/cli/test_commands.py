@@ -651,10 +651,11 @@ def test_up_hands_over_all_arguments(weft: Weft, monkeypatch: pytest.MonkeyPatch
     handed: list[list[str]] = []
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     monkeypatch.setattr("os.execv", lambda program, arguments: handed.append(arguments[1:]))
-    for arguments in (["up", "--detach", "--port", "0"], ["down", "--help"], ["status"]):
+    for arguments in (["up", "--detach", "--port", "0"], ["down", "--help"], ["status"], ["env"]):
         weft(*arguments)
     assert handed == [
         ["-m", "weft_embedded", "up", "--detach", "--port", "0"],
         ["-m", "weft_embedded", "down", "--help"],
         ["-m", "weft_embedded", "status"],
+        ["-m", "weft_embedded", "env"],
     ]

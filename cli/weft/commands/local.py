@@ -1,4 +1,4 @@
-"""``up``, ``down``, ``status``: a whole Weft on this machine. The work is another package's, which these start."""
+"""``up``, ``down``, ``status``, ``env``: a whole Weft on this machine. The work is another package's."""
 
 from __future__ import annotations
 
@@ -43,3 +43,9 @@ def down(ctx: typer.Context) -> None:
 def status(ctx: typer.Context) -> None:
     """Show the Weft that runs on this machine."""
     _hand_over("status", ctx.args)
+
+
+@app.command("env", context_settings=_AS_IT_IS)
+def env(ctx: typer.Context) -> None:
+    """Print the environment of the Weft that runs on this machine."""
+    _hand_over("env", ctx.args)

@@ -172,6 +172,12 @@ def test_an_image_without_python_whatever_the_runtime_says() -> None:
         )
 
 
+def test_a_container_that_the_runtime_can_not_start() -> None:
+    message = "failed to create shim task: OCI runtime create failed: unable to apply cgroup configuration: unknown"
+    found = pod(terminated(128, "StartError", message=message), phase="Failed")
+    assert explain.failure(found, "", NOW) == (f"the container can't be started: {message}", "S101")
+
+
 def test_what_a_starting_learner_waits_for_is_in_its_events() -> None:
     found = pod(waiting("ContainerCreating"), phase="Pending")
     assert explain.needs_events(found, NOW)

@@ -22,6 +22,7 @@ BAD_IMAGE, BAD_START = "S103", "S101"
 
 _PULL = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError"}
 _CREATE = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+_NEVER_RAN = {"StartError", "ContainerCannotRun"}  # of containers that ended before they began
 _HOPELESS = re.compile(
     r"not found|unauthorized|authentication required|denied|forbidden|manifest unknown|does not exist|"
     r"no match for platform|no matching manifest|ErrImageNeverPull|unsupported",
@@ -91,8 +92,10 @@ def failure(pod: Json, event: str, now: datetime) -> tuple[str, str] | None:
     image = _image(pod)
     if ended := terminated(pod):
         message = ended.get("message") or ""
-        if ended.get("reason") in ("StartError", "ContainerCannotRun") and _NO_PYTHON.search(message):
-            return f"image {image} can't run a learner: it has no program 'python'", BAD_IMAGE
+        if ended.get("reason") in _NEVER_RAN:
+            if _NO_PYTHON.search(message):
+                return f"image {image} can't run a learner: it has no program 'python'", BAD_IMAGE
+            return f"the container can't be started: {_brief(message) or ended['reason']}", BAD_START
         if _NO_AGENT in message and ended.get("exitCode"):
             return f"image {image} can't run a learner: its python has no module weft_trainer", BAD_IMAGE
         return None
