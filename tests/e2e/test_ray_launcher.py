@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.e2e.stack import REPOSITORY, Stack, eventually, lines
+from tests.e2e.stack import REPOSITORY, Stack, eventually, lines, running
+from tests.ray.cluster import RayCluster
 
 import weft
 
@@ -36,11 +37,26 @@ def completed(job: weft.Job) -> weft.Job:
 
 @pytest.fixture(scope="module")
 def clothes(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("clothes")
+    return make_clothes(stack, tmp_path_factory.mktemp("clothes"))
+
+
+def make_clothes(stack: Stack, folder: Path) -> Path:
+    """The example's pictures, here and in S3."""
     subprocess.run([sys.executable, str(EXAMPLES / "data/fashion.py"), str(folder)], check=True)
     stack.weft("data", "put", str(folder), "default:fashion-data")
     stack.weft("data", "create", "default:fashion-models")
     return folder
+
+
+def check_clothes(stack: Stack, job: weft.Job, clothes: Path, folder: Path, accuracy: float) -> None:
+    """Both learners' workers trained, and what came to S3 is the model that the log speaks of."""
+    said = lines(job, 1)
+    assert sorted(line[-1] for line in said if "worker" in line and "on learner" in line) == ["1", "2"], said
+    [final] = [line for line in said if line.startswith("test accuracy")]
+    assert float(final.split()[2]) >= accuracy
+    stack.weft("download", job.id, "--trainedmodel", "--unpack", "-o", str(folder))
+    out = run(stack, python_of(stack, "ray"), str(FASHION / "evaluate.py"), str(folder), str(clothes))
+    assert float(out.split("accuracy:")[1].split()[0]) == pytest.approx(float(final.split()[2]), abs=1e-4)
 
 
 # The image's first job builds its environment.
@@ -49,16 +65,23 @@ def clothes(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_clothes(stack: Stack, clothes: Path, tmp_path: Path, manifest: str) -> None:
     before = set(Path(tempfile.gettempdir()).glob("weft-ray-*"))
     job = completed(stack.client.train(FASHION / manifest, FASHION))
-    said = lines(job, 1)
-    assert sorted(line[-1] for line in said if "worker" in line and "on learner" in line) == ["1", "2"], said
-    [final] = [line for line in said if line.startswith("test accuracy")]
-    assert float(final.split()[2]) >= 0.95
-    # What came to S3 is the model.
-    stack.weft("download", job.id, "--trainedmodel", "--unpack", "-o", str(tmp_path))
-    out = run(stack, python_of(stack, "ray"), str(FASHION / "evaluate.py"), str(tmp_path), str(clothes))
-    assert float(out.split("accuracy:")[1].split()[0]) == pytest.approx(float(final.split()[2]), abs=1e-4)
+    check_clothes(stack, job, clothes, tmp_path, 0.95)
     eventually(lambda: not stack.learners(), f"left behind: {stack.learners()}", 30)
     assert set(Path(tempfile.gettempdir()).glob("weft-ray-*")) <= before
+
+
+@pytest.mark.timeout(1500)
+def test_clothes_on_a_ray_cluster(tmp_path: Path) -> None:
+    """The job's own cluster inside of another, whose token and address its programs never see."""
+    with RayCluster(cpus=4, memory=8 << 30) as cluster:
+        engine = {"type": "ray", "address": cluster.address, "token": cluster.token}
+        settings = {"WEFT_ENGINES": json.dumps({"local": {"type": "local"}, "ray": engine})}
+        with running(tmp_path / "stack", settings) as stack:
+            data = make_clothes(stack, tmp_path / "clothes")
+            few = {"engine": "ray", "framework.command": "python train.py --epochs 2"}
+            job = completed(stack.client.train(FASHION / "manifest.yml", FASHION, overrides=few))
+            check_clothes(stack, job, data, tmp_path / "model", 0.5)
+            eventually(lambda: not cluster.actors("weft-"), "the outer cluster is free again")
 
 
 @pytest.mark.timeout(1500)
