@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # benchmarks; each is keyed by the hash of its lock and built when missing.
 export WEFT_ENVIRONMENTS_DIR ?= $(HOME)/.cache/weft/environments
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test check format bench images clean
 help:
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
@@ -32,6 +32,9 @@ format: setup ## format, and fix what can be fixed
 
 bench: setup ## ratios against torchrun, horovodrun and the raw operations
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+images: ## the trainer images as containers, smoke-tested (ARGS="--variant cuda --push …"; trainer_images/images --help)
+	@$(PYTHON) trainer_images/images $(ARGS)
 
 clean: ## remove the virtual environment and caches of this folder (not the shared trainer environments)
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

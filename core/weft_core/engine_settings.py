@@ -70,6 +70,9 @@ class KubernetesSettings(PlacementSettings):
     api_url: str | None = None
     """The URL that pods reach the API at; default: ``api.public_url``."""
     image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent"
+    mount_agent: bool = True
+    """Whether images of the users' own (framework ``custom``) get the agent from the image ``agent`` beside the others,
+    so that they need nothing but Python; False: they hold it themselves."""
     gpu_resource: str = "nvidia.com/gpu"
     gpu_type_label: str = "nvidia.com/gpu.product"
     """The label of a node that says which GPUs it has."""

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from tests.kubernetes.cluster import REPOSITORY, Cluster
 
+from weft_core import __version__
+
 _AGENT = REPOSITORY / "trainer_images" / "runtime" / "weft_trainer"
 _PYTHON = "/usr/bin/python3"  # of the test images' base
 _PACKAGES = "lib/python3.11/site-packages"
@@ -40,6 +42,20 @@ def load(cluster: Cluster, image: str, repository: str = "weft") -> str:
                 *("--env", "PATH=/opt/weft/environment/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED=1"),
                 *("--workdir", "/home/weft", "--entrypoint", shlex.join(["python", "-m", "weft_trainer"])),
             )
+        cluster.mark_image(name, mark)
+    return name
+
+
+def load_agent(cluster: Cluster, repository: str = "weft") -> str:
+    """The image `agent`, which brings the agent to images that have nothing but Python; returns its reference."""
+    name = f"{repository}/agent:{__version__}"
+    environment = _environment(PYTHON)
+    mark = _mark(environment)
+    if not cluster.has_image(name, mark):
+        with tempfile.TemporaryDirectory(prefix="weft-image-") as folder:
+            shutil.copytree(_AGENT, Path(folder, "weft_trainer"), ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(environment / _PACKAGES / "psutil", Path(folder, "psutil"))
+            cluster.image(name, "--copy", f"{folder}:/opt/weft/agent")
         cluster.mark_image(name, mark)
     return name
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.e2e.stack import REPOSITORY, eventually, lines, saw
+from tests.kubernetes import images
 from tests.kubernetes.stack import ENGINE, KubeStack, outcomes, processing, starts
 
 import weft
@@ -58,6 +59,20 @@ def test_what_a_learner_may_do_in_its_pod(on_kube: KubeStack) -> None:
     assert "NoNewPrivs: 1" in said
     assert "shm tmpfs" in said
     assert said[-1] == "writable"
+
+
+def test_an_image_of_the_users_own_needs_nothing_but_python(on_kube: KubeStack) -> None:
+    images.load_agent(on_kube.cluster)
+    on_kube.cluster.image("weft.test/bare:1", "--python", "--env", "PYTHONPATH=/of/the/image")
+    command = (
+        "python3 -c 'import os, sys; print(*sys.version_info[:2], os.environ[\"PYTHONPATH\"])'; touch $RESULT_DIR/done"
+    )
+    own = {"name": "custom", "version": "weft.test/bare:1", "command": command}
+    job = on_kube.train("", framework=own, learners=2).wait(timeout=240)
+    [said] = lines(job, 1)
+    assert said.startswith("3 11 ")
+    assert said.endswith(":/of/the/image")
+    assert [file.path for file in job.files() if "done" in file.path]
 
 
 def test_the_same_manifest_runs_here_and_there(on_kube: KubeStack) -> None:

@@ -1,16 +1,31 @@
-"""The images' folders: locks that are whole, and Dockerfiles that use them."""
+"""The images: locks that are whole, a Dockerfile that uses them, and a smoke test that holds in their environments."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from weft_core import __version__
 from weft_core.catalogue import Catalogue, Image
+from weft_workers.environments import EnvironmentBuilder
 
 IMAGES = Catalogue.load().images
+FOLDER = Path(__file__).parents[2] / "trainer_images"
+# Read at import, as the tests' own fixtures take WEFT_… out of the environment.
+ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache/weft/environments"))
+
+
+def images(*arguments: str) -> str:
+    clean = {name: value for name, value in os.environ.items() if not name.endswith(("_IMAGE", "_INDEX_URL"))}
+    return subprocess.run(
+        [FOLDER / "images", *arguments], env=clean, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
 
 
 def pins(path: Path) -> dict[str, str]:
@@ -35,17 +50,58 @@ def test_the_lock_holds_what_is_asked_for_and_what_the_agent_needs(image: Image)
     assert {"botocore", "s3transfer", "urllib3"} <= locked.keys(), "boto3's own requirements are not locked"
 
 
-@pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.reference)
-def test_the_dockerfile_uses_the_lock_and_runs_the_agent_as_nobody_special(image: Image) -> None:
-    dockerfile = (image.folder / "Dockerfile").read_text()
-    for framework in ("torch", "tf"):
-        dockerfile = dockerfile if framework not in image.lock.stem else dockerfile.replace("${FRAMEWORK}", framework)
-    assert f"{image.folder.name}/{image.lock.name}" in dockerfile
-    assert image.reference in dockerfile, "its head says how to build another version"
-    assert re.findall(r"^USER (.*)", dockerfile, re.MULTILINE) == ["10001:10001"]
+def test_the_dockerfile_runs_the_agent_as_nobody_special() -> None:
+    dockerfile = (FOLDER / "Dockerfile").read_text()
+    assert re.findall(r"^USER (.*)", dockerfile, re.MULTILINE) == ["10001:10001"] * 2
     assert 'ENTRYPOINT ["python", "-m", "weft_trainer"]' in dockerfile
-    for copied in re.findall(r"^COPY (?!--from)(\S+)", dockerfile.replace("${FRAMEWORK}", "torch"), re.MULTILINE):
-        assert (image.folder.parent / copied).exists(), f"{copied} is not in the context"
+    for copied in re.findall(r"^COPY (?!--from|\$)(\S+)", dockerfile, re.MULTILINE):
+        assert (FOLDER / copied).exists(), f"{copied} is not in the context"
+
+
+@pytest.mark.parametrize("variant", ["cpu", "cuda"])
+def test_the_commands_that_build_all_images(variant: str) -> None:
+    commands = [shlex.split(line) for line in images("--print", "--tool", "docker", "--variant", variant).splitlines()]
+    assert len(commands) == 2 * len(IMAGES) + 1
+    declared = set(re.findall(r"^ARG (\w+)", (FOLDER / "Dockerfile").read_text(), re.MULTILINE))
+    for image, (smoke, learner) in zip(IMAGES, zip(commands[:-1:2], commands[1::2], strict=True), strict=True):
+        assert smoke[smoke.index("--target") + 1] == "smoke"
+        assert learner[learner.index("--target") + 1] == "learner"
+        assert learner[learner.index("--tag") + 1] == f"weft/{image.reference}"
+        given = dict(word.split("=", 1) for flag, word in itertools.pairwise(learner) if flag == "--build-arg")
+        assert given.keys() <= declared
+        assert (FOLDER / given["FOLDER"] / given["LOCK"]).samefile(image.lock)
+        assert tuple(given["PIP_OPTIONS"].split()) == image.pip
+        assert (FOLDER / given["BUILD"]).samefile(image.build or FOLDER)
+        assert given["VARIANT"] == variant
+    agent = commands[-1]
+    assert agent[agent.index("--target") + 1] == "agent"
+    assert agent[agent.index("--tag") + 1] == f"weft/agent:{__version__}"
+
+
+def test_an_image_that_is_not_there() -> None:
+    done = subprocess.run([FOLDER / "images", "caffe"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("images: 'caffe' is not in the catalogue, which has agent, horovod, ")
+
+
+# It may have to be built first.
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.reference)
+def test_the_smoke_test_in_the_environment_of_the_same_lock(image: Image) -> None:
+    builder = EnvironmentBuilder(Path(ENVIRONMENTS))
+    environment = {**os.environ, "PYTHONPATH": str(FOLDER / "runtime")}
+    command = [str(builder.build(image.reference).python), str(FOLDER / "smoke.py"), image.reference, "cpu"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout.splitlines()
+    assert said[0].startswith(f"{image.reference} (cpu)")
+    assert len(said) >= 3
+    # And it notices what is not as it should be.
+    if "torch" in done.stdout:
+        command[-1] = "cuda"
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "is not a build for CUDA" in done.stderr
 
 
 def test_builds_can_be_run() -> None:

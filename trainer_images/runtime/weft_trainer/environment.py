@@ -22,7 +22,7 @@ def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, s
     env.setdefault("PYTHONUNBUFFERED", "1")  # or lines would wait in a buffer of 8 KiB for as long as they like
     env |= spec.env
     env["PATH"] = _path(Path(sys.executable).parent, env.get("PATH", os.defpath))
-    env["PYTHONPATH"] = _path(folders.model, _RUNTIME, spec.env.get("PYTHONPATH", ""))
+    env["PYTHONPATH"] = _path(folders.model, _RUNTIME, spec.env.get("PYTHONPATH") or _of_image(agent))
     env |= {
         "DATA_DIR": str(folders.data),
         "RESULT_DIR": str(folders.result),
@@ -54,6 +54,12 @@ def network_defaults(interface: str | None) -> dict[str, str]:
 def thread_default(cpus: float, slots: int) -> dict[str, str]:
     """OpenMP's own default is all the machine's cores for each of several workers."""
     return {"OMP_NUM_THREADS": str(max(1, int(cpus // slots)))}
+
+
+def _of_image(agent: Mapping[str, str]) -> str:
+    """The PYTHONPATH that an image brings, without what an engine put there for the agent."""
+    parts = agent.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join(part for part in parts if part and Path(part) != _RUNTIME)
 
 
 def _path(*parts: Path | str) -> str:

@@ -39,7 +39,9 @@ class KubeBench:
         self.engine = self.new_engine()
 
     def new_engine(self, **settings: Any) -> KubernetesEngine:
-        given = {"kubeconfig": self.kube.kubeconfig, "namespace": self.namespace, "timeout": 20, **settings}
+        # The stand-in is the agent.
+        own = {"kubeconfig": self.kube.kubeconfig, "namespace": self.namespace, "timeout": 20, "mount_agent": False}
+        given = {**own, **settings}
         made = KubernetesEngine("kube", samples.settings(**given), "weft", self.installation)
         self._engines.append(made)
         return made

@@ -164,12 +164,26 @@ def test_an_image_without_python_whatever_the_runtime_says() -> None:
     for reason, message in (
         ("StartError", 'OCI runtime create failed: exec: "python": executable file not found in $PATH: unknown'),
         ("ContainerCannotRun", 'starting container process caused: exec: \\"python\\": stat python: no such file'),
+        ("StartError", 'OCI runtime create failed: exec: "python3": executable file not found in $PATH: unknown'),
     ):
         found = pod(terminated(128, reason, message=message), phase="Failed")
+        program = "python3" if "python3" in message else "python"
         assert explain.failure(found, "", NOW) == (
-            "image weft/python:3.11 can't run a learner: it has no program 'python'",
+            f"image weft/python:3.11 can't run a learner: it has no program '{program}'",
             "S103",
         )
+
+
+def test_the_agents_image_that_can_not_be_pulled() -> None:
+    message = 'rpc error: code = NotFound desc = failed to pull and unpack image "weft/agent:1": not found'
+    agent = {"name": "agent", "image": "weft/agent:1", "state": waiting("ErrImagePull", message)}
+    found = pod(waiting("PodInitializing"), phase="Pending", age=90, initContainerStatuses=[agent])
+    assert look(found).reason == "image pull failed: weft/agent:1: not found"
+    assert explain.failure(found, "", NOW) == ("image pull failed: weft/agent:1: not found", "S103")
+    busy = pod(
+        waiting("PodInitializing"), phase="Pending", initContainerStatuses=[{"name": "agent", "state": running()}]
+    )
+    assert look(busy).reason == ""
 
 
 def test_a_container_that_the_runtime_can_not_start() -> None:

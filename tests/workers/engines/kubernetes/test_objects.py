@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.workers.engines.kubernetes.samples import ENGINE, INSTALLATION, MIB, settings, spec
 from tests.workers.engines.kubernetes.strict import check
 
+from weft_core import __version__
 from weft_core.engine_settings import KubernetesSettings
 from weft_core.launch import LaunchSpec, Placement, Toleration
 from weft_workers.engines.kubernetes import KubernetesEngine, names, objects
@@ -82,6 +84,7 @@ def test_the_clients_models_know_every_field(full: bool) -> None:
     check("V1NetworkPolicy", objects.policy(ENGINE, chosen, what, OWNER))
     check("V1Namespace", objects.namespace("learners", what))
     check("V1Pod", make_pod(chosen, what, gpu_types=["Tesla-V100"] if full else []))
+    check("V1Pod", make_pod(chosen, replace(what, image="mine:1")))
 
 
 def test_the_check_is_strict() -> None:
@@ -135,6 +138,10 @@ RESTRICTED = {
 def test_pods_are_restricted(rule: str, user: int | None) -> None:
     pod = make_pod(settings(run_as_user=user, **FULL_SETTINGS), spec(**FULL_SPEC))
     assert RESTRICTED[rule](pod["spec"], container(pod))
+    pod = make_pod(settings(run_as_user=user), spec(image="mine:1"))
+    [brings] = pod["spec"]["initContainers"]
+    assert RESTRICTED[rule](pod["spec"], container(pod))
+    assert RESTRICTED[rule](pod["spec"], brings)
 
 
 def test_the_user_and_its_group_are_the_settings() -> None:
@@ -292,6 +299,22 @@ def test_images_of_the_catalogue_come_from_the_repository() -> None:
     assert container(make_pod(what=own))["image"] == "ghcr.io/me/mine@sha256:0123"
     assert objects.image_reference("registry.example/weft/", "python:3.11") == "registry.example/weft/python:3.11"
     assert container(make_pod(settings(image_pull_policy="Always")))["imagePullPolicy"] == "Always"
+
+
+def test_an_image_of_the_users_own_gets_the_agent() -> None:
+    pod = make_pod(what=spec(image="mine:1", gpus=2))
+    [brings], learner = pod["spec"]["initContainers"], container(pod)
+    assert brings["image"] == f"registry.example/weft/agent:{__version__}"
+    assert learner["command"][:2] == ["python3", "-c"]
+    compile(learner["command"][2], "command", "exec")
+    shared = {one["name"] for one in brings["volumeMounts"]} & {one["name"] for one in learner["volumeMounts"]}
+    assert shared == {"agent"}
+    assert brings["resources"]["requests"] == brings["resources"]["limits"]
+    assert brings["resources"]["limits"].keys() == {"cpu", "memory"}  # it would hold GPUs while it copies
+    for other in (make_pod(), make_pod(settings(mount_agent=False), spec(image="mine:1"))):
+        assert "initContainers" not in other["spec"]
+        assert container(other)["command"] == ["python", "-m", "weft_trainer"]
+        assert all(one["name"] != "agent" for one in other["spec"]["volumes"])
 
 
 # --- names --------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ _HOPELESS = re.compile(
 )
 _SAYS_NOTHING = re.compile(r"(Error: )?\w*")
 _OVER_OWN_LIMIT = re.compile(r"exceeds the (total )?limit|exceeded its local ephemeral storage limit")
-_NO_PYTHON = re.compile(r"exec: \\?\"python\\?\"|python: no such file", re.IGNORECASE)
+_NO_PYTHON = re.compile(r"exec: \\?\"(python3?)\\?\"|(python3?): no such file", re.IGNORECASE)
 _NO_AGENT = "No module named weft_trainer"
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
@@ -93,8 +93,8 @@ def failure(pod: Json, event: str, now: datetime) -> tuple[str, str] | None:
     if ended := terminated(pod):
         message = ended.get("message") or ""
         if ended.get("reason") in _NEVER_RAN:
-            if _NO_PYTHON.search(message):
-                return f"image {image} can't run a learner: it has no program 'python'", BAD_IMAGE
+            if found := _NO_PYTHON.search(message):
+                return f"image {image} can't run a learner: it has no program '{found[1] or found[2]}'", BAD_IMAGE
             return f"the container can't be started: {_brief(message) or ended['reason']}", BAD_START
         if _NO_AGENT in message and ended.get("exitCode"):
             return f"image {image} can't run a learner: its python has no module weft_trainer", BAD_IMAGE
@@ -309,7 +309,17 @@ def _brief(message: str) -> str:
 
 
 def _container(pod: Json) -> Json:
-    return _status(pod, "state")
+    """The state of the learner's container; while that waits for the agent to be brought, what that waits for."""
+    state: Json = _bringing(pod).get("state") or _status(pod, "state")
+    return state
+
+
+def _bringing(pod: Json) -> Json:
+    """The status of the container that is to bring the agent, while it waits for something."""
+    if (_status(pod, "state").get("waiting") or {}).get("reason") != "PodInitializing":
+        return {}
+    statuses: list[Json] = pod["status"].get("initContainerStatuses") or []
+    return next((one for one in statuses if (one.get("state") or {}).get("waiting")), {})
 
 
 def _status(pod: Json, part: str) -> Json:
@@ -320,4 +330,6 @@ def _status(pod: Json, part: str) -> Json:
 
 
 def _image(pod: Json) -> str:
+    if bringing := _bringing(pod):
+        return str(bringing["image"])
     return next((str(one["image"]) for one in pod["spec"]["containers"] if one["name"] == names.CONTAINER), "")

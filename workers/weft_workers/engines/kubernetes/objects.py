@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from weft_core import __version__
 from weft_core.catalogue import Catalogue
 from weft_core.engine import Taint
 from weft_core.engine_settings import KubernetesSettings
@@ -18,6 +19,13 @@ Json = dict[str, Any]
 ROOT = "/weft"
 """Where a learner may write, besides /tmp and /dev/shm. One volume: the cache's files are linked, not copied."""
 _CACHE = "/cache"  # where a claim for the cache is mounted
+_AGENT = "/opt/weft/agent"
+"""Where the agent lies, in the image of that name and in every image that it is mounted into."""
+_RUN_MOUNTED = (  # not by PYTHONPATH, which may be the image's own
+    "import runpy, sys; sys.version_info >= (3, 9) or "
+    "sys.exit('this image has Python %d.%d; a learner needs 3.9 or newer' % sys.version_info[:2]); "
+    f"sys.path.insert(0, '{_AGENT}'); runpy.run_module('weft_trainer', run_name='__main__', alter_sys=True)"
+)
 _PATIENCE = 5
 """Seconds that a learner gets past its grace: its agent acts on the grace, the kubelet only if that fails."""
 
@@ -83,7 +91,11 @@ def reference(owner: Json) -> Json:
 
 def image_reference(repository: str, image: str) -> str:
     """Where to pull an image from: the catalogue's are in the installation's repository, any other is as it is."""
-    return f"{repository.rstrip('/')}/{image}" if Catalogue.load().get(image) else image
+    return f"{repository.rstrip('/')}/{image}" if _in_catalogue(image) else image
+
+
+def _in_catalogue(image: str) -> bool:
+    return Catalogue.load().get(image) is not None
 
 
 def pod(
@@ -129,6 +141,11 @@ def pod(
             "terminationGracePeriodSeconds": math.ceil(spec.grace) + _PATIENCE,
             "securityContext": _pod_security(settings),
             **_placement(settings, spec, gpu_types),
+            **(
+                {"initContainers": [_agent_container(settings, repository, spec)]}
+                if _mounts_agent(settings, spec)
+                else {}
+            ),
             "containers": [_container(settings, repository, spec, rank)],
             "volumes": _volumes(settings, spec),
         },
@@ -145,29 +162,57 @@ def _annotations(spec: LaunchSpec) -> dict[str, str]:
 
 
 def _container(settings: KubernetesSettings, repository: str, spec: LaunchSpec, rank: int) -> Json:
-    mounts = [
+    mounts: list[Json] = [
         {"name": "work", "mountPath": ROOT},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
     ]
     if settings.cache_claim:
         mounts.append({"name": "cache", "mountPath": _CACHE})
+    command = ["python", "-m", "weft_trainer"]
+    if _mounts_agent(settings, spec):
+        mounts.append({"name": "agent", "mountPath": _AGENT, "readOnly": True})
+        command = ["python3", "-c", _RUN_MOUNTED]
     amounts = _amounts(settings, spec)
     return {
         "name": names.CONTAINER,
         "image": image_reference(repository, spec.image),
         "imagePullPolicy": settings.image_pull_policy,
-        "command": ["python", "-m", "weft_trainer"],
+        "command": command,
         "workingDir": ROOT,
         "env": _environment(settings, spec, rank),
         "resources": {"requests": amounts, "limits": dict(amounts)},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": _container_security(),
         "volumeMounts": mounts,
         "terminationMessagePolicy": "FallbackToLogsOnError",  # what the agent said last; the user's output is not here
+    }
+
+
+def _mounts_agent(settings: KubernetesSettings, spec: LaunchSpec) -> bool:
+    return settings.mount_agent and not _in_catalogue(spec.image)
+
+
+def _agent_container(settings: KubernetesSettings, repository: str, spec: LaunchSpec) -> Json:
+    """Brings the agent to an image that has nothing but Python. No more resources than the learner's,
+    and the same requests as limits, or the pod's quality of service would be a lower one."""
+    amounts = {name: each for name, each in _amounts(settings, spec).items() if name in ("cpu", "memory")}
+    return {
+        "name": "agent",
+        "image": f"{repository.rstrip('/')}/agent:{__version__}",
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": ["cp", "-R", f"{_AGENT}/.", "/agent"],
+        "resources": {"requests": amounts, "limits": dict(amounts)},
+        "securityContext": _container_security(),
+        "volumeMounts": [{"name": "agent", "mountPath": "/agent"}],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _container_security() -> Json:
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
     }
 
 
@@ -219,6 +264,8 @@ def _volumes(settings: KubernetesSettings, spec: LaunchSpec) -> list[Json]:
         {"name": "tmp", "emptyDir": dict(limit)},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(shared)}},
     ]
+    if _mounts_agent(settings, spec):
+        volumes.append({"name": "agent", "emptyDir": {}})
     if settings.cache_claim:
         volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": settings.cache_claim}})
     return volumes

@@ -12,6 +12,17 @@ from weft_workers.engines.kubernetes import explain, names
 Json = dict[str, Any]
 
 
+_STATUS = (
+    "phase",
+    "reason",
+    "message",
+    "startTime",
+    "conditions",
+    "containerStatuses",
+    "initContainerStatuses",
+)
+
+
 def trim_pod(pod: Json) -> Json:
     """What is needed of a learner's pod."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
@@ -29,11 +40,7 @@ def trim_pod(pod: Json) -> Json:
                 {name: one.get(name) for name in ("name", "image", "resources")} for one in spec["containers"]
             ],
         },
-        "status": {
-            name: status[name]
-            for name in ("phase", "reason", "message", "startTime", "conditions", "containerStatuses")
-            if name in status
-        },
+        "status": {name: status[name] for name in _STATUS if name in status},
     }
 
 
