@@ -173,15 +173,19 @@ def test_kill_9_of_the_command_leaves_nothing_running(desk: Desk) -> None:
     desk.nothing_is_left()
 
 
-def test_kill_9_of_its_server_leaves_nothing_running(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("part", "code", "said"),
+    [("weft_embedded.run", 1, "the run broke off"), ("weft_workers.engines.local", 10, "the local engine ended")],
+)
+def test_kill_9_of_a_part_of_it_leaves_nothing_running(desk: Desk, part: str, code: int, said: str) -> None:
     process = desk.start(desk.manifest("sleep 600 & echo up; wait", learners=2))
     assert process.stdout is not None
     assert process.stdout.readline().endswith("up\n")
-    [server] = [one for one in desk.processes() if one.cmdline()[-2:] == ["-m", "weft_embedded.run"]]
-    server.kill()
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert "the run broke off" in errors
+    [victim] = [one for one in desk.processes() if part in one.cmdline()]
+    victim.kill()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code, errors
+    assert said in errors
     desk.nothing_is_left()
 
 

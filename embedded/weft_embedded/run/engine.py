@@ -30,6 +30,8 @@ class EngineProcess:
 
     def __init__(self, spec: LaunchSpec, tell: Callable[[dict[str, Any]], None]) -> None:
         self._tell = tell
+        self.broken = False
+        """Whether it ended without having ended its run."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [sys.executable, "-m", "weft_workers.engines.local", "attached", "--home", str(home())],
@@ -39,7 +41,8 @@ class EngineProcess:
             start_new_session=True,  # a terminal's Ctrl-C is not for it
         )
         self._send({"launch": dataclasses.asdict(spec)})
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def stop(self, grace: float) -> None:
         """SIGTERM now, SIGKILL after ``grace`` seconds."""
@@ -50,7 +53,7 @@ class EngineProcess:
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        self._process.wait()
+        self._reader.join()
         self._errors.close()
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -67,6 +70,7 @@ class EngineProcess:
             self._tell(last)
         self._process.wait()
         if not last.keys() & {"gone", "refused"}:
+            self.broken = True
             self._errors.seek(0)
             said = self._errors.read().decode(errors="replace").strip().splitlines()
             self._tell({"broken": said[-1] if said else f"exit code {self._process.returncode}"})

@@ -161,6 +161,9 @@ class _Attempt:
             yield engine
         finally:
             engine.close()
+            if engine.broken:
+                # Somebody has killed it, and its learners live on: another one adopts the run, and ends it.
+                EngineProcess(launch, lambda news: None).close()
 
     def _until_gone(self, gang: Gang, engine: EngineProcess) -> Ended:
         while True:
