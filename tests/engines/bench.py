@@ -109,9 +109,13 @@ class Run:
         (engine or self.case.engine).stop(self.spec.run_name, timedelta(seconds=grace))
 
     def finish(self, engine: Engine | None = None) -> None:
-        """The last stop that it gets: at the end of all cases nothing of it may be left."""
+        """The last stop that its case gives it."""
         self.stop(0, engine)
         self.finished = True
+
+    def stop_again(self, engine: Engine) -> None:
+        """If it is still there."""
+        until(lambda: self.look(engine) is None or self.stop(0, engine) is None, self._describe)
 
     def look(self, engine: Engine | None = None) -> Observation | None:
         return (engine or self.case.engine).observe().get(self.spec.run_name)
@@ -207,9 +211,12 @@ class Case:
         self._serving.close()
 
     def settle(self) -> None:
-        """Wait until nothing of them is left; meanwhile engines look on, as they do in the service."""
+        """Wait until nothing of them is left; meanwhile engines look on, as they do in the service. It also stops a run
+        again as long as it is there: nobody has looked since the case's end, and an engine may have forgotten by now
+        that it was stopped."""
         engines = {run.spec.installation: self.bench.engine(run.spec.installation) for run in self.runs}
         for run in self.runs:
+            run.stop_again(engines[run.spec.installation])
             run.forgotten(engines[run.spec.installation])
 
 
