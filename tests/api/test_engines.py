@@ -32,7 +32,7 @@ def api(api_settings: Settings) -> Iterator[Api]:
 
 
 @pytest.fixture(autouse=True)
-def engines(api: Api) -> None:
+def engines(api: Api) -> Iterator[None]:
     now = datetime.now(UTC)
     with api.context.database.transaction() as session:
         session.execute(delete(Job))
@@ -49,6 +49,9 @@ def engines(api: Api) -> None:
                 unreachable_since=datetime(2026, 1, 31, 8, 15, tzinfo=UTC), error="connection refused",
             )
         )  # fmt: skip
+    yield
+    with api.context.database.transaction() as session:  # which other files' tests use, too
+        session.execute(delete(EngineStatus))
 
 
 def view(person: Person, name: str = "k8s") -> dict[str, Any]:

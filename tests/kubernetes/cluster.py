@@ -66,7 +66,7 @@ class Cluster:
         self._ours = self._ours or not was_up
 
     def down(self) -> None:
-        self._script("down", timeout=120)
+        self._script("down", timeout=300)
 
     def release(self) -> None:
         """Take it down if it was brought up here."""

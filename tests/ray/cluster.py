@@ -29,7 +29,7 @@ from weft_workers.environments import EnvironmentBuilder
 
 _MARK = "TEST_RAY_NODE"  # in the environment of all processes of a node, the learners' too
 _FAKE_HEAD = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"  # Ray's name for it
-_PATIENCE = 180.0
+_PATIENCE = 300.0  # a busy machine needs minutes for a node
 _ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache/weft/environments"))
 
 

@@ -59,9 +59,9 @@ def clean(tmp_path: Path) -> Iterator[Callable[[str], list[str]]]:
         return names
 
     yield found
-    assert _soon(lambda: not found(), 10), found()
+    assert _soon(lambda: not found(), 60), found()
     # By the keeper, the last of all, which has nothing of the learner's about it.
-    assert _soon(lambda: set(Path(tempfile.gettempdir()).glob(ray_folder.PREFIX + "*")) <= before, 20)
+    assert _soon(lambda: set(Path(tempfile.gettempdir()).glob(ray_folder.PREFIX + "*")) <= before, 60)
 
 
 def _soon(condition: Callable[[], bool], seconds: float) -> bool:
@@ -153,7 +153,7 @@ def test_kill_9_of_an_agent_and_of_rays_own_processes(
 
     second.kill()
     second.process.wait()
-    assert _soon(lambda: not clean("/learner-2/"), 10), clean("/learner-2/")
+    assert _soon(lambda: not clean("/learner-2/"), 60), clean("/learner-2/")
 
     [raylet] = [one for one in first.descendants if one.name() == "raylet"]
     raylet.kill()

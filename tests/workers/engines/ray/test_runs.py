@@ -207,7 +207,7 @@ def test_twenty_at_once(bench: Bench) -> None:
                 left.discard(name)
         return not left
 
-    until(finished, lambda: left, 240)
+    until(finished, lambda: left, 600)
     for run in runs:
         run.stop()
     for run in runs:
