@@ -22,6 +22,7 @@ from weft_api.learner.routes import router as learner
 from weft_api.logs.routes import router as logs
 from weft_api.metrics import Metrics
 from weft_api.middleware import BodyLimit, Observed
+from weft_api.models.routes import router as models
 from weft_api.secrets.routes import router as secrets
 from weft_api.stores import Checker
 from weft_api.tokens.routes import router as tokens
@@ -96,7 +97,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.context = context
-    for router in (jobs, code, logs, events, files, datastores, secrets, tokens, engines, learner, health):
+    for router in (jobs, code, logs, events, files, models, datastores, secrets, tokens, engines, learner, health):
         app.include_router(router)
     errors.install(app)
     docs.install(app)

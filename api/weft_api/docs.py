@@ -32,7 +32,20 @@ _START = """window.onload = () => { window.ui = SwaggerUIBundle({
   url: "docs/openapi.json", dom_id: "#swagger-ui", deepLinking: true, persistAuthorization: false, validatorUrl: null,
 }); };
 """
-_TAGS = ("jobs", "code", "logs", "events", "files", "datastores", "secrets", "tokens", "engines", "learner", "health")
+_TAGS = (
+    "jobs",
+    "code",
+    "logs",
+    "events",
+    "files",
+    "models",
+    "datastores",
+    "secrets",
+    "tokens",
+    "engines",
+    "learner",
+    "health",
+)
 
 
 def install(app: FastAPI) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -18,8 +19,10 @@ from weft_core.launch import S3Location
 from weft_core.manifest import Credentials, DataStore, Manifest, Place
 from weft_core.objects import S3Store, StoreError
 from weft_core.secrets import SecretBox
-from weft_core.store.models import Datastore, Job, Secret
+from weft_core.store.models import Datastore, Job, ModelVersion, Secret
 from weft_core.store.scope import Scope
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,27 @@ def results_location(session: Session, box: SecretBox, job: Job) -> S3Location |
     return opened.at(place.container, place.prefix, job.id)
 
 
+def version_location(scope: Scope, box: SecretBox, version: ModelVersion) -> S3Location | None:
+    """Where a model version's objects are; None: in the installation's own store, under ``version.prefix``.
+
+    Raises:
+        StoreGone: its data store is not known any more.
+    """
+    if version.container is None:
+        return None
+    if version.datastore is not None:
+        opened = open_kept(scope, box, version.datastore)
+        if opened is None:
+            raise StoreGone(f"the data store {version.datastore!r} that the model is in has been deleted")
+        return opened.at(version.container, version.prefix)
+    secret = scope.find(Secret, Secret.id == version.secret_id)
+    if secret is None or version.endpoint is None:
+        raise StoreGone("the credentials of the store that the model is in are gone")
+    return Opened(version.endpoint, version.region, unseal(box, secret.ciphertext)).at(
+        version.container, version.prefix
+    )
+
+
 @contextmanager
 def users_store() -> Iterator[None]:
     """Around calls to a user's store: what it refuses is the user's to mend (400), only silence is a 503."""
@@ -172,14 +196,24 @@ class Checker:
                 refusals.append(Refusal(one.credentials_path, str(error)))
         return refusals, warnings
 
+    def within_patience(self, work: Callable[[], T]) -> T:
+        """``work()``, which asks a store. Raises StoreError unreachable when it takes too long, and what it raises."""
+        try:
+            return self._pool.submit(work).result(self.PATIENCE)
+        except FutureTimeout:
+            raise StoreError(f"the store did not answer in {self.PATIENCE:.0f} s", "unreachable") from None
+
+    def open(self, location: S3Location) -> S3Store:
+        """A client, made as it has to be when several threads make some."""
+        with self._making:
+            return S3Store(location)
+
     def _ask(self, location: S3Location) -> StoreError | None:
         now = time.monotonic()
         if self._good.get(location, 0.0) > now:
             return None
         try:
-            with self._making:
-                store = S3Store(location)
-            store.check()
+            self.open(location).check()
         except StoreError as error:
             return error
         except ValueError:

@@ -42,6 +42,12 @@ if TYPE_CHECKING:
         LogLine as LogLine,
     )
     from weft.models import (
+        Model as Model,
+    )
+    from weft.models import (
+        ModelVersion as ModelVersion,
+    )
+    from weft.models import (
         ObjectInfo as ObjectInfo,
     )
     from weft.models import (
@@ -72,6 +78,8 @@ _MODELS = (
     "FileInfo",
     "LearnerStatus",
     "LogLine",
+    "Model",
+    "ModelVersion",
     "ObjectInfo",
     "Problem",
     "Secret",

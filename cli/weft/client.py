@@ -18,6 +18,7 @@ from weft.errors import NotFound, WeftError
 from weft.http import Body, Transport, segment
 from weft.jobs import Job, Jobs
 from weft.models import Engine
+from weft.registry import Models
 from weft.transfer import Progress, silent
 
 _BLOCK = 1 << 18
@@ -58,6 +59,7 @@ class Client:
     ) -> None:
         self._transport = transport or Transport(profiles.resolve(url, token, profile))
         self.jobs = Jobs(self._transport)
+        self.models = Models(self._transport)
         self.datastores = Datastores(self._transport)
         self.data = Data(self._transport)
         self.secrets = Secrets(self._transport)

@@ -5,6 +5,7 @@ The data is ``trainer_images/catalogue.toml``; its head says what each key means
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -61,6 +62,16 @@ class Image:
     def reference(self) -> str:
         """``horovod:0.28.1-torch2.13``: how a launch spec names it."""
         return f"{self.name}:{self.version}"
+
+    def parts(self) -> list[bytes]:
+        """All of the catalogue that decides what is in it: the lock, the build program, pip's options."""
+        return [self.lock.read_bytes(), self.build.read_bytes() if self.build else b"", *map(str.encode, self.pip)]
+
+    @property
+    def digest(self) -> str:
+        """``sha256:…`` of :meth:`parts`: changes when anything is locked to another version, on whatever engine."""
+        parts = (hashlib.sha256(part).digest() for part in self.parts())
+        return f"sha256:{hashlib.sha256(b''.join(parts)).hexdigest()}"
 
 
 class Catalogue:

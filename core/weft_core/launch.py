@@ -120,6 +120,13 @@ class CodeInput(_Wire):
     url: str = Field(repr=False)  # presigned GET of the zip
 
 
+class ModelInput(_Wire):
+    """A version of the registry's that goes to ``PRETRAINED_DIR``. ``id`` is its own for ever, on all installations."""
+
+    id: str
+    reference: str  # NAME@NUMBER
+
+
 class CheckpointSpec(_Wire):
     every_seconds: float = 300.0
     keep: int = 3
@@ -147,9 +154,14 @@ class LearnerSpec(_Wire):
     code: CodeInput | None = None
     data: list[DataInput] = Field(default_factory=list)
     pretrained: S3Location | None = None
+    model: ModelInput | None = None
+    """The registry's version that it is; without ``pretrained`` it is in the installation's own store, by the API
+    (`/learner/objects`, space ``pretrained``)."""
     results: S3Location | None = None
     """Where RESULT_DIR goes: ``<prefix>/<job id>/``, already joined. None: the installation's own store, by the API
     (`/learner/objects`)."""
+    registers: bool = False
+    """The results become a version of a model: the learner that stores last reports what they are."""
     checkpoints: S3Location | None = None
     """Like ``results``: CHECKPOINT_DIR's place."""
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)

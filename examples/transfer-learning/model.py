@@ -39,17 +39,17 @@ def read_digits(folder: Path, name: str, digits: Iterable[int]) -> tuple[Tensor,
     return torch.from_numpy(pixels[chosen].astype(np.float32) / 255), torch.from_numpy(places.astype(np.int64))
 
 
-def save(net: Net, version: dict, folder: Path) -> None:
+def save(net: Net, card: dict, folder: Path) -> None:
     torch.save(net.state_dict(), folder / "model.pt")
-    (folder / "version.json").write_text(json.dumps(version, indent=2) + "\n")
+    (folder / "model.json").write_text(json.dumps(card, indent=2) + "\n")
 
 
 def load(folder: Path) -> tuple[Net, dict]:
-    """A stored model and its version.json, wherever in ``folder`` they are."""
-    found = sorted(folder.rglob("version.json"))
+    """A stored model and its model.json, wherever in ``folder`` they are."""
+    found = sorted(folder.rglob("model.json"))
     if len(found) != 1:
-        raise SystemExit(f"expected one version.json in {folder}, found {len(found)}")
-    version = json.loads(found[0].read_text())
-    net = Net(len(version["digits"]))
+        raise SystemExit(f"expected one model.json in {folder}, found {len(found)}")
+    card = json.loads(found[0].read_text())
+    net = Net(len(card["digits"]))
     net.load_state_dict(torch.load(found[0].with_name("model.pt"), weights_only=True, map_location="cpu"))
-    return net, version
+    return net, card

@@ -1,8 +1,7 @@
 """Train a model of some digits: from nothing, or from what a pretrained model already knows of strokes.
 
-Without a pretrained model this makes version 1. With one (the manifest's pretrained_model, which Weft brings to
-PRETRAINED_DIR) its features are kept as they are, only a new head is trained, and the outcome is the next version,
-whose version.json says of which it came.
+With a pretrained model (the manifest's pretrained_model, which Weft brings to PRETRAINED_DIR) its features are kept as
+they are and only a new head is trained; model.json then says what it came of.
 """
 
 import argparse
@@ -20,24 +19,24 @@ RESULTS = Path(os.environ["RESULT_DIR"])
 
 
 def start(digits: list[int]) -> tuple[Net, dict]:
-    """The network to train, and what its version.json will say."""
+    """The network to train, and what its model.json will say."""
     net = Net(len(digits))
-    version = {"model": "digits", "version": 1, "digits": digits, "job": os.environ["TRAINING_ID"], "parent": None}
+    card = {"digits": digits, "job": os.environ["TRAINING_ID"], "parent": None}
     if "PRETRAINED_DIR" not in os.environ:
-        return net, version
+        return net, card
     folder = Path(os.environ["PRETRAINED_DIR"])
     pretrained, parent = load(folder)
     net.features.load_state_dict(pretrained.features.state_dict())
     net.features.requires_grad_(False)
-    print(f"features of version {parent['version']}, which knows the digits {parent['digits']}", flush=True)
+    name = os.environ.get("PRETRAINED_MODEL")  # digits@1, when the registry knows it
+    print(f"features of {name or 'a pretrained model'}, which knows the digits {parent['digits']}", flush=True)
     weights = next(folder.rglob("model.pt"))
-    version["version"] = parent["version"] + 1
-    version["parent"] = {
-        "version": parent["version"],
+    card["parent"] = {
+        "model": name,
         "job": parent["job"],
         "sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),
     }
-    return net, version
+    return net, card
 
 
 def main() -> None:
@@ -51,7 +50,7 @@ def main() -> None:
 
     torch.manual_seed(args.seed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    net, version = start(args.digits)
+    net, card = start(args.digits)
     net.to(device)
     trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
     print(
@@ -75,9 +74,8 @@ def main() -> None:
     with torch.no_grad():
         accuracy = (net(images).argmax(dim=1) == labels).float().mean().item()
     print(f"test accuracy {accuracy:.4f} on {len(labels)} held-out digits")
-    version["accuracy"] = round(accuracy, 4)
-    save(net.cpu(), version, RESULTS)
-    print(f"saved version {version['version']}")
+    card["accuracy"] = round(accuracy, 4)
+    save(net.cpu(), card, RESULTS)
 
 
 if __name__ == "__main__":

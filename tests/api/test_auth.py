@@ -8,7 +8,9 @@ import pytest
 from sqlalchemy import func, update
 from tests.api.conftest import HELLO, PASSWORD, Api, Person, code_of
 
-from weft_core.store.models import Member, Token, User
+from weft_core.store import registry
+from weft_core.store.models import Job, Member, Token, User
+from weft_core.store.scope import Scope
 
 
 def test_me(ann: Person) -> None:
@@ -132,6 +134,8 @@ _BODIES: dict[str, dict[str, Any]] = {
         "etags": ["e"],
     },
     "POST /api/v1/datastores/{name}/downloads": {"container": "abc", "key": "k"},
+    "POST /api/v1/models/{name}/versions": {"job": "job-000000000000"},
+    "PUT /api/v1/models/{name}/stages/{stage}": {"version": "1"},
 }
 # What makes a thing of one's own under a name is no look at someone else's.
 _OWN = {"PUT /api/v1/secrets/{name}", "PUT /api/v1/code/{sha256}"}
@@ -143,6 +147,9 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
     store = {"name": "mine", "endpoint": api.settings.s3.endpoint, "user_name": "a", "password": "b"}
     assert ann.http.post("/api/v1/datastores?check=false", json=store).status_code == 201
     job = ann.submit()
+    with api.context.database.transaction() as session:
+        model, version, _ = registry.register(session, session.get_one(Job, job["id"]), "mine")
+        registry.promote(Scope(session, ann.project_id), model, "production", version.number, ann.user_id)
     token = ann.http.get("/api/v1/tokens").json()["tokens"][0]["id"]
     values = {
         "job_id": job["id"],
@@ -151,6 +158,8 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
         "sha256": "0" * 64,
         "path": "model.pt",
         "container": "abc",
+        "version": "1",
+        "stage": "production",
     }
     routes = [
         f"{method.upper()} {path}"

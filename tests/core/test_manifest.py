@@ -11,7 +11,7 @@ from jsonschema_rs import validator_for
 
 from weft_core.engine_settings import KubernetesSettings, LocalSettings, RaySettings
 from weft_core.launch import Resources
-from weft_core.manifest import Manifest, ManifestError, ParsedManifest, manifest_schema, parse_manifest
+from weft_core.manifest import Manifest, ManifestError, ParsedManifest, Place, manifest_schema, parse_manifest
 from weft_core.manifest.fields import MANIFEST
 from weft_core.settings import ImageSettings, ProfileSettings, Settings
 
@@ -136,7 +136,8 @@ def test_every_field() -> None:
         ],
         "notes": [],
     }
-    assert parsed.manifest.results == (parsed.manifest.data_stores[0], parsed.manifest.data_stores[0].training_results)
+    assert parsed.manifest.results == (parsed.manifest.data_stores[0], Place(container="tf_trained_model"))
+    assert parsed.manifest.registers is None
     assert [store.id for store, _ in parsed.manifest.inputs] == ["cos", "kept"]
     assert parsed.manifest.pretrained == (
         parsed.manifest.data_stores[1],
@@ -345,6 +346,14 @@ def test_a_model_of_the_registry_needs_no_connection(where: str) -> None:
     assert manifest.data_stores[0].model is not None
     assert (manifest.data_stores[0].model.name, manifest.data_stores[0].model.version) == ("resnet", "3")
     assert manifest.pretrained is not None
+
+
+def test_results_that_become_a_models_version() -> None:
+    kept = parse(PLAIN + "data_stores: [{datastore: s, training_results: {container: c, prefix: /p/, model: resnet}}]")
+    assert kept.registers == "resnet"
+    assert kept.results == (kept.data_stores[0], Place(container="c", prefix="p"))
+    own = parse(PLAIN + "data_stores: [{training_results: {model: resnet}, model: resnet@production}]")
+    assert (own.registers, own.results) == ("resnet", None)
 
 
 @pytest.mark.parametrize(

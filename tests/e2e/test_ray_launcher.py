@@ -15,7 +15,7 @@ from tests.ray.cluster import RayCluster
 import weft
 
 EXAMPLES = REPOSITORY / "examples"
-FASHION, TRANSFER = EXAMPLES / "fashion-ray", EXAMPLES / "transfer-learning"
+FASHION = EXAMPLES / "fashion-ray"
 
 
 def python_of(stack: Stack, image: str) -> str:
@@ -82,38 +82,3 @@ def test_clothes_on_a_ray_cluster(tmp_path: Path) -> None:
             job = completed(stack.client.train(FASHION / "manifest.yml", FASHION, overrides=few))
             check_clothes(stack, job, data, tmp_path / "model", 0.5)
             eventually(lambda: not cluster.actors("weft-"), "the outer cluster is free again")
-
-
-@pytest.mark.timeout(1500)
-def test_a_pretrained_model_and_its_next_version(stack: Stack, tmp_path: Path) -> None:
-    digits = tmp_path / "mnist"
-    subprocess.run([sys.executable, str(EXAMPLES / "data/digits.py"), str(digits)], check=True)
-    stack.weft("data", "put", str(digits), "default:mnist-data")
-    stack.weft("data", "create", "default:models")
-    publish = [sys.executable, str(TRANSFER / "publish.py")]
-
-    first = completed(stack.client.train(TRANSFER / "manifest-base.yml", TRANSFER))
-    assert run(stack, *publish, first.id, "default:models/digits") == "default:models/digits/1\n"
-
-    second = completed(stack.client.train(TRANSFER / "manifest.yml", TRANSFER))
-    assert "features of version 1, which knows the digits [0, 1, 2, 3, 4]" in lines(second)
-    assert run(stack, *publish, second.id, "default:models/digits") == "default:models/digits/2\n"
-
-    stack.weft("data", "get", "default:models/digits/2", str(tmp_path / "v2"))
-    [path] = (tmp_path / "v2").rglob("version.json")
-    version = json.loads(path.read_text())
-    assert (version["version"], version["digits"], version["job"]) == (2, [5, 6, 7, 8, 9], second.id)
-    assert (version["parent"]["version"], version["parent"]["job"]) == (1, first.id)
-    out = run(stack, python_of(stack, "pytorch"), str(TRANSFER / "evaluate.py"), str(tmp_path / "v2"), str(digits))
-    assert "version 2 (from version 1)" in out
-    assert float(out.split("accuracy:")[1].split()[0]) >= 0.93
-
-    again = subprocess.run(
-        [*publish, second.id, "default:models/digits"],
-        env=stack.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert again.returncode == 1
-    assert "default:models/digits/2 is there already" in again.stderr

@@ -62,6 +62,11 @@ def test_it_has_what_a_reader_looks_for(name: str) -> None:
             "manifest-base.yml",
             {"name", "description", "framework.command", "data_stores.pretrained_model"},
         ),
+        (
+            "transfer-learning",
+            "manifest-registry.yml",
+            {"name", "data_stores.pretrained_model", "data_stores.model"},
+        ),
     ],
 )
 def test_second_manifests_differ_in_what_they_are_about(name: str, other: str, allowed: set[str]) -> None:

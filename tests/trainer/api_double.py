@@ -31,6 +31,7 @@ class LearnerRecord:
         self.instance: str | None = None
         self.phases: list[str] = []
         self.messages: list[str] = []
+        self.inputs: dict[str, Any] = {}
         self.address: dict[str, Any] | None = None
         self.lines: list[str] = []
         self.sequence = 0
@@ -134,6 +135,7 @@ class ApiDouble:
         learner.phases.append(body["phase"])
         if body.get("message"):
             learner.messages.append(body["message"])
+        learner.inputs |= body.get("inputs") or {}
 
     def _heartbeat(self, rank: int, learner: LearnerRecord, body: dict[str, Any]) -> Any:
         learner.heartbeats.append(body)

@@ -154,7 +154,7 @@ class EnvironmentBuilder:
 
     def _recipe(self, image: Image) -> Recipe:
         """How it is built, in a folder named by all that it depends on."""
-        parts = [image.lock.read_bytes(), image.build.read_bytes() if image.build else b"", *map(str.encode, image.pip)]
+        parts = image.parts()
         parts.append(f"{platform.python_implementation()} {platform.python_version()} {platform.machine()}".encode())
         digest = hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:12]
         return Recipe(

@@ -135,6 +135,8 @@ class JobDetail(JobView):
                         }
                     ],
                     "manifest": {"name": "mnist-horovod", "learners": 2},
+                    "pretrained_model": "mnist@2",
+                    "models": [],
                 }
             ]
         },
@@ -142,6 +144,8 @@ class JobDetail(JobView):
 
     attempts: list[AttemptView]
     manifest: dict[str, Any]
+    pretrained_model: str | None = Field(description="The registry's version that it starts from, by its number.")
+    models: list[str] = Field(description="The registry's versions that its results are.")
 
 
 class JobPage(BaseModel):

@@ -12,6 +12,7 @@ from sqlalchemy import func, or_, select, tuple_
 
 from weft_api.auth import Principal
 from weft_api.jobs.schemas import AttemptView, FrameworkView, JobDetail, JobPage, JobView, LearnerView
+from weft_api.models.names import registered_as, started_from
 from weft_api.paging import decode_time_key, encode
 from weft_api.problems import not_found
 from weft_core.launch import Resources
@@ -77,7 +78,13 @@ def detail_job(scope: Scope, who: Principal, job: Job) -> JobDetail:
     fields = _fields(job, who, _user_names(scope, {job.user_id})[job.user_id])
     if job.state == JobState.QUEUED:
         fields["queue_position"] = _queue_position(scope, job)
-    return JobDetail(**fields, attempts=_attempts(scope, job), manifest=job.manifest)
+    return JobDetail(
+        **fields,
+        attempts=_attempts(scope, job),
+        manifest=job.manifest,
+        pretrained_model=started_from(scope, job),
+        models=registered_as(scope, job),
+    )
 
 
 def _user_names(scope: Scope, ids: set[str]) -> dict[str, str]:

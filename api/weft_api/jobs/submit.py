@@ -11,13 +11,16 @@ from weft_api.idempotency import Once
 from weft_api.jobs.schemas import JobView
 from weft_api.jobs.service import find_job, show_job
 from weft_api.jobs.submission import Submission
+from weft_api.models.files import FilesGone, VersionFiles, version_files
 from weft_api.problems import CODE_MISSING, INVALID_MANIFEST, NOT_FOUND, FieldProblem, Problem
-from weft_api.stores import Opened, Wanted, credentials_name, open_kept, seal
+from weft_api.stores import Opened, StoreGone, Wanted, credentials_name, open_kept, seal
 from weft_core.bundle import BundleInfo
 from weft_core.ids import new_id
-from weft_core.manifest import DataStore, Manifest, ParsedManifest, parse_manifest
-from weft_core.store import jobs
+from weft_core.manifest import DataStore, Manifest, ModelReference, ParsedManifest, parse_manifest
+from weft_core.objects import StoreError
+from weft_core.store import jobs, registry
 from weft_core.store.models import Job, Secret
+from weft_core.store.registry import UnknownModel
 from weft_core.store.scope import Scope
 
 
@@ -28,12 +31,23 @@ class Submitted:
     """It is the job of an earlier request with the same Idempotency-Key."""
 
 
+@dataclass(frozen=True)
+class Pinned:
+    """The version that a manifest's model means, once and for all attempts of the job."""
+
+    id: str
+    path: str  # data_stores[0].model
+    written: str  # mnist@production
+    files: VersionFiles
+
+
 @dataclass
 class _Findings:
     """What the project's kept things say about a manifest."""
 
     problems: list[FieldProblem] = field(default_factory=list)
     wanted: list[Wanted] = field(default_factory=list)
+    pinned: Pinned | None = None
 
 
 def submit(
@@ -55,7 +69,9 @@ def submit(
         findings = _look_up(scope, context, parsed)
     warnings = _check_stores(context, findings)
     info = store_code(context, who.project_id, submission.code) if submission.code else None
-    return _insert(context, who, submission, once, parsed, info, warnings, rerun_of)
+    pretrained_id = findings.pinned.id if findings.pinned else None
+    job = _row(new_id("job"), who, parsed.manifest, submission.code_sha256, rerun_of, pretrained_id)
+    return _insert(context, who, submission, once, parsed, info, warnings, job)
 
 
 def _earlier(scope: Scope, who: Principal, job_id: str) -> JobView:
@@ -98,6 +114,8 @@ def _look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> _Finding
     for number, store in enumerate(manifest.data_stores):
         path = f"data_stores[{number}]"
         findings.problems += _unserved(store, path)
+        if store.model is not None:
+            _pin(scope, context, store.model, f"{path}.model", findings)
         opened: Opened | None = None
         if store.datastore is not None:
             opened = open_kept(scope, context.box, store.datastore)
@@ -117,9 +135,21 @@ def _look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> _Finding
         credentials_path = f"{path}.datastore" if store.datastore is not None else f"{path}.connection"
         for use in ("training_data", "training_results", "pretrained_model"):
             place = getattr(store, use)
-            if place is not None:
+            if place is not None and place.container is not None:
                 findings.wanted.append(Wanted(f"{path}.{use}", credentials_path, opened, place))
     return findings
+
+
+def _pin(scope: Scope, context: Context, reference: ModelReference, path: str, findings: _Findings) -> None:
+    """Find out which version a manifest's model means now."""
+    written = f"{reference.name}@{reference.version}"
+    try:
+        model = registry.find_model(scope, reference.name)
+        version = registry.find_version(scope, model, reference.version)
+        findings.pinned = Pinned(version.id, path, written, version_files(context, scope, model, version))
+    except (UnknownModel, StoreGone) as error:
+        accepted = "NAME@VERSION of a version that is there (`weft models list`)"
+        findings.problems.append(FieldProblem(path=path, message=str(error), found=written, accepted=accepted))
 
 
 def _unserved(store: DataStore, path: str) -> list[FieldProblem]:
@@ -134,27 +164,31 @@ def _unserved(store: DataStore, path: str) -> list[FieldProblem]:
                 accepted="s3",
             )
         )
-    if store.model is not None:
-        found.append(
-            FieldProblem(
-                path=f"{path}.model",
-                message="this installation has no registry of models: name the model's container instead",
-                found=f"{store.model.name}@{store.model.version}",
-                accepted="pretrained_model: {container: …, prefix: …}",
-            )
-        )
     return found
 
 
 def _check_stores(context: Context, findings: _Findings) -> list[str]:
     """Ask the users' stores; returns warnings. Raises Problem invalid_manifest with everything that was found."""
     refusals, warnings = context.checker.check(findings.wanted)
+    if findings.pinned:
+        warnings += _check_model(context, findings.pinned, findings.problems)
     problems = findings.problems + [
         FieldProblem(path=one.path, message=one.message, found=one.found, accepted=one.accepted) for one in refusals
     ]
     if problems:
         raise Problem(INVALID_MANIFEST, "; ".join(f"{one.path}: {one.message}" for one in problems), problems)
     return warnings
+
+
+def _check_model(context: Context, pinned: Pinned, problems: list[FieldProblem]) -> list[str]:
+    """Whether the version's objects still are what was registered; returns warnings."""
+    try:
+        context.checker.within_patience(lambda: pinned.files.listing(pinned.files.bucket(context)))
+    except (FilesGone, StoreError) as error:
+        if isinstance(error, StoreError) and error.kind == "unreachable":
+            return [f"{pinned.path}: {error}; the job will need it when it starts"]
+        problems.append(FieldProblem(path=pinned.path, message=str(error), found=pinned.written))
+    return []
 
 
 def _insert(
@@ -165,22 +199,20 @@ def _insert(
     parsed: ParsedManifest,
     info: BundleInfo | None,
     warnings: list[str],
-    rerun_of: str | None,
+    job: Job,
 ) -> Submitted:
-    job_id = new_id("job")
+    job_id = job.id
     with context.database.transaction() as session:
         scope = who.scope(session)
         if (winner := once.claim(scope, job_id)) != job_id:
             return Submitted(_earlier(scope, who, winner), replayed=True)
-        code_sha256 = submission.code_sha256
         if info and submission.code:
-            code_sha256 = submission.code.sha256
-            record_code(scope, code_sha256, info)
-        row = _row(job_id, who, parsed.manifest, code_sha256, rerun_of)
+            job.code_sha256 = submission.code.sha256
+            record_code(scope, submission.code.sha256, info)
         if submission.keepalive is not None:
-            row.keepalive_seconds = submission.keepalive.seconds
-            row.idle_seconds = submission.keepalive.idle_seconds
-        job = jobs.submit(scope, row, parsed.manifest.notes)
+            job.keepalive_seconds = submission.keepalive.seconds
+            job.idle_seconds = submission.keepalive.idle_seconds
+        jobs.submit(scope, job, parsed.manifest.notes)
         for data_store_id, credentials in parsed.credentials.items():
             name = credentials_name(job_id, data_store_id)
             scope.add(Secret(id=new_id("sec"), name=name, job_id=job_id, ciphertext=seal(context.box, credentials)))
@@ -194,7 +226,14 @@ def _insert(
     return Submitted(view)
 
 
-def _row(job_id: str, who: Principal, manifest: Manifest, code_sha256: str | None, rerun_of: str | None) -> Job:
+def _row(
+    job_id: str,
+    who: Principal,
+    manifest: Manifest,
+    code_sha256: str | None,
+    rerun_of: str | None,
+    pretrained_id: str | None,
+) -> Job:
     return Job(
         id=job_id,
         user_id=who.user_id,
@@ -207,4 +246,5 @@ def _row(job_id: str, who: Principal, manifest: Manifest, code_sha256: str | Non
         learners=manifest.learners,
         retries=manifest.retries,
         rerun_of=rerun_of,
+        pretrained_id=pretrained_id,
     )

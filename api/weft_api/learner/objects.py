@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from sqlalchemy.orm import Session
+
 from weft_api.context import Context
 from weft_api.learner.auth import AttemptToken, granted_learner, open_attempt
 from weft_api.learner.schemas import ObjectEntry, ObjectsAnswer, ObjectsCall
 from weft_api.problems import NO_GRANT, Problem, invalid
 from weft_core.objects import checkpoints_prefix, exit_key, results_prefix
-from weft_core.store.models import Attempt
+from weft_core.store.models import Attempt, Job, ModelVersion
+from weft_core.store.scope import Scope
 
 _URL_SECONDS = 900
 """Short: an agent that has lost its attempt keeps its URLs for as long."""
@@ -21,9 +24,11 @@ def objects(context: Context, token: AttemptToken, call: ObjectsCall) -> Objects
     with context.database.transaction() as session:
         attempt = open_attempt(session, token)
         learner = granted_learner(session, attempt, call.rank, call.instance, lock=False)
+        if call.space == "pretrained" and call.op not in ("get", "list"):
+            raise invalid("op", "a pretrained model is read only", found=call.op, accepted="get, list")
         if call.space == "results" and call.op in ("put", "delete") and learner.storing_at is None:
             raise Problem(NO_GRANT, "results are stored only with a storing grant: POST /learner/storing first")
-    prefix = _prefix(attempt, call)
+        prefix = _prefix(session, attempt, call)
     store = context.objects
     if call.op == "put":
         return ObjectsAnswer(urls={key: store.presign_put(prefix + key, _URL_SECONDS) for key in call.keys})
@@ -42,7 +47,9 @@ def _check_key(key: str) -> None:
         raise invalid("keys", "not a relative path", found=key[:100], accepted="model.pt, or logs/tb/events")
 
 
-def _prefix(attempt: Attempt, call: ObjectsCall) -> str:
+def _prefix(session: Session, attempt: Attempt, call: ObjectsCall) -> str:
+    if call.space == "pretrained":
+        return _model_prefix(session, attempt)
     if call.space == "results":
         return results_prefix(attempt.project_id, attempt.job_id)
     if call.space == "checkpoints":
@@ -50,3 +57,13 @@ def _prefix(attempt: Attempt, call: ObjectsCall) -> str:
     if call.op not in ("put", "get") or call.keys != ["exit.json"]:
         raise invalid("keys", "space 'exit' holds exit.json alone", accepted='op put or get, keys ["exit.json"]')
     return exit_key(attempt.project_id, attempt.job_id, attempt.n, call.rank).removesuffix("exit.json")
+
+
+def _model_prefix(session: Session, attempt: Attempt) -> str:
+    """Of the version that the job starts from, when the installation's own store has it."""
+    scope = Scope(session, attempt.project_id)
+    job = scope.find(Job, Job.id == attempt.job_id)
+    row = scope.find(ModelVersion, ModelVersion.id == job.pretrained_id) if job and job.pretrained_id else None
+    if row is None or row.container is not None:
+        raise invalid("space", "no pretrained model of this job is in the installation's own store", found="pretrained")
+    return row.prefix + "/"

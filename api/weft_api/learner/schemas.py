@@ -49,11 +49,40 @@ class AddressCall(_Call):
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(max_length=64)
 
 
+class Listing(BaseModel):
+    """Objects, as they were listed: how many, their bytes, and a SHA-256 of keys, sizes and (of inputs) ETags."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "files": 4,
+                    "bytes": 545112,
+                    "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+                }
+            ]
+        },
+    )
+
+    files: int = Field(ge=0, le=2**53)
+    bytes: int = Field(ge=0, le=2**62)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class Inputs(BaseModel):
+    """What a learner found where the manifest's inputs are."""
+
+    data: Listing | None = None
+    pretrained: Listing | None = None
+
+
 class PhaseCall(_Call):
     model_config = _examples(phase="DOWNLOADING", message="")
 
     phase: Literal["DOWNLOADING", "PROCESSING"]
     message: Annotated[Storable, Field(max_length=2000)] = ""
+    inputs: Inputs | None = Field(default=None, description="With PROCESSING, of learner 1: kept as lineage.")
 
 
 class HeartbeatCall(_Call):
@@ -85,7 +114,7 @@ class StoringCall(_Call):
 class ObjectsCall(_Call):
     model_config = _examples(space="results", op="put", keys=["model.pt"])
 
-    space: Literal["results", "checkpoints", "exit"]
+    space: Literal["results", "checkpoints", "pretrained", "exit"]
     op: Literal["put", "get", "list", "delete"]
     keys: list[Annotated[str, Field(max_length=900)]] = Field(
         default_factory=list, max_length=1000, description="Relative paths; with op list: prefixes (none: all)."
@@ -98,6 +127,7 @@ class ExitCall(_Call):
     exit_code: int = Field(ge=-1000, le=1000)
     reason: Annotated[Storable, Field(max_length=10_000)] = ""
     last_lines: list[Annotated[Storable, Field(max_length=20_000)]] = Field(default_factory=list, max_length=200)
+    outputs: Listing | None = Field(default=None, description="The results, of the learner that stores last.")
 
 
 class Peer(BaseModel):

@@ -104,6 +104,8 @@ def phase(context: Context, token: AttemptToken, call: PhaseCall) -> None:
         job, attempt = fence(session, token, change=True)
         learner = granted_learner(session, attempt, call.rank, call.instance)
         _advance(learner, LearnerPhase(call.phase))
+        if call.inputs and call.rank == 0:
+            attempt.inputs = call.inputs.model_dump(exclude_none=True)
         if call.message:
             jobs.record_event(
                 session,
@@ -193,6 +195,8 @@ def exited(context: Context, token: AttemptToken, call: ExitCall) -> None:
         if learner.phase == LearnerPhase.EXITED:
             return
         _exit(learner, call.exit_code, call.reason, "\n".join(call.last_lines))
+        if call.outputs and call.rank == 0:
+            attempt.outputs = call.outputs.model_dump()
         jobs.due(job)
     context.wake.job(job.id)
 

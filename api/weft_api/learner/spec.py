@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from weft_api.context import Context
-from weft_api.stores import Opened, StoreGone, open_job_store
-from weft_core.launch import CodeInput, DataInput, LearnerSpec, S3Location
+from weft_api.stores import Opened, StoreGone, open_job_store, version_location
+from weft_core.launch import CodeInput, DataInput, LearnerSpec, ModelInput, S3Location
 from weft_core.manifest import DataStore, Manifest, Place
 from weft_core.objects import code_key
-from weft_core.store.models import Attempt, CodeBundle, Job, Secret
+from weft_core.store.models import Attempt, CodeBundle, Job, Model, ModelVersion, Secret
 from weft_core.store.scope import Scope
 
 _CODE_URL_SECONDS = 24 * 3600
@@ -28,6 +28,7 @@ class SpecBuilder:
         """Raises StoreGone when something that the manifest names is not kept any more."""
         manifest, timings = self._manifest, self._context.settings.timings
         results, checkpoints = self._results()
+        pretrained, model = self._pretrained()
         return LearnerSpec(
             job_id=self._job.id,
             job_name=self._job.name,
@@ -46,8 +47,10 @@ class SpecBuilder:
                 DataInput(id=store.id, location=self._at(store, place), mode=place.mode)
                 for store, place in manifest.inputs
             ],
-            pretrained=self._pretrained(),
+            pretrained=pretrained,
+            model=model,
             results=results,
+            registers=manifest.registers is not None,
             checkpoints=checkpoints,
             checkpoint=manifest.checkpoint,
             elastic=manifest.elastic,
@@ -64,14 +67,20 @@ class SpecBuilder:
     def _at(self, store: DataStore, place: Place) -> S3Location:
         return self._open(store).at(place.container, place.prefix)
 
-    def _pretrained(self) -> S3Location | None:
+    def _pretrained(self) -> tuple[S3Location | None, ModelInput | None]:
+        """Where it is (None: in the installation's own store), and its name when it is a version of the registry's."""
         found = self._manifest.pretrained
         if found is None:
-            return None
+            return None, None
         store, place = found
-        if not isinstance(place, Place):
-            raise StoreGone(f"model: {place.name}@{place.version} can't be fetched: this installation has no registry")
-        return self._at(store, place)
+        if isinstance(place, Place):
+            return self._at(store, place), None
+        row = self._scope.find(ModelVersion, ModelVersion.id == self._job.pretrained_id)
+        model = self._scope.find(Model, Model.id == row.model_id) if row else None
+        if row is None or model is None:
+            raise StoreGone(f"the version that {place.name}@{place.version} meant at submission has been deleted")
+        location = version_location(self._scope, self._context.box, row)
+        return location, ModelInput(id=row.id, reference=f"{model.name}@{row.number}")
 
     def _results(self) -> tuple[S3Location | None, S3Location | None]:
         """Where results and checkpoints go; None: the installation's own store."""

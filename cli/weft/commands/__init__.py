@@ -15,7 +15,7 @@ class Entry:
     group: bool = False
 
 
-TRAIN, JOBS, DATA, SERVER = "Train", "Jobs", "Data and secrets", "Server and account"
+TRAIN, JOBS, DATA, SERVER = "Train", "Jobs", "Models, data and secrets", "Server and account"
 
 COMMANDS: dict[str, Entry] = {
     "init": Entry("train", "Write a commented starter manifest and training script.", TRAIN),
@@ -32,6 +32,7 @@ COMMANDS: dict[str, Entry] = {
     "delete": Entry("jobs", "Stop a job and remove it with its logs.", JOBS),
     "files": Entry("results", "List the files among a job's results.", JOBS),
     "download": Entry("results", "Download a job's trained model, or the code it was submitted with.", JOBS),
+    "models": Entry("models", "Models that jobs have trained: versions, lineage, stages.", DATA, group=True),
     "data": Entry("data", "Put data into a data store, list it, get it.", DATA, group=True),
     "datastores": Entry("datastores", "Data stores (S3) that the server keeps the credentials of.", DATA, group=True),
     "secrets": Entry("secrets", "Secrets that manifests name and learners get.", DATA, group=True),

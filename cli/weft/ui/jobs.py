@@ -119,7 +119,9 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
         ("started", words.moment(job.started_at) if job.started_at else None),
         ("ended", _ended(job) if job.ended_at else None),
         ("rerun of", job.rerun_of),
+        ("pretrained", job.raw.get("pretrained_model")),
         ("results", results_place(job)),
+        ("model", ", ".join(job.raw.get("models") or ())),
     ]
     return [(key, value) for key, value in rows if value]
 
@@ -159,7 +161,7 @@ def results_place(job: Job) -> str | None:
     """Where in the user's own store the results go, when the manifest says."""
     for store in job.manifest.get("data_stores") or []:
         place: dict[str, Any] | None = store.get("training_results")
-        if place:
+        if place and place.get("container"):
             where = store.get("datastore") or (store.get("connection") or {}).get("auth_url") or store.get("id")
             path = "/".join(part for part in (place.get("container"), place.get("prefix"), job.id) if part)
             return f"{where}:{path}/"
@@ -173,6 +175,8 @@ def outcome(job: Job) -> list[str]:
     if job.state == "COMPLETED":
         if place := results_place(job):
             lines.append(f"[key]results:[/]  {escape(place)}")
+        for model in job.raw.get("models") or ():
+            lines.append(f"[key]model:[/]    {escape(model)}  [command]weft models show {escape(model)}[/]")
         lines.append(f"[key]model:[/]    [command]weft download {job.id} --trainedmodel[/]")
     else:
         lines += [escape(line) for line in job.reason.splitlines()]

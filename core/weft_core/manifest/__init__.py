@@ -12,6 +12,7 @@ from weft_core.manifest.models import (
     ParsedManifest,
     Place,
     TrainingData,
+    TrainingResults,
 )
 from weft_core.manifest.parse import parse_manifest
 from weft_core.manifest.problems import ManifestError, Problem
@@ -31,6 +32,7 @@ __all__ = [
     "Place",
     "Problem",
     "TrainingData",
+    "TrainingResults",
     "manifest_schema",
     "parse_manifest",
 ]

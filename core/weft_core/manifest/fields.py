@@ -69,10 +69,19 @@ _PLACE = {
     "container": Field(_CONTAINER, "The bucket.", required=True),
     "prefix": Field(Text("a path in the container", most=900, check=_prefix), "Path in the bucket."),
 }
-_MODEL = Text("NAME@VERSION, a model of the registry", pattern=rf"{_NAME}@[A-Za-z0-9._-]{{1,63}}")
+_MODEL = Text(
+    "NAME@VERSION, a model of the registry and its version's number, its stage or latest",
+    pattern=rf"{_NAME}@[A-Za-z0-9._-]{{1,63}}",
+)
 # A pretrained model's container may be replaced by `model`.
 _PRETRAINED = {name: Field(field.kind, field.doc) for name, field in _PLACE.items()} | {
     "model": Field(_MODEL, "A model of the registry, NAME@VERSION, instead of a container."),
+}
+_RESULTS = {name: Field(field.kind, field.doc) for name, field in _PLACE.items()} | {
+    "model": Field(
+        Text("the name of a model, without a version: its number is given when the job has completed", pattern=_NAME),
+        "The results become this model's next version.",
+    ),
 }
 
 _CONNECTION = Record(
@@ -108,7 +117,9 @@ _DATA_STORE = Record(
             ),
             "Goes to DATA_DIR.",
         ),
-        "training_results": Field(Record(_PLACE), "Where RESULT_DIR and CHECKPOINT_DIR are kept."),
+        "training_results": Field(
+            Record(_RESULTS), "Where RESULT_DIR and CHECKPOINT_DIR are kept, and as what they are registered."
+        ),
         "pretrained_model": Field(Record(_PRETRAINED), "Goes to PRETRAINED_DIR."),
         "model": Field(_MODEL, "A model of the registry, NAME@VERSION, instead of pretrained_model."),
     }

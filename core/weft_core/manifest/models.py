@@ -39,8 +39,16 @@ class TrainingData(Place):
     mode: Literal["download", "stream"] = "download"
 
 
+class TrainingResults(_Form):
+    """A place, and the model whose next version the results become. Without a place: the installation's own store."""
+
+    container: str | None = None
+    prefix: str = ""
+    model: str | None = None
+
+
 class ModelReference(_Form):
-    """``model: NAME@VERSION``, a model of the registry."""
+    """``model: NAME@VERSION``, a model of the registry; the version is a number, a stage or ``latest``."""
 
     name: str
     version: str
@@ -61,7 +69,7 @@ class MountConnection(_Form):
 
 
 class DataStore(_Form):
-    """One data store. Exactly one of ``connection``, ``datastore``, ``mount`` is there (none: only a ``model``)."""
+    """One data store. Exactly one of ``connection``, ``datastore``, ``mount`` is there (none: it names models only)."""
 
     id: str
     type: Literal["s3", "mount_cos", "s3_datastore", "mount_volume"] = "s3"
@@ -71,7 +79,7 @@ class DataStore(_Form):
     """Name of a data store kept on the server."""
     mount: MountConnection | None = None
     training_data: TrainingData | None = None
-    training_results: Place | None = None
+    training_results: TrainingResults | None = None
     pretrained_model: Place | None = None
     model: ModelReference | None = None
 
@@ -143,7 +151,16 @@ class Manifest(_Form):
     @property
     def results(self) -> tuple[DataStore, Place] | None:
         """Where results go; None: the installation's own store."""
-        found = [(store, store.training_results) for store in self.data_stores if store.training_results]
+        for store in self.data_stores:
+            results = store.training_results
+            if results and results.container:
+                return store, Place(container=results.container, prefix=results.prefix)
+        return None
+
+    @property
+    def registers(self) -> str | None:
+        """The model whose next version the results become."""
+        found = [store.training_results.model for store in self.data_stores if store.training_results]
         return found[0] if found else None
 
     @property

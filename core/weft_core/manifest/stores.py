@@ -13,6 +13,7 @@ from weft_core.manifest.models import (
     Place,
     S3Connection,
     TrainingData,
+    TrainingResults,
 )
 
 _MOUNT_KEYS = ("name", "path")
@@ -62,6 +63,7 @@ def _check_places(entry: dict[str, Any], path: str, findings: Findings) -> None:
         )
     if "pretrained_model" in entry and not pretrained.keys() & {"model", "container"}:
         findings.add(f"{path}.pretrained_model", "missing: expected a container, or a model NAME@VERSION")
+    _check_results(entry, path, findings)
     if entry.get("type") == "mount_volume":
         return
     for use in _USES[:3]:
@@ -72,6 +74,28 @@ def _check_places(entry: dict[str, Any], path: str, findings: Findings) -> None:
                 f"expected a container without '/', found {container!r}: write container: {bucket}, prefix: {prefix}"
             )
             findings.add(f"{path}.{use}.container", message, found=repr(container))
+
+
+def _check_results(entry: dict[str, Any], path: str, findings: Findings) -> None:
+    """Results that become a model's version may stay in the installation's own store, and only they."""
+    results = entry.get("training_results")
+    if results is None or "container" in results:
+        return
+    where = f"{path}.training_results"
+    if findings.has(f"{where}.container"):
+        return
+    if "model" not in results:
+        findings.add(
+            f"{where}.container", "missing: expected a container name, or model: NAME to keep them in Weft's store"
+        )
+    elif results.get("prefix"):
+        findings.add(f"{where}.prefix", "there is no container that it could be in")
+    elif "datastore" in entry or "connection" in entry:
+        findings.add(
+            f"{where}.container",
+            "missing: expected the container for the results, or their model in an entry of its own without a data "
+            "store, to keep them in Weft's store",
+        )
 
 
 def _connection(
@@ -87,8 +111,7 @@ def _connection(
             findings.add(f"{path}.datastore", "a mount_volume has a connection {type: host_mount, name, path}")
         return None, None, None
     if given is None:
-        only_model = "model" in entry or "model" in entry.get("pretrained_model", {})
-        if not findings.has(f"{path}.connection") and not (only_model and not entry.keys() & set(_USES[:2])):
+        if not findings.has(f"{path}.connection") and not _only_models(entry):
             findings.add(
                 f"{path}.connection",
                 "missing: expected connection: {auth_url, user_name, password}, or datastore: NAME",
@@ -112,6 +135,13 @@ def _connection(
     return S3Connection(auth_url=given["auth_url"].rstrip("/"), **fields), None, opened
 
 
+def _only_models(entry: dict[str, Any]) -> bool:
+    """Whether an entry names models of the registry and nothing that lies in a store of the user's."""
+    pretrained, results = entry.get("pretrained_model", {}), entry.get("training_results", {})
+    named = "model" in entry or "model" in pretrained or "model" in results
+    return named and "training_data" not in entry and "container" not in pretrained and "container" not in results
+
+
 def _store(
     identity: str, entry: dict[str, Any], connection: S3Connection | None, mount: MountConnection | None
 ) -> DataStore:
@@ -127,7 +157,7 @@ def _store(
         datastore=entry.get("datastore"),
         mount=mount,
         training_data=TrainingData(**_trimmed(data)) if data else None,
-        training_results=Place(**_trimmed(results)) if results else None,
+        training_results=TrainingResults(**_trimmed(results)) if results else None,
         pretrained_model=Place(**_trimmed(pretrained)) if pretrained else None,
         model=ModelReference(name=name, version=version) if reference else None,
     )

@@ -14,7 +14,8 @@ from sqlalchemy.orm import Session
 
 from weft_core.ids import new_id
 from weft_core.lifecycle import RESUMABLE, TERMINAL, Desired, JobState, check_transition
-from weft_core.store.models import Event, Job, LogCursor
+from weft_core.store.models import Event, Job, LogCursor, Model, ModelVersion
+from weft_core.store.registry import register, registered_name
 from weft_core.store.scope import Scope
 
 
@@ -70,7 +71,8 @@ def submit(scope: Scope, job: Job, notes: list[str]) -> Job:
 
 
 def transition(session: Session, job: Job, after: JobState, reason: str, error_code: str | None = None) -> None:
-    """Move a job along the table of :mod:`weft_core.lifecycle`, with its event.
+    """Move a job along the table of :mod:`weft_core.lifecycle`, with its event; a COMPLETED job's results become a
+    version of the model that its manifest names.
 
     Raises:
         IllegalTransition: the table does not have it.
@@ -83,7 +85,15 @@ def transition(session: Session, job: Job, after: JobState, reason: str, error_c
         job.started_at = now
     if after in TERMINAL:
         job.ended_at, job.next_step_at, job.condition = now, None, None
+    if after is JobState.COMPLETED and (name := registered_name(job.manifest)):
+        record_registration(session, job, *register(session, job, name)[:2])
     record_event(session, job, "state", reason, state=after, data={"from": before.value, "error_code": error_code})
+
+
+def record_registration(session: Session, job: Job, model: Model, version: ModelVersion) -> None:
+    """Tell in the job's history of which model its results have become a version."""
+    told = {"model": model.name, "version": version.number}
+    record_event(session, job, "model", f"registered as {model.name}@{version.number}", data=told)
 
 
 def due(job: Job) -> None:

@@ -9,6 +9,7 @@ import traceback
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from weft_trainer.api import ApiClient
 from weft_trainer.cache import NodeCache
@@ -24,9 +25,12 @@ from weft_trainer.folders import Folders, agent_folder
 from weft_trainer.heartbeat import Heartbeat
 from weft_trainer.launchers import find_launcher
 from weft_trainer.launchers.base import Peer, Plan
+from weft_trainer.listing import summary
 from weft_trainer.logs import LogShipper, send_leftover
 from weft_trainer.network import ReservedPorts, interface_of, own_address
+from weft_trainer.own_model import bring_model
 from weft_trainer.own_store import OwnStore
+from weft_trainer.patience import patiently
 from weft_trainer.processes import become_reaper
 from weft_trainer.spec import LearnerSpec, S3Location, parse_spec
 from weft_trainer.spool import Spool, has_leftover
@@ -115,6 +119,8 @@ class Learner:
         self._checkpoints: Checkpoints | None = None
         self._ports = ReservedPorts(_PORTS)
         self._processing = False
+        self._inputs: dict[str, dict[str, Any]] = {}
+        self._outputs: dict[str, Any] | None = None
 
     def run(self) -> int:
         """The agent's exit code. Raises: Fenced, with no process left and nothing stored."""
@@ -153,12 +159,20 @@ class Learner:
         message = self._download() if self._spec.has_downloads else None
         me = Peer(self._spec.rank, address, self._ports.numbers)
         plan = launcher.plan(self._spec, me, self._meet(me))
-        self._api.phase("PROCESSING", message)
+        self._api.phase("PROCESSING", message, self._inputs)
         return plan
 
     def _download(self) -> str:
         self._api.phase("DOWNLOADING")
-        report = Downloader(NodeCache(self._config.cache_dir), _warn).run(self._spec, self._folders)
+        cache = NodeCache(self._config.cache_dir)
+        downloader = Downloader(cache, _warn)
+        report = downloader.run(self._spec, self._folders)
+        self._inputs = downloader.inputs
+        model = self._spec.model
+        if model is not None and self._spec.pretrained is None:
+            files = bring_model(OwnStore(self._api, "pretrained"), model, cache, self._folders.pretrained)
+            self._inputs["pretrained"] = summary(files, etags=False)
+            report = "; ".join(filter(None, [report, f"{count(len(files))} of model {model.reference}"]))
         if self._spec.may_have_checkpoints:
             restored = self._checkpoint_store().restore(PATIENCE)
             if restored:
@@ -221,7 +235,7 @@ class Learner:
         if self._control.fenced:
             raise Fenced
         self._heartbeat.stop()
-        report_exit(self._api, self._spec.rank, ending, self._logs.last_lines, seconds)
+        report_exit(self._api, self._spec.rank, ending, self._logs.last_lines, seconds, self._outputs)
         return ending.exit_code
 
     def _save_checkpoint(self, ending: Ending) -> Ending:
@@ -247,6 +261,9 @@ class Learner:
             upload_folder(
                 store, self._folders.result, self._config.workdir, self._patience, lambda: self._control.fenced
             )
+            if self._spec.registers and self._spec.rank == 0 and ending.exit_code == 0:
+                stored = patiently(store.list, self._patience)
+                self._outputs = summary((one for one in stored if not one.key.endswith("/")), etags=False)
         except (TrainerError, OSError) as error:
             if ending.exit_code == 0:
                 return Ending(1, f"S303 results can't be stored: {error}")

@@ -6,7 +6,7 @@ import json
 import random
 import time
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft_trainer.control import Control
@@ -52,8 +52,9 @@ class ApiClient:
         peers = [Peer(one["rank"], one["address"], tuple(one["ports"])) for one in answer["peers"]]
         return sorted(peers, key=lambda peer: peer.rank)
 
-    def phase(self, phase: str, message: str | None = None) -> None:
-        self._post("phase", {"phase": phase} | ({"message": message} if message else {}))
+    def phase(self, phase: str, message: str | None = None, inputs: Mapping[str, Any] | None = None) -> None:
+        body: dict[str, Any] = {"phase": phase} | ({"message": message} if message else {})
+        self._post("phase", body | ({"inputs": dict(inputs)} if inputs else {}))
 
     def heartbeat(self, system: dict[str, Any]) -> dict[str, Any]:
         """One try: the next beat is the better repetition."""
@@ -86,9 +87,16 @@ class ApiClient:
     def delete_objects(self, space: str, keys: Sequence[str]) -> None:
         self._post("objects", {"space": space, "op": "delete", "keys": list(keys)})
 
-    def exit(self, exit_code: int, reason: str, last_lines: Sequence[str], deadline: float) -> None:
-        body = {"exit_code": exit_code, "reason": reason, "last_lines": list(last_lines)}
-        self._post("exit", body, deadline=deadline)
+    def exit(
+        self,
+        exit_code: int,
+        reason: str,
+        last_lines: Sequence[str],
+        deadline: float,
+        outputs: Mapping[str, Any] | None = None,
+    ) -> None:
+        body: dict[str, Any] = {"exit_code": exit_code, "reason": reason, "last_lines": list(last_lines)}
+        self._post("exit", body | ({"outputs": dict(outputs)} if outputs else {}), deadline=deadline)
 
     def _post(self, path: str, body: dict[str, Any], deadline: float | None = None, timeout: float = 30) -> Any:
         whole = {"rank": self._rank, "instance": self.instance, **body}

@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from weft_trainer.bundle import extract
 from weft_trainer.cache import NodeCache
 from weft_trainer.errors import DataError
 from weft_trainer.folders import Folders
 from weft_trainer.http import Http, Unreachable
+from weft_trainer.listing import summary
 from weft_trainer.paths import below
 from weft_trainer.patience import Temporary, patiently
 from weft_trainer.spec import CodeInput, DataInput, LearnerSpec, S3Location
@@ -50,6 +52,8 @@ class Downloader:
         self._cache = cache
         self._warn = warn
         self._report = Report()
+        self.inputs: dict[str, dict[str, Any]] = {}
+        """What was found where the inputs are, for the lineage of models: :func:`weft_trainer.listing.summary`."""
         self._lock = threading.Lock()
         # Parts have a pool of their own: a file's worker may wait for another learner's lock on the same file, and
         # that learner's parts must never wait behind such workers.
@@ -91,12 +95,14 @@ class Downloader:
                     raise DataError(f"data stores '{other}' and '{one.id}' both have '{stored.key}' for DATA_DIR")
                 work.append((location, stored, folder))
         _check_tree(owners)
+        self.inputs["data"] = summary((stored for _, stored, _ in work), etags=True)
         self._fetch_all(work)
 
     def _pretrained(self, place: S3Location, folder: Path) -> None:
         files = self._listed("the pretrained model", place)
         if not files:
             raise DataError(f"there is no pretrained model at {place.words}")
+        self.inputs["pretrained"] = summary((one for _, one in files), etags=True)
         self._fetch_all([(location, one, folder) for location, one in files])
 
     def _listed(self, name: str, location: S3Location) -> list[tuple[S3Location, Stored]]:

@@ -39,8 +39,10 @@ def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, s
         "TRAINING_COMMAND": spec.command,
         "WEFT_ATTEMPT": str(spec.attempt),
     }
-    if spec.pretrained is not None:
+    if spec.pretrained is not None or spec.model is not None:
         env["PRETRAINED_DIR"] = str(folders.pretrained)
+    if spec.model is not None:
+        env["PRETRAINED_MODEL"] = spec.model.reference
     return env
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from weft_trainer.api import ApiClient
 from weft_trainer.endings import Ending
@@ -17,14 +18,21 @@ _FILE_SECONDS = 15.0
 _LONGEST_REASON = 2000
 
 
-def report_exit(api: ApiClient, rank: int, ending: Ending, last_lines: Sequence[str], deadline: float) -> None:
-    """Best effort on both. Raises: Fenced."""
+def report_exit(
+    api: ApiClient,
+    rank: int,
+    ending: Ending,
+    last_lines: Sequence[str],
+    deadline: float,
+    outputs: Mapping[str, Any] | None = None,
+) -> None:
+    """Best effort on both. ``outputs`` says what was stored. Raises: Fenced."""
     try:
         _write_file(api, rank, ending)
     except (TrainerError, Unreachable) as error:
         _warn(f"{_KEY} was not written: {error}")
     try:
-        api.exit(ending.exit_code, ending.reason[:_LONGEST_REASON], last_lines, deadline)
+        api.exit(ending.exit_code, ending.reason[:_LONGEST_REASON], last_lines, deadline, outputs)
     except TrainerError as error:
         _warn(f"the exit was not reported: {error}")
 

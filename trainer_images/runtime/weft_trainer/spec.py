@@ -40,6 +40,14 @@ class CodeInput:
 
 
 @dataclass(frozen=True)
+class ModelInput:
+    """The version of the service's registry that PRETRAINED_DIR holds."""
+
+    id: str
+    reference: str  # NAME@NUMBER
+
+
+@dataclass(frozen=True)
 class CheckpointSpec:
     every_seconds: float = 300.0
     keep: int = 3
@@ -61,8 +69,12 @@ class LearnerSpec:
     code: CodeInput | None = None
     data: tuple[DataInput, ...] = ()
     pretrained: S3Location | None = None
+    model: ModelInput | None = None
+    """Without ``pretrained`` it is in the installation's own store."""
     results: S3Location | None = None
     checkpoints: S3Location | None = None
+    registers: bool = False
+    """The results become a version of a model: what they are is reported with the exit."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
     memory: int | None = None
     """Bytes; None: the service did not say."""
@@ -79,7 +91,7 @@ class LearnerSpec:
     @property
     def has_downloads(self) -> bool:
         """Whether anything must be brought here before the command can start."""
-        return bool(self.code or self.data or self.pretrained or self.may_have_checkpoints)
+        return bool(self.code or self.data or self.pretrained or self.model or self.may_have_checkpoints)
 
     @property
     def may_have_checkpoints(self) -> bool:
@@ -97,6 +109,7 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
     try:
         known = _known(LearnerSpec, data)
         known["code"] = _optional(CodeInput, data.get("code"))
+        known["model"] = _optional(ModelInput, data.get("model"))
         known["data"] = tuple(
             DataInput(one["id"], _location(one["location"]), one.get("mode", "download"))
             for one in data.get("data", [])

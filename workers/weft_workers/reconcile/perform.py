@@ -18,10 +18,11 @@ from weft_core.engine import EngineUnreachable, LaunchRefused, Observation
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec
 from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
-from weft_core.objects import StoreError, job_prefix
+from weft_core.objects import StoreError, job_prefix, results_prefix
 from weft_core.secrets import SecretsUnreadable
 from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, Job, Learner, LogChunk
+from weft_core.store.registry import keeps_results
 from weft_workers.context import Context
 from weft_workers.lease import Lease, renew, take
 from weft_workers.reconcile.actions import (
@@ -107,10 +108,15 @@ def _halt_queued(context: Context, lease: Lease, view: View, reason: str) -> flo
 
 
 def _purge(context: Context, lease: Lease, view: View) -> float | None:
-    """Remove the job's objects in the installation's own bucket, then its rows. A user's own bucket is not touched."""
+    """Remove the job's objects in the installation's own bucket, then its rows. A user's own bucket is not touched, nor
+    are results that are a model's version."""
     try:
+        with context.database.transaction() as session:
+            kept = results_prefix(view.job.project_id, view.job.id) if keeps_results(session, view.job.id) else None
         keys = []
         for found in context.objects.objects(job_prefix(view.job.project_id, view.job.id)):
+            if kept and found.key.startswith(kept):
+                continue
             keys.append(found.key)
             if len(keys) == _RENEW_EVERY:
                 renew(context.database, lease)

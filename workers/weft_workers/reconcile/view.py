@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from weft_core.engine import Observation
 from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
 from weft_core.settings import TimingSettings
-from weft_core.store.models import Attempt, Datastore, Event, Job, Learner, LogChunk, Project
+from weft_core.store.models import Attempt, Datastore, Event, Job, Learner, LogChunk, ModelVersion, Project
 
 
 @dataclass(frozen=True)
@@ -184,12 +184,17 @@ def _active_at(session: Session, job: Job) -> datetime | None:
 
 
 def _endpoints(session: Session, job: Job) -> tuple[str, ...]:
-    """Of the stores that the manifest names; one that is not kept any more is the API's to complain about."""
+    """Of the stores that the manifest names, and of the model version that it means; one that is not kept any more is
+    the API's to complain about."""
     stores = job.manifest.get("data_stores", [])
     kept = {store["datastore"] for store in stores if store.get("datastore")}
+    found = {store["connection"]["auth_url"] for store in stores if store.get("connection")}
+    model = session.get(ModelVersion, job.pretrained_id) if job.pretrained_id else None
+    if model is not None:
+        kept |= {model.datastore} - {None}
+        found |= {model.endpoint} - {None}
     rows = select(Datastore.endpoint).where(Datastore.project_id == job.project_id, Datastore.name.in_(kept))
-    found = set(session.scalars(rows)) if kept else set()
-    return tuple(sorted(found | {store["connection"]["auth_url"] for store in stores if store.get("connection")}))
+    return tuple(sorted(found | (set(session.scalars(rows)) if kept else set())))
 
 
 def attempt_view(row: Attempt) -> AttemptView:

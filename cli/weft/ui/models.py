@@ -1,0 +1,95 @@
+"""Models as tables and panels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from weft.models import Json, Model, ModelVersion, parse_time
+from weft.ui import words
+from weft.ui.jobs import table
+
+_MOVES = 10
+
+
+def model_table(models: Sequence[Model]) -> Table:
+    """One line a model."""
+    made = table("NAME", "LATEST", "VERSIONS", "STAGES", "CHANGED", numbers=("LATEST", "VERSIONS"))
+    for one in models:
+        latest = "–" if one.latest is None else str(one.latest)
+        made.add_row(Text(one.name), latest, str(one.versions), Text(_stages(one)), words.ago(one.updated_at))
+    return made
+
+
+def model_panel(model: Model, versions: Sequence[ModelVersion]) -> RenderableType:
+    """A model with its versions, and how its stages moved."""
+    made = table("VERSION", "STAGES", "FILES", "JOB", "FROM", "BY", "REGISTERED", numbers=("VERSION",))
+    for one in versions:
+        made.add_row(
+            *(str(one.version), Text(", ".join(one.stages)), _files(one.files), one.job, Text(one.parent or "–")),
+            *(Text(one.user), words.ago(one.created_at)),
+        )
+    parts: list[RenderableType] = [Text.assemble((model.name, "bold"), f"  {_stages(model)}"), "", made]
+    if model.promotions:
+        parts.append("")
+    parts += [_move(move) for move in model.promotions[:_MOVES]]
+    return Group(*parts)
+
+
+def version_panel(version: ModelVersion) -> RenderableType:
+    """All that a human wants to know of one version: what it is, and how it came to be."""
+    lineage = version.lineage
+    run, image, job = (lineage.get(key) or {} for key in ("run", "image", "job"))
+    took = f", {words.span(run['seconds'])}" if run.get("seconds") is not None else ""
+    attempts = f", attempt {run['attempt']}" if (run.get("attempt") or 1) > 1 else ""
+    rows = [
+        ("stages", ", ".join(version.stages)),
+        ("files", _files(version.files)),
+        ("place", version.place or "Weft's own store"),
+        ("listing", _short(version.files.get("sha256"))),
+        ("registered", f"{words.moment(version.created_at)} by {version.user}"),
+        ("job", f"{version.job}  {job.get('name', '')}"),
+        ("run", f"{words.count(run.get('learners') or 1, 'learner')} on {run.get('engine', '')}{attempts}{took}"),
+        ("parent", version.parent),
+        ("children", ", ".join(version.children)),
+        ("code", _short(lineage.get("code_sha256"))),
+        ("data", _listing(lineage.get("data"))),
+        ("pretrained", _listing(lineage.get("pretrained"))),
+        ("image", image.get("reference")),
+        ("image digest", _short(image.get("digest"))),
+        ("command", ((lineage.get("manifest") or {}).get("framework") or {}).get("command")),
+        ("metrics", ", ".join(f"{name} {value}" for name, value in (lineage.get("metrics") or {}).items())),
+    ]
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    facts.add_column(style="key", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for key, value in rows:
+        if value:
+            facts.add_row(key, Text(str(value)))
+    more = Text(f"the whole manifest: weft models show {version.reference} --json", style="dim")
+    return Group(Text(version.reference, style="bold"), "", facts, "", more)
+
+
+def _stages(model: Model) -> str:
+    return ", ".join(f"{stage} → {number}" for stage, number in sorted(model.stages.items()))
+
+
+def _files(files: Json) -> str:
+    return f"{words.count(files['files'], 'file')}, {words.size(files['bytes'])}" if files else "–"
+
+
+def _listing(listing: Json | None) -> str:
+    return f"{_files(listing)}, listing {_short(listing['sha256'])}" if listing else ""
+
+
+def _short(digest: str | None) -> str:
+    """The beginning of a digest, as long as people compare."""
+    return (digest or "").removeprefix("sha256:")[:16]
+
+
+def _move(move: Json) -> Text:
+    what = f"{move['stage']} → {move['version']}" if move.get("version") else f"{move['stage']} taken away"
+    return Text(f"{words.moment(parse_time(move.get('at')))}  {what}  by {move.get('user', '')}", style="dim")

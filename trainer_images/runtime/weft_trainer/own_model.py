@@ -1,0 +1,47 @@
+"""The pretrained model, when it is a version that the installation's own store holds."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from weft_trainer.cache import NodeCache
+from weft_trainer.download import PATIENCE
+from weft_trainer.errors import DataError
+from weft_trainer.own_store import OwnStore
+from weft_trainer.paths import below
+from weft_trainer.patience import patiently
+from weft_trainer.spec import ModelInput
+from weft_trainer.stored import Stored
+
+_AT_ONCE = 8
+
+
+def bring_model(store: OwnStore, model: ModelInput, cache: NodeCache, folder: Path) -> list[Stored]:
+    """Put all files of ``model`` into ``folder``, by way of the node's cache; returns them.
+
+    Raises:
+        DataError: nothing is there (any more), or it does not come.
+    """
+    try:
+        files = patiently(store.list, PATIENCE)
+        if not files:
+            raise DataError(f"the objects of model {model.reference} are gone from the installation's own store")
+
+        def fetch(one: Stored) -> None:
+            # A version never changes, and its id is its own on all installations that share this node.
+            cache.provide(
+                ("model", model.id, one.key, str(one.size)),
+                one.size,
+                one.modified,
+                lambda path: patiently(lambda: store.fetch(one.key, path), PATIENCE),
+                below(folder, one.key),
+            )
+
+        with ThreadPoolExecutor(_AT_ONCE, "model") as pool:
+            for _ in pool.map(fetch, files):
+                pass
+    except DataError as error:
+        error.error_code = "S301"
+        raise
+    return files
