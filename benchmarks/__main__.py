@@ -1,4 +1,4 @@
-"""`make bench [ARGS="submit start overhead kubernetes ray"]`: start a stack, measure, print tables."""
+"""`make bench [ARGS="submit start overhead prepare kubernetes ray"]`: start a stack, measure, print tables."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from pathlib import Path
 
 from tests.e2e.stack import Stack, running
 
-from benchmarks import clusters, overhead, start, submit
+from benchmarks import clusters, overhead, prepare, start, submit
 
 BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "submit": submit.measure,
     "start": start.measure,
     "overhead": overhead.measure,
 }
+# These need no stack.
+ALONE: dict[str, Callable[[Path], None]] = {"prepare": prepare.measure}
 
 
 def main(names: list[str]) -> int:
-    known = [*BENCHMARKS, *clusters.CLUSTERS]
+    known = [*BENCHMARKS, *ALONE, *clusters.CLUSTERS]
     unknown = [name for name in names if name not in known]
     if unknown:
         print(f"no benchmark {unknown[0]!r}; there are: {', '.join(known)}", file=sys.stderr)
@@ -30,6 +32,10 @@ def main(names: list[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, running(Path(folder) / "home") as stack:
             for name in here:
                 BENCHMARKS[name](stack, Path(folder))
+    for name in names:
+        if name in ALONE:
+            with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
+                ALONE[name](Path(folder))
     for name in names:
         if name in clusters.CLUSTERS:
             clusters.measure(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from weft.errors import DatasetError
 from weft.prepare import require_extra
 from weft.prepare.options import ImageOptions, Layout, Options, ResizeMode
 from weft.ui.console import say, show_json
-from weft.ui.progress import bar, images_bar
+from weft.ui.progress import bar, images_bar, listing
 from weft.ui.words import count, size
 
 if TYPE_CHECKING:
@@ -89,11 +90,11 @@ def imagenet(
     from weft.prepare.imagenet import Archives
     from weft.prepare.imagenet import imagenet as listed
 
-    def read() -> Source:
+    def read(tell: Callable[[str], None]) -> Source:
         archives = Archives.find(
             source, train=train, validation=validation, devkit=devkit, ground_truth=ground_truth, synsets=synsets
         )
-        return listed(archives)
+        return listed(archives, tell)
 
     options = Options(layout, ImageOptions(resize, resize_mode, quality), records, seed)
     _prepare(ctx, source, read, target, options, processes, as_json)
@@ -130,8 +131,8 @@ def imagefolder(
     from weft.prepare.folders import image_folder
 
     options = Options(layout, ImageOptions(resize, resize_mode, quality), records, seed)
-    read = lambda: image_folder(source, validation_share=validation_share, seed=seed)  # noqa: E731
-    _prepare(ctx, source, read, target, options, processes, as_json)
+    read = partial(image_folder, source, validation_share=validation_share, seed=seed)
+    _prepare(ctx, source, lambda _: read(), target, options, processes, as_json)
 
 
 @app.command("mnist")
@@ -156,7 +157,7 @@ def mnist(
     from weft.prepare.mnist import mnist as listed
 
     options = Options(layout, ImageOptions(resize, quality=quality), records, seed)
-    _prepare(ctx, source, lambda: listed(source), target, options, processes, as_json)
+    _prepare(ctx, source, lambda _: listed(source), target, options, processes, as_json)
 
 
 @app.command("tfrecords")
@@ -196,13 +197,13 @@ def tfrecords(
         return
     names = _lines(classes) if classes else None
     options = Options(layout, ImageOptions(resize, resize_mode, quality), records, seed)
-    _prepare(ctx, source, lambda: listed(source, features, classes=names), target, options, processes, as_json)
+    _prepare(ctx, source, lambda _: listed(source, features, classes=names), target, options, processes, as_json)
 
 
 def _prepare(
     ctx: typer.Context,
     name: Path,
-    read: Callable[[], Source],
+    read: Callable[[Callable[[str], None]], Source],
     target: str,
     options: Options,
     processes: int | None,
@@ -211,7 +212,9 @@ def _prepare(
     from weft.prepare.run import Progress, prepare
 
     where = _target(ctx, target)
-    source = read()
+    part = _part(options)
+    with listing(f"listing {escape(name.name or str(name))} …") as tell:
+        source = read(tell)
     for note in source.notes:
         say(f"[yellow]![/] {escape(note)}")
     last: Progress | None = None
@@ -221,16 +224,18 @@ def _prepare(
             def progress(now: Progress) -> None:
                 nonlocal last
                 last = now
-                report(now.images, f"{now.units}/{now.all_units} units, {now.corrupt} corrupt")
+                report(now.images, f"{now.units}/{now.all_units} {part}s, {now.corrupt} corrupt")
 
             summary = prepare(source, where, options, processes=processes, progress=progress)
     except BaseException:
         if last is not None:
-            say(
-                f"[yellow]![/] {last.units:,} of {last.all_units:,} units are done; the same command goes on from there"
-            )
+            say(f"[yellow]![/] {last.units:,} of {last.all_units:,} {part}s are done; the same command goes on")
         raise
     _tell(summary, options, where, as_json)
+
+
+def _part(options: Options) -> str:
+    return "part" if options.layout is Layout.IMAGEFOLDER else "shard"
 
 
 def _tell(summary: Summary, options: Options, where: Target, as_json: bool) -> None:
@@ -248,7 +253,7 @@ def _tell(summary: Summary, options: Options, where: Target, as_json: bool) -> N
         })  # fmt: skip
         return
     if summary.earlier:
-        say(f"[key]{count(summary.earlier, 'unit')} done before[/]")
+        say(f"[key]{count(summary.earlier, _part(options))} done before[/]")
     splits = ", ".join(f"{split} {number:,}" for split, number in summary.records.items())
     say(
         f"[green]✓[/] {splits}: {count(summary.files, 'file')}, {size(summary.bytes)}, "

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -70,3 +71,13 @@ def images_bar(label: str, total: int) -> Iterator[Callable[[int, str], None]]:
             progress.update(task, completed=done, rate=rate, word=word)
 
         yield report
+
+
+@contextmanager
+def listing(label: str) -> Iterator[Callable[[str], None]]:
+    """A spinner for what has no measure; call what it yields with a word on where it is."""
+    if not sys.stderr.isatty():
+        yield lambda word: None
+        return
+    with err().status(label) as status:
+        yield lambda word: status.update(f"{label} [dim]{escape(word)}[/]")

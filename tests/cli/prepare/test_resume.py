@@ -105,7 +105,7 @@ def test_kill_9_at_random_points(images: Path, tmp_path: Path, layout: str) -> N
         }
         assert all((target / name).read_bytes() == expected[name] for name in files)
     err = finish(start(images, str(target), layout))
-    assert f"{len(done)} units done before" in err
+    assert f"{len(done)} {'part' if layout == 'imagefolder' else 'shard'}s done before" in err
     assert contents(target) == expected
     for name, before in files.items():  # not written again
         after = (target / name).stat()
