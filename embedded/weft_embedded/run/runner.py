@@ -62,6 +62,8 @@ class Job:
     def spec(self, out: OutFolder, attempt: int) -> LearnerSpec:
         manifest, stores = self.manifest, self.stores
         here = {"PRETRAINED_DIR": str(stores.pretrained)} if isinstance(stores.pretrained, Path) else {}
+        if stores.model:
+            here["PRETRAINED_MODEL"] = stores.model
         results = stores.results
         if results is not None:
             prefix = "/".join(part for part in (results.prefix, out.id) if part)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from weft_core.launch import DataInput, S3Location
-from weft_core.manifest import Credentials, DataStore, ParsedManifest, Place
+from weft_core.manifest import Credentials, DataStore, ModelReference, ParsedManifest, Place
 from weft_embedded.run.request import Request, RunError
 
 
@@ -20,6 +20,8 @@ class Stores:
     folders: list[tuple[str, Path]] = field(default_factory=list)
     """Training data that lies here, as (data store's id, folder)."""
     pretrained: S3Location | Path | None = None
+    model: str = ""
+    """The registry's name of the pretrained model, if the manifest has it from there."""
     results: S3Location | None = None
     """The container and prefix of the manifest; None: a folder."""
     notes: list[str] = field(default_factory=list)
@@ -73,6 +75,10 @@ class _Finder:
                 how = place.model_dump(include=set(DataInput.model_fields))  # mode, and whatever else both know
                 found.inputs.append(DataInput(id=store.id, location=location, **how))
         found.pretrained = self._pretrained()
+        if self._manifest.pretrained and isinstance(reference := self._manifest.pretrained[1], ModelReference):
+            found.model = f"{reference.name}@{reference.version}"
+        if self._manifest.registers:
+            found.notes.append(f"the results become no version of the model {self._manifest.registers!r}")
         self._results(found)
         return found
 
