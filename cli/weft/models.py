@@ -71,6 +71,8 @@ class LearnerStatus(_Told):
     ports: tuple[int, ...] = ()
     exit_code: int | None = None
     exit_reason: str | None = None
+    lost: str | None = None
+    """Why the others went on without it, in an elastic job."""
 
     @classmethod
     def from_json(cls, data: Json) -> LearnerStatus:
@@ -82,8 +84,25 @@ class LearnerStatus(_Told):
             ports=tuple(int(port) for port in data.get("ports") or ()),
             exit_code=data.get("exit_code"),
             exit_reason=data.get("exit_reason"),
+            lost=data.get("lost"),
             raw=data,
         )
+
+
+@dataclass(frozen=True)
+class Round(_Told):
+    """Who trains together now, in an elastic job."""
+
+    n: int
+    learners: tuple[int, ...]
+    """In order of rank; none while they gather."""
+    processes: int
+    reason: str = ""
+
+    @classmethod
+    def from_json(cls, data: Json) -> Round:
+        learners = tuple(int(one) for one in data.get("learners") or ())
+        return cls(int(data["n"]), learners, int(data.get("processes") or 0), str(data.get("reason") or ""), raw=data)
 
 
 @dataclass(frozen=True)
@@ -97,6 +116,8 @@ class Attempt(_Told):
     created_at: datetime | None
     ended_at: datetime | None
     learners: tuple[LearnerStatus, ...] = ()
+    round: Round | None = None
+    """The newest, of an elastic job."""
 
     @classmethod
     def from_json(cls, data: Json) -> Attempt:
@@ -108,6 +129,7 @@ class Attempt(_Told):
             created_at=parse_time(data.get("created_at")),
             ended_at=parse_time(data.get("ended_at")),
             learners=tuple(LearnerStatus.from_json(one) for one in data.get("learners") or ()),
+            round=Round.from_json(data["round"]) if data.get("round") else None,
             raw=data,
         )
 

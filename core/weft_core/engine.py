@@ -148,6 +148,8 @@ class Engine(Protocol):
     """How learners get started and looked after somewhere. Engines never retry by themselves."""
 
     name: str
+    grows_runs: bool
+    """Whether :meth:`grow` works: learners can be added to a run while it runs."""
 
     def launch(self, spec: LaunchSpec) -> None:
         """Start all learners of ``spec``; idempotent by ``spec.run_name``: what exists already is adopted. Returns
@@ -156,6 +158,15 @@ class Engine(Protocol):
         Raises:
             EngineUnreachable: try again later.
             LaunchRefused: this spec can't ever run here.
+        """
+
+    def grow(self, spec: LaunchSpec, ranks: Sequence[int]) -> None:
+        """Start these learners too, in a run that is there; idempotent by rank, as :meth:`launch` is by run. Learners
+        that have ended are not started again, whatever ``spec`` says.
+
+        Raises:
+            EngineUnreachable: try again later.
+            LaunchRefused: they can't be added to this run.
         """
 
     def observe(self) -> Mapping[str, Observation]:

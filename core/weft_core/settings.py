@@ -91,6 +91,8 @@ class TimingSettings(_Section):
     grace: float = 120.0
     """From SIGTERM to SIGKILL, so that a checkpoint can be saved."""
     orphan_grace: float = 60.0
+    elastic_cooldown: float = 60.0
+    """After an elastic attempt has lost or been given a learner, before it is given more; doubled with each loss."""
 
 
 def _local() -> dict[str, EngineSettings]:

@@ -56,6 +56,8 @@ def test_it_has_what_a_reader_looks_for(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "other", "allowed"),
     [
+        ("mnist-torchrun", "manifest-elastic.yml", {"name", "description", "elastic"}),
+        ("mnist-horovod-pytorch", "manifest-elastic.yml", {"name", "description", "elastic", "framework.command"}),
         ("fashion-ray", "manifest-horovod.yml", {"name", "description", "framework.command"}),
         (
             "transfer-learning",

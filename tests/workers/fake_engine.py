@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -27,6 +27,7 @@ class FakeEngine:
     name: str = "local"
     nodes: tuple[Node, ...] = (Node("node-1", cpus=4, gpus=4, memory=16 * GIB, gpu_type="a100"),)
     queue: str = ""
+    grows_runs: bool = True
     grows: bool = False
     runs: dict[str, Observation] = field(default_factory=dict)
     launches: list[LaunchSpec] = field(default_factory=list)
@@ -58,6 +59,18 @@ class FakeEngine:
         if self.late_create:
             self.late_create = False
             raise EngineUnreachable("timed out")
+
+    def grow(self, spec: LaunchSpec, ranks: Sequence[int]) -> None:
+        self._answer()
+        if self.refuses:
+            raise self.refuses
+        run = self.runs[spec.run_name]
+        new = {
+            rank: LearnerObservation(rank, LearnerState.RUNNING, node=self.nodes[rank % len(self.nodes)].name)
+            for rank in ranks
+            if rank not in run.learners
+        }
+        self.runs[spec.run_name] = replace(run, learners={**run.learners, **new})
 
     def observe(self) -> Mapping[str, Observation]:
         self.looks += 1

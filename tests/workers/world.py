@@ -46,6 +46,7 @@ class World:
             "framework": {"name": "custom", "image": "python:3.11", "command": "true"},
             "max_runtime_seconds": changes.pop("max_runtime", None),
             "profile": changes.pop("profile", None),
+            "elastic": changes.pop("elastic", None),
             "data_stores": changes.pop("data_stores", []),
         }
         fields = {"name": "job", "engine": "local", "priority": 50, "learners": 1, "retries": 0, **changes}
@@ -124,8 +125,17 @@ class World:
     def pass_time(self, seconds: float) -> None:
         """Everything that was written was written so much earlier."""
         columns = {
-            "attempts": ["launched_at", "held_at", "stop_requested_at", "ended_at"],
-            "learners": ["started_at", "heartbeat_at", "active_at", "absent_since", "exited_at"],
+            "attempts": ["launched_at", "held_at", "stop_requested_at", "ended_at", "grow_at"],
+            "learners": [
+                "launched_at",
+                "started_at",
+                "heartbeat_at",
+                "absent_since",
+                "active_at",
+                "exited_at",
+                "broken_at",
+            ],
+            "rounds": ["opened_at", "closed_at"],
             "events": ["created_at"],
             "log_chunks": ["created_at"],
             "jobs": ["lease_until", "next_step_at", "keepalive_until"],

@@ -25,6 +25,13 @@ class Request:
     learners: int
     each: Resources
     placement: Placement = field(default_factory=Placement)
+    least: int | None = None
+    """Of an elastic one: with so many learners it can start already; None: with all."""
+
+    @property
+    def smallest(self) -> Request:
+        """With as few learners as will do: what it waits for."""
+        return self if self.least is None else replace(self, learners=self.least, least=None)
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,14 @@ class Plan:
     """Jobs that wait, in order, and why."""
     impossible: dict[str, str] = field(default_factory=dict)
     """Jobs that would not fit if the engine were empty, and why."""
+
+
+def more(capacity: Capacity, running: Sequence[Running], request: Request) -> tuple[str, ...]:
+    """Nodes for as many of ``request``'s learners as fit now beside what runs, perhaps for none."""
+    rooms = [_Room.of(node) for node in capacity.nodes if not node.potential]
+    _occupy(rooms, running)
+    fit = min(request.learners, sum(room.slots(request) for room in rooms))
+    return _place(rooms, replace(request, learners=fit)) if fit else ()
 
 
 @dataclass
@@ -107,13 +122,14 @@ def plan(engine: str, capacity: Capacity, running: Sequence[Running], queue: Seq
     _occupy(rooms, running)
     reserved, ahead = False, 0
     free = rooms
-    for request in queue:
+    for asked in queue:
+        request = asked.smallest
         if why := _impossible(engine, capacity, rooms, request):
             (decided.waiting if capacity.grows else decided.impossible)[request.job_id] = why
-        elif place := _place(rooms, request):
+        elif place := _place(rooms, _sized(rooms, asked)):
             decided.places[request.job_id] = place
             if reserved:  # `free` has no reservation in it, and is kept for the reasons only
-                _place(free, request)
+                _place(free, replace(request, learners=len(place)))
         else:
             decided.waiting[request.job_id] = _reason(free, request, ahead)
             ahead += 1
@@ -136,6 +152,14 @@ def _occupy(rooms: list[_Room], running: Sequence[Running]) -> None:
     for request in rest:
         if request.learners and not _place(rooms, request):
             _reserve(rooms, request)
+
+
+def _sized(rooms: list[_Room], request: Request) -> Request:
+    """An elastic job with as many learners as fit, but not with fewer than it needs."""
+    if request.least is None:
+        return request
+    fit = sum(room.slots(request) for room in rooms)
+    return replace(request, learners=max(request.least, min(request.learners, fit)))
 
 
 def _place(rooms: list[_Room], request: Request) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, TypeVar
@@ -92,6 +92,14 @@ class Lookout:
 
     def launch(self, spec: LaunchSpec) -> None:
         self._engine.launch(spec)
+
+    @property
+    def grows_runs(self) -> bool:
+        """Whether learners can be added to a run."""
+        return self._engine.grows_runs
+
+    def grow(self, spec: LaunchSpec, ranks: Sequence[int]) -> None:
+        self._engine.grow(spec, ranks)
 
     def stop(self, run_name: str, grace: timedelta) -> None:
         self._engine.stop(run_name, grace)

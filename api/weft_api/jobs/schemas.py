@@ -92,6 +92,18 @@ class LearnerView(BaseModel):
     ports: list[int] = Field(default_factory=list, description="Of this address, its own to use.")
     exit_code: int | None
     exit_reason: str | None
+    lost: str | None = Field(default=None, description="Why the others went on without it, in an elastic job.")
+
+
+class RoundView(BaseModel):
+    """Who trains together now, in an elastic job."""
+
+    n: int
+    learners: list[int] = Field(description="In order of rank; empty while they gather.")
+    processes: int = Field(description="WORLD_SIZE.")
+    reason: str = Field(description="Why there is another round than the one before.")
+    opened_at: datetime
+    closed_at: datetime | None
 
 
 class AttemptView(BaseModel):
@@ -102,6 +114,7 @@ class AttemptView(BaseModel):
     created_at: datetime
     ended_at: datetime | None
     learners: list[LearnerView]
+    round: RoundView | None = Field(default=None, description="The newest, of an elastic job.")
 
 
 class JobDetail(JobView):

@@ -11,13 +11,13 @@ from typing import Any
 from sqlalchemy import func, or_, select, tuple_
 
 from weft_api.auth import Principal
-from weft_api.jobs.schemas import AttemptView, FrameworkView, JobDetail, JobPage, JobView, LearnerView
+from weft_api.jobs.schemas import AttemptView, FrameworkView, JobDetail, JobPage, JobView, LearnerView, RoundView
 from weft_api.models.names import registered_as, started_from
 from weft_api.paging import decode_time_key, encode
 from weft_api.problems import not_found
 from weft_core.launch import Resources
 from weft_core.lifecycle import JobState
-from weft_core.store.models import Attempt, Job, Learner, User
+from weft_core.store.models import Attempt, Job, Learner, Round, User
 from weft_core.store.scope import Scope
 
 
@@ -117,8 +117,10 @@ def _attempts(scope: Scope, job: Job) -> list[AttemptView]:
                 ports=one.ports or [],
                 exit_code=one.exit_code,
                 exit_reason=one.exit_reason,
+                lost=None if one.left_at is None else one.left_reason,
             )
         )
+    rounds = _rounds(scope, attempts) if job.manifest.get("elastic") else {}
     return [
         AttemptView(
             n=one.n,
@@ -128,9 +130,28 @@ def _attempts(scope: Scope, job: Job) -> list[AttemptView]:
             created_at=one.created_at,
             ended_at=one.ended_at,
             learners=learners[one.id],
+            round=rounds.get(one.id),
         )
         for one in attempts
     ]
+
+
+def _rounds(scope: Scope, attempts: Sequence[Attempt]) -> dict[str, RoundView]:
+    """The newest round of each attempt."""
+    found = scope.select(Round, Round.attempt_id.in_([one.id for one in attempts])).order_by(Round.n)
+    newest = {one.attempt_id: one for one in scope.all(found)}
+    slots = {one.id: max(1, int(one.resources.get("gpus", 0))) for one in attempts}
+    return {
+        attempt: RoundView(
+            n=one.n,
+            learners=[rank + 1 for rank in one.members],
+            processes=len(one.members) * slots[attempt],
+            reason=one.reason,
+            opened_at=one.opened_at,
+            closed_at=one.closed_at,
+        )
+        for attempt, one in newest.items()
+    }
 
 
 def _fields(job: Job, who: Principal, user: str) -> dict[str, Any]:

@@ -80,3 +80,14 @@ def granted_learner(session: Session, attempt: Attempt, rank: int, instance: str
     if learner.instance != instance:
         raise stale(f"another agent, or none, holds the start grant of rank {rank}")
     return learner
+
+
+def present_learner(session: Session, attempt: Attempt, rank: int, instance: str, *, lock: bool = True) -> Learner:
+    """The row of this rank, if this very agent holds its start grant and the others have not gone on without it.
+
+    Raises Problem stale_attempt.
+    """
+    learner = granted_learner(session, attempt, rank, instance, lock=lock)
+    if learner.left_at is not None:
+        raise stale(f"the others go on without learner {rank + 1}: {learner.left_reason}")
+    return learner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from weft_api.context import Context
-from weft_api.learner.auth import AttemptToken, granted_learner, open_attempt
+from weft_api.learner.auth import AttemptToken, granted_learner, open_attempt, present_learner
 from weft_api.learner.schemas import ObjectEntry, ObjectsAnswer, ObjectsCall
 from weft_api.problems import NO_GRANT, Problem, invalid
 from weft_core.objects import checkpoints_prefix, exit_key, results_prefix
@@ -23,7 +23,9 @@ def objects(context: Context, token: AttemptToken, call: ObjectsCall) -> Objects
         _check_key(key.removesuffix("/") if call.op == "list" else key)
     with context.database.transaction() as session:
         attempt = open_attempt(session, token)
-        learner = granted_learner(session, attempt, call.rank, call.instance, lock=False)
+        # One that was lost may still say how it ended, and write nothing else.
+        find = granted_learner if call.space == "exit" else present_learner
+        learner = find(session, attempt, call.rank, call.instance, lock=False)
         if call.space == "pretrained" and call.op not in ("get", "list"):
             raise invalid("op", "a pretrained model is read only", found=call.op, accepted="get, list")
         if call.space == "results" and call.op in ("put", "delete") and learner.storing_at is None:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from weft_api.context import Ctx
-from weft_api.learner import service
+from weft_api.learner import rounds, service
 from weft_api.learner.auth import Token
 from weft_api.learner.objects import objects
 from weft_api.learner.schemas import (
@@ -28,6 +28,8 @@ from weft_api.learner.schemas import (
     PhaseCall,
     QueryPhase,
     QueryRank,
+    RoundAnswer,
+    RoundCall,
     StartCall,
     StoringAnswer,
     StoringCall,
@@ -86,6 +88,18 @@ async def peers(
         # A thread only while the database is asked: many learners may wait at the same time.
         found = await run_in_threadpool(service.peers, context, token, rank, wanted)
         if found.ready or time.monotonic() >= deadline:
+            return found
+        await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+@router.post("/round", summary="Take part in the rounds of an elastic job; waits for news")
+async def take_part(call: RoundCall, context: Ctx, token: Token) -> RoundAnswer:
+    deadline = time.monotonic() + call.wait
+    pause = _FIRST_PAUSE
+    while True:
+        found = await run_in_threadpool(rounds.look, context, token, call)
+        if found.verdict != "wait" or call.state == "broken" or time.monotonic() >= deadline:
             return found
         await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
         pause = min(pause * 1.5, _LONGEST_PAUSE)

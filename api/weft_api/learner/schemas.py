@@ -152,6 +152,49 @@ class Peers(BaseModel):
     peers: list[Peer]
 
 
+class RoundCall(_Call):
+    """``ready``: it waits for a round after ``round``. ``running``: its workers run in ``round``, and it wants to hear
+    of the next. ``broken``: its workers have ended early, which it says at once; it is ``ready`` when it has put away
+    what they had."""
+
+    model_config = _examples(state="ready", round=0, address="10.0.0.7", ports=[40001, 40002, 40003, 40004])
+
+    state: Literal["ready", "broken", "running"]
+    round: int = Field(ge=0, le=2**31 - 1, description="The last round that it was in; 0: none yet.")
+    address: str | None = Field(default=None, min_length=1, max_length=255, pattern=r"^[0-9A-Za-z.:_%-]+$")
+    ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list, max_length=64)
+    exit_code: int | None = Field(default=None, ge=-1000, le=1000)
+    reason: Annotated[Storable, Field(max_length=10_000)] = ""
+    last_lines: list[Annotated[Storable, Field(max_length=20_000)]] = Field(default_factory=list, max_length=200)
+    wait: float = Field(default=0, ge=0, le=30, description="Seconds to wait for news.")
+
+
+class RoundAnswer(BaseModel):
+    """``wait``: no news. ``change``: round ``round`` has opened: arrive for it, with workers ended if ``restart``.
+    ``run``: train in round ``round``, with ``peers`` in order of rank. ``finish``: training has ended well. ``leave``:
+    the others go on without this learner, for the reason that is given."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "verdict": "run",
+                    "round": 2,
+                    "restart": True,
+                    "reason": "learner 2 was lost (killed by signal 9 (SIGKILL))",
+                    "peers": [{"rank": 0, "address": "10.0.0.7", "ports": [40001, 40002], "phase": "PROCESSING"}],
+                }
+            ]
+        }
+    )
+
+    verdict: Literal["wait", "change", "run", "finish", "leave"]
+    round: int = 0
+    restart: bool = True
+    reason: str = ""
+    peers: list[Peer] = Field(default_factory=list)
+
+
 class HeartbeatAnswer(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"stop": True, "grace_seconds": 120}]})
 

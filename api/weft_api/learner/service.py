@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, or_, select, update
+from sqlalchemy.orm import Session
 
 from weft_api.context import Context
-from weft_api.learner.auth import AttemptToken, fence, granted_learner, open_attempt, own_learner, stale
+from weft_api.learner.auth import (
+    AttemptToken,
+    fence,
+    granted_learner,
+    open_attempt,
+    own_learner,
+    present_learner,
+    stale,
+)
 from weft_api.learner.schemas import (
     AddressCall,
     ExitCall,
@@ -29,6 +38,7 @@ from weft_core.lifecycle import LearnerPhase
 from weft_core.secrets import SecretsUnreadable
 from weft_core.store import jobs
 from weft_core.store.models import Attempt, Learner
+from weft_core.store.rounds import read_rounds
 from weft_core.store.scope import Scope
 
 _BUSY_PERCENT = 5
@@ -60,6 +70,8 @@ def start(context: Context, token: AttemptToken, call: StartCall) -> LearnerSpec
             raise stale(f"attempt {attempt.n} of job {attempt.job_id} is to stop")
         if learner.phase == LearnerPhase.EXITED:
             raise stale(f"rank {call.rank} of attempt {attempt.n} has exited")
+        if learner.left_at is not None:
+            raise stale(f"the others go on without learner {call.rank + 1}: {learner.left_reason}")
         if learner.instance is None:
             learner.instance = call.instance
             learner.started_at = func.now()
@@ -129,6 +141,8 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
             Attempt.ended_at.is_(None),
             Learner.rank == call.rank,
             Learner.instance == call.instance,
+            # One whose workers have failed, and that was told to leave, still brings its log.
+            or_(Learner.left_at.is_(None), Learner.broken.is_not(None)),
         )
         .values(heartbeat_at=func.now(), **({"active_at": func.now()} if _works(call.system) else {}))
         .returning(Attempt.stop_requested_at, Attempt.grace_seconds)
@@ -137,7 +151,7 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
     with context.database.transaction() as session:
         row: Any = session.execute(beat).one_or_none()
         if row is None:
-            granted_learner(session, open_attempt(session, token), call.rank, call.instance)  # says what is wrong
+            present_learner(session, open_attempt(session, token), call.rank, call.instance)  # says what is wrong
             raise stale("the attempt has ended")
     stop, grace = row
     if stop is None:
@@ -158,18 +172,25 @@ def _mappings(values: Any) -> list[dict[str, Any]]:
 
 
 def storing(context: Context, token: AttemptToken, call: StoringCall) -> StoringAnswer:
-    """The storing grant. After success everywhere rank 0 stores last, so that its files win; after a failure or a stop
-    everyone stores what there is at once."""
+    """The storing grant. After success everywhere rank 0 (of an elastic attempt's last round) stores last, so that its
+    files win; after a failure or a stop everyone stores what there is at once."""
     with context.database.transaction() as session:
         job, attempt = fence(session, token, change=True)
         learner = granted_learner(session, attempt, call.rank, call.instance)
         if learner.phase == LearnerPhase.EXITED:
             raise stale(f"rank {call.rank} of attempt {attempt.n} has exited")
+        if learner.left_at is not None:
+            return StoringAnswer(granted=False, wait=False)
         asked_before = learner.phase == LearnerPhase.STORING and learner.exit_code == call.exit_code
         learner.exit_code = call.exit_code
         _advance(learner, LearnerPhase.STORING)
-        others = select(Learner).where(Learner.attempt_id == attempt.id, Learner.rank != call.rank)
-        granted = _may_store(attempt, call, session.scalars(others).all())
+        others = select(Learner).where(
+            Learner.attempt_id == attempt.id, Learner.rank != call.rank, Learner.left_at.is_(None)
+        )
+        leader = _leader(session, attempt)
+        # Of an elastic attempt, learners that have not joined any more don't count.
+        count = [one for one in session.scalars(others) if leader is None or one.arrived is not None]
+        granted = _may_store(attempt, call, count, leads=call.rank == (leader or 0))
         if granted and learner.storing_at is None:
             learner.storing_at = func.now()
         if not asked_before:
@@ -179,11 +200,17 @@ def storing(context: Context, token: AttemptToken, call: StoringCall) -> Storing
     return StoringAnswer(granted=granted, wait=not granted)
 
 
-def _may_store(attempt: Attempt, call: StoringCall, others: Sequence[Learner]) -> bool:
+def _leader(session: Session, attempt: Attempt) -> int | None:
+    """Whose results are the model: the leader of an elastic attempt's last round; None: there are no rounds."""
+    last = next((one for one in reversed(read_rounds(session, attempt.id)) if not one.open), None)
+    return last.members[0] if last else None
+
+
+def _may_store(attempt: Attempt, call: StoringCall, others: Sequence[Learner], leads: bool) -> bool:
     partial = call.exit_code != 0 or attempt.stop_requested_at is not None or attempt.outcome is not None
     if partial or any(row.exit_code not in (None, 0) for row in others):
         return True
-    if call.rank == 0:
+    if leads:
         return all(row.phase == LearnerPhase.EXITED for row in others)
     return all(row.exit_code == 0 for row in others)
 
@@ -195,7 +222,7 @@ def exited(context: Context, token: AttemptToken, call: ExitCall) -> None:
         if learner.phase == LearnerPhase.EXITED:
             return
         _exit(learner, call.exit_code, call.reason, "\n".join(call.last_lines))
-        if call.outputs and call.rank == 0:
+        if call.outputs and call.rank == (_leader(session, attempt) or 0):
             attempt.outputs = call.outputs.model_dump()
         jobs.due(job)
     context.wake.job(job.id)

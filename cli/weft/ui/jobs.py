@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.jobs import Job
-from weft.models import Attempt
+from weft.models import Attempt, Round
 from weft.ui import words
 from weft.ui.console import out
 
@@ -94,6 +94,8 @@ def job_panel(job: Job) -> RenderableType:
         rest = attempt.reason.partition("\n")[2]
         if rest and attempt.reason != job.reason:
             parts.append(Padding(Text(rest, style="dim"), (0, 0, 0, 2)))
+        if attempt.round:
+            parts.append(Text(f"  {_round(attempt.round)}"))
         parts.append(_learner_table(attempt))
     return Group(*parts)
 
@@ -110,7 +112,7 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
         ("description", job.description),
         ("framework", f"{framework.name} {framework.version}{launcher}"),
         ("command", framework.command),
-        ("learners", f"{job.learners} × {words.resources(job.resources)}"),
+        ("learners", f"{job.learners} × {words.resources(job.resources)}{_elastic(job)}"),
         ("engine", f"{job.engine}, priority {job.priority}"),
         ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
         ("retries", f"{job.failures} of {job.retries} used" if job.retries else None),
@@ -124,6 +126,11 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
         ("model", ", ".join(job.raw.get("models") or ())),
     ]
     return [(key, value) for key, value in rows if value]
+
+
+def _elastic(job: Job) -> str:
+    found = job.manifest.get("elastic")
+    return f", elastic from {found['min']} to {found['max']}" if found else ""
 
 
 def _ended(job: Job) -> str:
@@ -143,6 +150,15 @@ def _attempt_title(attempt: Attempt) -> Text:
     return title
 
 
+def _round(found: Round) -> str:
+    if not found.learners:
+        return f"round {found.n}: learners gather" + (f" ({found.reason})" if found.reason else "")
+    who = ", ".join(str(one) for one in found.learners)
+    processes = f"{found.processes} process{'' if found.processes == 1 else 'es'}"
+    gang = f"{processes} in {words.count(len(found.learners), 'learner')}"
+    return f"round {found.n}: {gang} ({who})" + (f"; {found.reason}" if found.reason else "")
+
+
 def _learner_table(attempt: Attempt) -> Table:
     made = table("  LEARNER", "PHASE", "NODE", "ADDRESS", "EXIT", "REASON")
     made.columns[5].no_wrap = False
@@ -152,7 +168,7 @@ def _learner_table(attempt: Attempt) -> Table:
         style = "red" if one.exit_code else ""
         made.add_row(
             *(f"  {one.learner}", one.phase, Text(one.node or ""), one.address or ""),
-            *(Text(code, style=style), Text(one.exit_reason or "")),
+            *(Text(code, style=style), Text(f"lost: {one.lost}" if one.lost else one.exit_reason or "")),
         )
     return made
 

@@ -239,6 +239,7 @@ class Attempt(Base):
     created_at: Mapped[datetime] = _created()
     launched_at: Mapped[datetime | None]
     held_at: Mapped[datetime | None]  # last look at which the engine's own queue still held it back
+    grow_at: Mapped[datetime | None]  # an elastic one: not before this it is given more learners
     stop_requested_at: Mapped[datetime | None]  # from here on heartbeats answer stop
     grace_seconds: Mapped[int | None]
     outcome: Mapped[str | None]  # decided first, then learners are stopped, then ended_at is set
@@ -263,7 +264,15 @@ class Learner(Base):
     node: Mapped[str | None]  # where the engine says that it runs
     address: Mapped[str | None]
     ports: Mapped[list[int] | None] = mapped_column(JSONB)
+    launched_at: Mapped[datetime | None]  # its engine was asked to start it
     started_at: Mapped[datetime | None]  # start grant
+    # Of elastic attempts (weft_core.elastic): the round that it is ready for, the one in which its workers failed.
+    arrived: Mapped[int | None]
+    arrived_at: Mapped[datetime | None]
+    broken: Mapped[int | None]
+    broken_at: Mapped[datetime | None]
+    left_at: Mapped[datetime | None]  # lost: the others go on without it, and it may do nothing any more
+    left_reason: Mapped[str | None]
     storing_at: Mapped[datetime | None]  # storing grant
     heartbeat_at: Mapped[datetime | None]
     active_at: Mapped[datetime | None]  # the last heartbeat that told of work
@@ -273,6 +282,20 @@ class Learner(Base):
     exit_reason: Mapped[str | None]
     last_lines: Mapped[str | None]  # the end of its log, for the reason of a failure
     exited_at: Mapped[datetime | None]
+
+
+class Round(Base):
+    """A gang of an elastic attempt: see :mod:`weft_core.elastic`. The newest one is the counter."""
+
+    __tablename__ = "rounds"
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True)
+    n: Mapped[int] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = _project()
+    members: Mapped[list[int]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))  # in order of rank
+    restart: Mapped[bool]
+    reason: Mapped[str]
+    opened_at: Mapped[datetime] = _created()
+    closed_at: Mapped[datetime | None]
 
 
 class Event(Base):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 import traceback
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from weft_trainer.api import ApiClient
@@ -17,6 +19,7 @@ from weft_trainer.checkpoints import Checkpoints
 from weft_trainer.config import Config, derive_secret
 from weft_trainer.control import Control
 from weft_trainer.download import PATIENCE, Downloader, count
+from weft_trainer.elastic import ElasticTraining, Tools
 from weft_trainer.endings import STOPPED, Ending
 from weft_trainer.environment import build_environment, network_defaults, thread_default
 from weft_trainer.errors import ApiError, Fenced, Stopped, TrainerError
@@ -25,6 +28,7 @@ from weft_trainer.folders import Folders, agent_folder
 from weft_trainer.heartbeat import Heartbeat
 from weft_trainer.launchers import find_launcher
 from weft_trainer.launchers.base import Peer, Plan
+from weft_trainer.lines import Line
 from weft_trainer.listing import summary
 from weft_trainer.logs import LogShipper, send_leftover
 from weft_trainer.network import ReservedPorts, interface_of, own_address
@@ -112,22 +116,21 @@ class Learner:
         spool = Spool(self._folders.agent / "spool", api.instance)
         self._logs = LogShipper(api, control, spool, self._merged_log)
         self._tail = LogTail(self._folders.log, self._logs.write)
-        grace = spec.grace_seconds if config.grace_seconds is None else config.grace_seconds
-        self._supervisor = Supervisor(
-            control, self._logs.write, lambda: self._logs.last_lines, watchdog, grace, on_stop=self._hurry
-        )
+        self._watchdog = watchdog
+        self._supervisor = self._new_supervisor()
         self._checkpoints: Checkpoints | None = None
         self._ports = ReservedPorts(_PORTS)
         self._processing = False
         self._inputs: dict[str, dict[str, Any]] = {}
         self._outputs: dict[str, Any] | None = None
+        self._message: str | None = None
 
     def run(self) -> int:
         """The agent's exit code. Raises: Fenced, with no process left and nothing stored."""
         self._heartbeat.start()
         self._logs.start()
         try:
-            ending = self._ended(lambda: self._process(self._control.run(self._prepare)))
+            ending = self._ended(self._train)
             if self._processing:
                 before = ending
                 ending = self._ended(lambda: self._save(before))
@@ -149,12 +152,67 @@ class Learner:
             traceback.print_exc()
             return Ending(1, f"the learner's agent failed: {type(error).__name__}: {error}")
 
+    def _train(self) -> Ending:
+        if self._spec.elastic is None:
+            return self._process(self._control.run(self._prepare))
+        training = ElasticTraining(
+            Tools(
+                spec=self._spec,
+                control=self._control,
+                api=self._api,
+                folder=self._folders.model,
+                prepare=self._prepare_alone,
+                begin=self._begin,
+                environment=self._environment,
+                supervisor=self._new_supervisor,
+                checkpoints=self._new_checkpoints,
+                hold=self._hold,
+                say=lambda line: self._logs.write([Line(int(time.time() * 1000), line)]),
+                last_lines=lambda: self._logs.last_lines,
+            )
+        )
+        try:
+            return training.run()
+        finally:
+            if self._processing:
+                self._tail.finish()
+
+    def _new_supervisor(
+        self,
+        regroup: Callable[[], bool] = lambda: False,
+        on_failure: Callable[[Ending], None] = lambda ending: None,
+    ) -> Supervisor:
+        grace = self._spec.grace_seconds if self._config.grace_seconds is None else self._config.grace_seconds
+        return Supervisor(
+            self._control,
+            self._logs.write,
+            lambda: self._logs.last_lines,
+            self._watchdog,
+            grace,
+            on_stop=self._hurry,
+            regroup=regroup,
+            on_failure=on_failure,
+        )
+
     # --- before the program ---
+
+    def _prepare_alone(self) -> str:
+        """All but the meeting with the others, for an elastic job."""
+        self._message = self._download() if self._spec.has_downloads else None
+        return self._address
+
+    def _begin(self) -> None:
+        self._api.phase("PROCESSING", self._message, self._inputs)
+        self._tail.start()
+        self._processing = True
+
+    def _hold(self, supervisor: Supervisor, checkpoints: Checkpoints | None) -> None:
+        self._supervisor, self._checkpoints = supervisor, checkpoints
 
     def _prepare(self) -> Plan:
         """Runs in a thread, so that a stop need not wait for a download."""
         launcher = find_launcher(self._spec.launcher)
-        address = self._config.advertise_address or own_address(self._config.api_url)
+        address = self._address
         self._api.address(address, self._ports.numbers)
         message = self._download() if self._spec.has_downloads else None
         me = Peer(self._spec.rank, address, self._ports.numbers)
@@ -173,7 +231,7 @@ class Learner:
             files = bring_model(OwnStore(self._api, "pretrained"), model, cache, self._folders.pretrained)
             self._inputs["pretrained"] = summary(files, etags=False)
             report = "; ".join(filter(None, [report, f"{count(len(files))} of model {model.reference}"]))
-        if self._spec.may_have_checkpoints:
+        if self._spec.may_have_checkpoints and self._spec.elastic is None:  # elsewhere each round does so
             restored = self._checkpoint_store().restore(PATIENCE)
             if restored:
                 report = "; ".join(filter(None, [report, f"{count(restored)} of the last checkpoint"]))
@@ -190,21 +248,26 @@ class Learner:
     # --- the program ---
 
     def _process(self, plan: Plan) -> Ending:
-        spec = self._spec
-        env = build_environment(spec, self._folders, os.environ)
-        defaults = thread_default(spec.cpus, plan.slots)
-        if spec.learners > 1:
-            address = self._config.advertise_address or own_address(self._config.api_url)
-            defaults |= network_defaults(interface_of(address))
-        env |= {"WEFT_PORT": str(self._ports.numbers[-1])}
+        env = self._environment(plan) | {"WEFT_PORT": str(self._ports.numbers[-1])}
         self._tail.start()
         self._checkpoint_store().start()
         self._ports.release()
         self._processing = True
         try:
-            return self._supervisor.run(plan, spec.command, defaults | env, self._folders.model)
+            return self._supervisor.run(plan, self._spec.command, env, self._folders.model)
         finally:
             self._tail.finish()
+
+    @cached_property
+    def _address(self) -> str:
+        return self._config.advertise_address or own_address(self._config.api_url)
+
+    def _environment(self, plan: Plan) -> dict[str, str]:
+        spec = self._spec
+        defaults = thread_default(spec.cpus, plan.slots)
+        if spec.learners > 1 or spec.elastic is not None:
+            defaults |= network_defaults(interface_of(self._address))
+        return defaults | build_environment(spec, self._folders, os.environ)
 
     def _hurry(self) -> None:
         if self._checkpoints is not None:
@@ -212,14 +275,17 @@ class Learner:
 
     def _checkpoint_store(self) -> Checkpoints:
         if self._checkpoints is None:
-            self._checkpoints = Checkpoints(
-                lambda: self._store("checkpoints", self._spec.checkpoints),
-                self._spec,
-                self._folders.checkpoint,
-                silence=lambda: self._heartbeat.silence,
-                fenced=lambda: self._control.fenced,
-            )
+            self._checkpoints = self._new_checkpoints(self._spec)
         return self._checkpoints
+
+    def _new_checkpoints(self, spec: LearnerSpec) -> Checkpoints:
+        return Checkpoints(
+            lambda: self._store("checkpoints", spec.checkpoints),
+            spec,
+            self._folders.checkpoint,
+            silence=lambda: self._heartbeat.silence,
+            fenced=lambda: self._control.fenced,
+        )
 
     # --- after the program ---
 

@@ -52,6 +52,11 @@ class ApiClient:
         peers = [Peer(one["rank"], one["address"], tuple(one["ports"])) for one in answer["peers"]]
         return sorted(peers, key=lambda peer: peer.rank)
 
+    def round(self, wait: float, **standing: Any) -> dict[str, Any]:
+        """Take part in the rounds of an elastic job: see ``RoundCall`` of the API."""
+        answer: dict[str, Any] = self._post("round", {"wait": wait, **standing}, timeout=wait + 20)
+        return answer
+
     def phase(self, phase: str, message: str | None = None, inputs: Mapping[str, Any] | None = None) -> None:
         body: dict[str, Any] = {"phase": phase} | ({"message": message} if message else {})
         self._post("phase", body | ({"inputs": dict(inputs)} if inputs else {}))

@@ -100,6 +100,14 @@ class Checkpoints:
     def _take(self, lists: GenerationList, generation: Generation, patience: float) -> None:
         def fetch(entry: Entry) -> None:
             path = below(self._folder, entry.path)
+            if (
+                path.is_file()
+                and not path.is_symlink()
+                and path.stat().st_size == entry.size
+                and _sha256(path) == entry.sha256
+            ):
+                os.utime(path, ns=(entry.mtime_ns, entry.mtime_ns))
+                return  # this learner wrote it itself, or has it from an earlier round
             part = path.with_name(path.name + ".part")
             patiently(lambda: self._store.fetch(lists.content(entry.sha256), part), patience)
             if _sha256(part) != entry.sha256:
@@ -117,6 +125,21 @@ class Checkpoints:
                 path = below(self._folder, entry.path)
                 path.unlink(missing_ok=True)
                 path.symlink_to(entry.link)
+
+    def mirror(self, patience: float, round_number: int) -> int:
+        """Make the folder what the last complete checkpoint is, for a round of an elastic job; the number of files.
+
+        What a writer that was lost, or ended, has left behind is removed.
+
+        Raises: TrainerError.
+        """
+        files = self._restore_list(self._own, patience, foreign=False)
+        # Above that of an earlier round's leader, cut off from the others, who may not know yet that it is over.
+        self._epoch = self._own.next_epoch + round_number
+        for key in scan(self._folder):
+            if key not in self._entries:
+                (self._folder / key).unlink(missing_ok=True)
+        return files
 
     # --- storing ---
 

@@ -22,6 +22,8 @@ class Ending:
 
 
 SUCCESS = Ending(0, "")
+REGROUPED = Ending(0, "regrouped")
+"""Workers were ended for a new round of an elastic job: no ending of the learner's."""
 STOPPED = Ending(STOPPED_CODE, "stopped")
 
 

@@ -100,6 +100,10 @@ class Child:
             return True
         return True
 
+    def drain(self, timeout: float = 0.2) -> None:
+        """Wait a moment for what an ended process has printed last."""
+        self._reader.join(timeout)
+
     def finish(self, timeout: float = 2.0) -> None:
         """After the group's end: read what is left in the pipe. A process that escaped from the group may hold the
         pipe open for ever, hence the timeout."""

@@ -54,6 +54,14 @@ class CheckpointSpec:
 
 
 @dataclass(frozen=True)
+class ElasticSpec:
+    """Between these numbers of learners training goes on."""
+
+    min: int
+    max: int
+
+
+@dataclass(frozen=True)
 class LearnerSpec:
     job_id: str
     job_name: str
@@ -76,6 +84,7 @@ class LearnerSpec:
     registers: bool = False
     """The results become a version of a model: what they are is reported with the exit."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
+    elastic: ElasticSpec | None = None
     memory: int | None = None
     """Bytes; None: the service did not say."""
     gang_secret: str = field(default="", repr=False)
@@ -117,6 +126,7 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
         for name in ("pretrained", "results", "checkpoints"):
             known[name] = _optional(S3Location, data.get(name))
         known["checkpoint"] = _optional(CheckpointSpec, data.get("checkpoint")) or CheckpointSpec()
+        known["elastic"] = _optional(ElasticSpec, data.get("elastic"))
         return LearnerSpec(**known)
     except (KeyError, TypeError, AttributeError) as error:
         raise TrainerError(f"the API's spec for this learner can't be read: {error}") from None

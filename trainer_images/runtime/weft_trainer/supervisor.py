@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from weft_trainer.control import Control
-from weft_trainer.endings import STOPPED, SUCCESS, Ending, describe, oom_kills, was_killed
+from weft_trainer.endings import REGROUPED, STOPPED, SUCCESS, Ending, describe, oom_kills, was_killed
 from weft_trainer.errors import Fenced, TrainerError
 from weft_trainer.launchers.base import Plan, Process
 from weft_trainer.lines import Line
@@ -21,6 +21,8 @@ _SIBLING_GRACE = 5.0
 """Seconds from SIGTERM to SIGKILL for workers whose sibling has failed: there is nothing left to save."""
 _SYNC_SHARE, _SYNC_SECONDS = 0.25, 15.0
 """What the agent keeps of a stop's grace for itself: a share, and at most these seconds."""
+_REGROUP_GRACE = 30.0
+"""The same for workers that lose their peers, or get new ones: those that handle SIGTERM may save a checkpoint."""
 _HELPER_GRACE = 15.0  # a Ray node ends its own processes first, and removes its folder
 """Seconds for a helper to put away what it has outside of its own process."""
 _KILL_SECONDS = 10.0
@@ -37,13 +39,22 @@ class Supervisor:
         watchdog: Watchdog,
         default_grace: float,
         on_stop: Callable[[], None] = lambda: None,
+        regroup: Callable[[], bool] = lambda: False,
+        on_failure: Callable[[Ending], None] = lambda ending: None,
     ) -> None:
+        """
+        Args:
+            regroup: whether the workers are to be ended for a new round; the control's bell rings when that changes.
+            on_failure: hears at once of a failure of the workers, before what is left of them is ended.
+        """
         self._control = control
         self._sink = sink
         self._last_lines = last_lines
         self._watchdog = watchdog
         self._default_grace = default_grace
         self._on_stop = on_stop
+        self._regroup = regroup
+        self._on_failure = on_failure
         self._children: list[Child] = []
         self._helpers: list[Child] = []
 
@@ -72,7 +83,7 @@ class Supervisor:
         """Add who may have been ended in the middle of a write. When a stop came it was noted which files were open
         just then, so of SIGTERM's own victims no more need be known."""
         codes = [one.code for one in self._children if one.code is not None]
-        cut_off = ending is STOPPED and -signal.SIGTERM in codes
+        cut_off = ending in (STOPPED, REGROUPED) and -signal.SIGTERM in codes
         killed = any(was_killed(code) for code in codes if not (cut_off and code == -signal.SIGTERM))
         return replace(ending, killed_at=time.time() if killed else None, cut_off=cut_off)
 
@@ -97,6 +108,8 @@ class Supervisor:
                     raise Fenced
                 if self._control.stop_requested:
                     return STOPPED
+                if self._regroup():
+                    return REGROUPED
                 if time.monotonic() > end:
                     return Ending(1, f"no answer from {address}:{port}, where learner 1 should serve the rendezvous")
                 self._control.sleep(_POLL)
@@ -106,9 +119,12 @@ class Supervisor:
         while True:
             failed = min((one for one in self._children if one.code), key=lambda one: one.ended_at, default=None)
             if failed is not None:
-                self._end(self._children, _SIBLING_GRACE)
                 assert failed.code is not None
-                return describe(failed.code, command, self._last_lines(), oom_kills() > kills_before)
+                failed.drain()
+                ending = describe(failed.code, command, self._last_lines(), oom_kills() > kills_before)
+                self._on_failure(ending)
+                self._end(self._children, _SIBLING_GRACE)
+                return ending
             if all(one.code == 0 for one in self._children):
                 self._end(self._children, _SIBLING_GRACE)
                 return SUCCESS
@@ -121,6 +137,10 @@ class Supervisor:
             if self._control.stop_requested:
                 self._stop()
                 return STOPPED
+            if self._regroup():
+                self._on_stop()
+                self._end(self._children, min(self._default_grace, _REGROUP_GRACE))
+                return REGROUPED
             self._control.wait()
 
     def _failed_helper(self) -> Ending | None:

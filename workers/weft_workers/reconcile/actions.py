@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from weft_core.lifecycle import JobState, Outcome
 from weft_workers.reconcile.view import ExitReport
 
+GANG_GRACE = 30.0
+"""Of learners whose gang has failed: enough to save a checkpoint, but they may hang in a collective for ever."""
+SHORT_GRACE = 10.0
+"""Where nothing is left to save."""
+
 
 @dataclass(frozen=True)
 class Rest:
@@ -81,6 +86,26 @@ class Settle:
 
 
 @dataclass(frozen=True)
+class Lose:
+    """Learners of an elastic attempt are lost, and enough are left to go on without them."""
+
+    reasons: Mapping[int, str]
+    """By rank, without their names: 'killed by signal 9 (SIGKILL)'."""
+
+
+@dataclass(frozen=True)
+class Grow:
+    """Ask admission whether there is room for more learners of an elastic attempt."""
+
+
+@dataclass(frozen=True)
+class LaunchMore:
+    """Have the engine start learners that joined an attempt after its launch."""
+
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Close:
     """The outcome is decided: stop what is left, and end the attempt when the engine confirms that nothing is."""
 
@@ -88,7 +113,22 @@ class Close:
     seconds: float  # when to look again
 
 
-Action = Rest | Pause | Admit | HaltQueued | Purge | Launch | Advance | SearchExits | RecordExits | Settle | Close
+Action = (
+    Rest
+    | Pause
+    | Admit
+    | HaltQueued
+    | Purge
+    | Launch
+    | LaunchMore
+    | Advance
+    | SearchExits
+    | RecordExits
+    | Lose
+    | Grow
+    | Settle
+    | Close
+)
 
 
 @dataclass(frozen=True)

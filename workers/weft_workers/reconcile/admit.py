@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -20,17 +20,20 @@ from weft_core.settings import Settings
 from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, EngineStatus, Job, Learner
 from weft_core.tokens import new_token
-from weft_workers.admission import Plan, Request, Running, plan
+from weft_workers.admission import Plan, Request, Running, more, plan
 from weft_workers.context import Context
 from weft_workers.lease import Lease, take
 from weft_workers.observing import Lookout
 from weft_workers.reconcile.decide import backoff
+from weft_workers.reconcile.elastic import cooldown
 from weft_workers.reconcile.view import View, attempt_view
 from weft_workers.texts import count
 
 HEAD_POLL = 3.0
 """The first of a queue looks for room by itself this often, and on behalf of all others: a node may have been added."""
 TAIL_POLL = 30.0
+GROW_POLL, LOOK_AGAIN = 10.0, 2.0
+"""An elastic job that could have more learners looks for room this often; and goes on being looked at."""
 _QUEUE = 1000
 """As many waiting jobs are looked at; the rest is behind them."""
 
@@ -71,6 +74,49 @@ def admit(context: Context, lease: Lease, view: View) -> bool:
     return again
 
 
+def grow(context: Context, lease: Lease, view: View) -> bool:
+    """Give a running elastic attempt as many more learners as fit and are allowed, unless another job waits for room.
+
+    Returns whether the job is due at once, as there are some to be launched.
+    """
+    attempt, elastic = view.open, view.job.elastic
+    assert attempt is not None
+    assert elastic is not None
+    engine = context.engine(view.job.engine)
+    try:
+        capacity = engine.capacity(fresh=True)
+    except EngineUnreachable:
+        capacity = None
+    with context.database.transaction() as session:
+        place: tuple[str, ...] = ()
+        if capacity is not None and not capacity.queue and engine.grows_runs:
+            _lock(session, engine)
+            decided = _plan(session, context.settings, engine.name, capacity, view.now)
+            if not (decided.places or decided.waiting):
+                wanted = elastic.max - len(view.members)
+                placement = read_placement(context.settings, view.job.manifest.get("profile"))
+                request = Request(view.job.id, wanted, read_resources(view.job.manifest["resources"]), placement)
+                place = more(capacity, _running(session, context.settings, engine.name), request)
+        taken = take(session, lease)
+        row = session.get_one(Attempt, attempt.id)
+        if not place or taken.asked is not None or taken.job.desired != Desired.RUNNING:
+            row.grow_at = func.now() + timedelta(seconds=GROW_POLL)
+            return taken.release(LOOK_AGAIN)
+        first = len(view.learners)
+        numbers = range(first, first + len(place))
+        session.add_all(Learner(attempt_id=attempt.id, rank=rank, project_id=view.job.project_id) for rank in numbers)
+        row.resources = {
+            **row.resources, "learners": numbers.stop, "nodes": [*row.resources.get("nodes", ()), *place]
+        }  # fmt: skip
+        row.grow_at = func.now() + timedelta(seconds=cooldown(view))
+        who = ", ".join(str(rank + 1) for rank in numbers)
+        words = f"there is room for more: starting learner{'s' if len(place) > 1 else ''} {who}"
+        record_event(session, taken.job, "elastic", words, data={"learners": [rank + 1 for rank in numbers]})
+        taken.release(0)
+    context.wake.changed(view.job.id)
+    return True
+
+
 def survey(context: Context, engine_name: str) -> None:
     """Room may have come free on an engine: have the jobs that fit now step at once, and renew all reasons."""
     try:
@@ -101,15 +147,21 @@ def _lock(session: Session, engine: Lookout) -> None:
 def _plan(session: Session, settings: Settings, engine: str, capacity: Capacity, now: datetime) -> Plan:
     profile = Job.manifest["profile"].astext
     waiting = (
-        select(Job.id, Job.learners, Job.manifest["resources"], profile, Job.failures, Attempt)
+        select(Job.id, Job.learners, Job.manifest["resources"], profile, Job.manifest["elastic"], Job.failures, Attempt)
         .outerjoin(Attempt, and_(Attempt.job_id == Job.id, Attempt.n == Job.attempt))
         .where(Job.engine == engine, Job.state == JobState.QUEUED.value, Job.desired == Desired.RUNNING.value)
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
         .limit(_QUEUE)
     )
     queue = [
-        Request(job_id, learners, read_resources(resources), read_placement(settings, named))
-        for job_id, learners, resources, named, failures, last in session.execute(waiting)
+        Request(
+            job_id,
+            learners,
+            read_resources(resources),
+            read_placement(settings, named),
+            elastic["min"] if elastic else None,
+        )
+        for job_id, learners, resources, named, elastic, failures, last in session.execute(waiting)
         if last is None or _rested(last, failures, now)
     ]
     return plan(engine, capacity, _running(session, settings, engine), queue)
@@ -119,12 +171,20 @@ def _running(session: Session, settings: Settings, engine: str) -> list[Running]
     """The open attempts: their learners are where the engine saw them, else where admission meant them to be."""
     seen: dict[str, dict[int, str]] = defaultdict(dict)
     placed = (
-        select(Learner.attempt_id, Learner.rank, Learner.node)
+        select(Learner.attempt_id, Learner.rank, Learner.node, Learner.left_at)
         .join(Attempt, Attempt.id == Learner.attempt_id)
-        .where(Attempt.engine == engine, Attempt.ended_at.is_(None), Learner.node.is_not(None))
+        .where(
+            Attempt.engine == engine,
+            Attempt.ended_at.is_(None),
+            or_(Learner.node.is_not(None), Learner.left_at.is_not(None)),
+        )
     )
-    for attempt_id, rank, node in session.execute(placed):
-        seen[attempt_id][rank] = node or ""
+    gone: dict[str, set[int]] = defaultdict(set)  # lost by an elastic attempt, which holds nothing for them any more
+    for attempt_id, rank, node, left_at in session.execute(placed):
+        if left_at is None:
+            seen[attempt_id][rank] = node or ""
+        else:
+            gone[attempt_id].add(rank)
     opened = (
         select(Attempt.id, Attempt.resources, Job.manifest["profile"].astext)
         .join(Job, Job.id == Attempt.job_id)
@@ -133,10 +193,10 @@ def _running(session: Session, settings: Settings, engine: str) -> list[Running]
     )
     running = []
     for attempt_id, resources, named in session.execute(opened):
-        meant = dict(enumerate(resources.get("nodes", ())))
-        nodes = tuple((meant | seen[attempt_id]).values())
-        each = read_resources(resources)
-        running.append(Running(int(resources["learners"]), each, nodes, read_placement(settings, named)))
+        meant = dict(enumerate(resources.get("nodes", ()))) | seen[attempt_id]
+        nodes = tuple(node for rank, node in meant.items() if rank not in gone[attempt_id])
+        number = int(resources["learners"]) - len(gone[attempt_id])
+        running.append(Running(number, read_resources(resources), nodes, read_placement(settings, named)))
     return running
 
 
@@ -221,7 +281,7 @@ def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str
             "memory": each.memory,
             "gpu_type": each.gpu_type,
             "extra": dict(each.extra),
-            "learners": job.learners,
+            "learners": len(place),
             "nodes": list(place),
         },
         token_sha256=token.sha256,
@@ -229,9 +289,9 @@ def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str
     )
     session.add(attempt)
     session.flush()
-    session.add_all(
-        Learner(attempt_id=attempt.id, rank=rank, project_id=job.project_id) for rank in range(job.learners)
-    )
+    session.add_all(Learner(attempt_id=attempt.id, rank=rank, project_id=job.project_id) for rank in range(len(place)))
     job.attempt, job.condition = n, None
-    where = f"{count(job.learners, 'learner')} on engine {job.engine}"
+    where = f"{count(len(place), 'learner')} on engine {job.engine}"
+    if len(place) < job.learners:
+        where += f" ({job.learners} were asked for: more will join when there is room)"
     transition(session, job, JobState.PENDING, f"starting {where}" + (f", attempt {n}" if n > 1 else ""))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from weft_core.engine import LearnerObservation, LearnerState, Observation
+from weft_core.engine import LearnerState, Observation
 from weft_core.lifecycle import ACTIVE, TERMINAL, TRANSITIONS, Desired, JobState, LearnerPhase, Outcome
 from weft_workers.reconcile.actions import (
+    GANG_GRACE,
+    SHORT_GRACE,
     Action,
     Admit,
     Advance,
@@ -14,6 +16,7 @@ from weft_workers.reconcile.actions import (
     Conclusion,
     HaltQueued,
     Launch,
+    LaunchMore,
     Pause,
     Purge,
     RecordExits,
@@ -21,7 +24,9 @@ from weft_workers.reconcile.actions import (
     SearchExits,
     Settle,
 )
+from weft_workers.reconcile.elastic import decide_members, decide_more
 from weft_workers.reconcile.failures import find_failure, headline
+from weft_workers.reconcile.sight import missing
 from weft_workers.reconcile.view import AttemptView, View
 from weft_workers.texts import duration
 
@@ -34,11 +39,6 @@ SOON, MOMENT = 0.1, 0.3
 """All learners have said how they ended: their processes are gone in a moment, so the step itself waits for that; a pod
 takes longer, and then the sweeper watches all that are ending together (a step that waits keeps others from theirs)."""
 CLOSING_POLL = 1.0
-
-GANG_GRACE = 30.0
-"""Of learners whose gang has failed: enough to save a checkpoint, but they may hang in a collective for ever."""
-SHORT_GRACE = 10.0
-"""Where nothing is left to save."""
 
 
 class Inconsistent(Exception):
@@ -60,7 +60,8 @@ def decide(view: View) -> Action:
         raise Inconsistent(f"job {job.id} is {job.state} and has no open attempt")
     if attempt.outcome is not None:
         return _close(view, attempt)
-    return _decide_end(view, attempt) or _decide_by_engine(view, attempt) or _advance(view) or Pause(_pause(view))
+    due = _decide_end(view, attempt) or _decide_by_engine(view, attempt)
+    return due or _advance(view) or decide_more(view) or Pause(_pause(view))
 
 
 def _pause(view: View) -> float:
@@ -83,7 +84,7 @@ def _decide_queued(view: View) -> Action:
 
 def _decide_end(view: View, attempt: AttemptView) -> Action | None:
     """What needs no word of the engine: success, the user's wish, the clock; or a launch that is due."""
-    if view.learners and all(one.succeeded for one in view.learners):
+    if view.gang and all(one.succeeded for one in view.gang):
         return Settle(Outcome.SUCCEEDED, "all learners exited with code 0", SHORT_GRACE, exit_code=0)
     grace = view.timings.grace if attempt.grace is None else attempt.grace
     if view.job.desired is Desired.DELETED:
@@ -94,6 +95,8 @@ def _decide_end(view: View, attempt: AttemptView) -> Action | None:
         return Settle(Outcome.HALTED, reason, min(grace, GANG_GRACE))
     if attempt.launched_at is None:
         return Launch()
+    if view.job.elastic and (more := tuple(one.rank for one in view.members if one.launched_at is None)):
+        return LaunchMore(more)
     if (limit := view.job.max_runtime) and (started := _all_started(view)) and view.since(started) > limit:
         return Settle(Outcome.FAILED, f"max_runtime of {duration(limit)} exceeded", grace)
     return None
@@ -117,6 +120,8 @@ def _decide_by_engine(view: View, attempt: AttemptView) -> Action | None:
     if view.unreachable or sight is None or sight.at <= attempt.launched_at:
         return None
     seen = sight.observation
+    if view.rounds:
+        return decide_members(view)
     if seen and seen.failed:
         return Settle(Outcome.FAILED, seen.failed, SHORT_GRACE, error_code=seen.failed_code or "S101")
     if seen and (taken := next((one for one in seen.learners.values() if one.interrupted), None)):
@@ -135,36 +140,10 @@ def _decide_by_engine(view: View, attempt: AttemptView) -> Action | None:
     return _start_timeout(view, attempt, seen)
 
 
-def missing(view: View, rank: int) -> bool:
-    """Whether an answering engine knows of no living process of this learner: it exited, is absent or cut off."""
-    one = _observed(view, rank)
-    return one.state is LearnerState.EXITED or one.unreachable if one else absent(view, rank)
-
-
-def unreachable(view: View, rank: int) -> bool:
-    """Whether the engine has lost sight of this learner's node: it may live, or not."""
-    one = _observed(view, rank)
-    return one is not None and one.unreachable and one.state is not LearnerState.EXITED
-
-
-def absent(view: View, rank: int) -> bool:
-    """Whether an answering engine does not know this learner at all."""
-    if view.sight is None or _observed(view, rank):
-        return False
-    run = view.sight.observation
-    # A run without any learner is one whose image is still being built, unless its learners were there before.
-    return run is None or bool(run.learners) or view.learners[rank].granted
-
-
-def _observed(view: View, rank: int) -> LearnerObservation | None:
-    run = view.sight.observation if view.sight else None
-    return run.learners.get(rank) if run else None
-
-
 def _all_started(view: View) -> datetime | None:
     """When the last learner got its start grant; None: some have none."""
-    starts = [one.started_at for one in view.learners if one.started_at is not None]
-    return max(starts) if starts and len(starts) == len(view.learners) else None
+    starts = [one.started_at for one in view.gang if one.started_at is not None]
+    return max(starts) if starts and len(starts) == len(view.gang) else None
 
 
 def _start_timeout(view: View, attempt: AttemptView, seen: Observation | None) -> Action | None:
@@ -184,7 +163,7 @@ def _start_timeout(view: View, attempt: AttemptView, seen: Observation | None) -
 
 
 def _advance(view: View) -> Action | None:
-    phases = [one.phase.order for one in view.learners]
+    phases = [one.phase.order for one in view.gang]
     target = view.job.state
     if max(phases) >= LearnerPhase.STARTED.order:
         target = JobState.DOWNLOADING
@@ -205,7 +184,7 @@ def _close(view: View, attempt: AttemptView) -> Close:
     grace = SHORT_GRACE if attempt.grace is None else attempt.grace
     if view.job.desired is Desired.DELETED:
         grace = min(grace, SHORT_GRACE)
-    exited = all(one.reported for one in view.learners)
+    exited = all(one.reported for one in view.members)
     return Close(max(0.0, grace - since), SOON if exited and since < MOMENT else CLOSING_POLL)
 
 

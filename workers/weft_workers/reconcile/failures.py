@@ -53,20 +53,29 @@ def find_failure(view: View, silent: frozenset[int]) -> Failure | None:
         view: with a valid sight.
         silent: ranks without a report whose process the engine no longer has; S3 was searched for their reports.
     """
-    observed = view.sight.observation.learners if view.sight and view.sight.observation else {}
-    failures = []
-    for learner in view.learners:
+    failures = find_failures(view, silent)
+    blamed = min(failures, key=lambda one: one.weight, default=None)
+    if blamed and blamed.follows and _fate_unknown(view, _observed(view)):
+        return None  # it may have failed because another node was lost; we know in a moment
+    return blamed
+
+
+def _observed(view: View) -> Mapping[int, LearnerObservation]:
+    return view.sight.observation.learners if view.sight and view.sight.observation else {}
+
+
+def find_failures(view: View, silent: frozenset[int]) -> list[Failure]:
+    """The failures of all members that have ended, for sure; the arguments are those of :func:`find_failure`."""
+    observed, failures = _observed(view), []
+    for learner in view.members:
         seen = observed.get(learner.rank)
         if learner.reported and learner.exit_code != 0:
-            failures.append(_reported(view, learner, seen))
+            failures.append(reported(view, learner, seen))
         elif learner.rank in silent and seen and seen.state is LearnerState.EXITED:
             failures.append(_died(view, learner, seen))
         elif learner.rank in silent and (lost := _lost(view, learner, seen)):
             failures.append(lost)
-    blamed = min(failures, key=lambda one: one.weight, default=None)
-    if blamed and blamed.follows and _fate_unknown(view, observed):
-        return None  # it may have failed because another node was lost; we know in a moment
-    return blamed
+    return failures
 
 
 def _fate_unknown(view: View, observed: Mapping[int, LearnerObservation]) -> bool:
@@ -89,7 +98,8 @@ def _fate_unknown(view: View, observed: Mapping[int, LearnerObservation]) -> boo
     )
 
 
-def _reported(view: View, learner: LearnerView, seen: LearnerObservation | None) -> Failure:
+def reported(view: View, learner: LearnerView, seen: LearnerObservation | None) -> Failure:
+    """The failure that a learner has said itself."""
     code = 1 if learner.exit_code is None else learner.exit_code
     reason = learner.exit_reason or describe_exit(code)
     if (seen and seen.oom) or "out of memory" in reason:
@@ -122,7 +132,7 @@ def _lost(view: View, learner: LearnerView, seen: LearnerObservation | None) -> 
     """A learner that the engine does not know, or whose node does not answer, is lost only after several such answers
     and a silent heartbeat."""
     assert view.attempt is not None
-    sign = learner.heartbeat_at or learner.started_at or view.attempt.launched_at
+    sign = learner.heartbeat_at or learner.started_at or learner.launched_at or view.attempt.launched_at
     silence = view.since(sign) if sign else 0.0
     if learner.absences < view.timings.absences or silence < view.timings.silence:
         return None

@@ -8,7 +8,7 @@ from datetime import UTC
 
 from weft_core.engine import LearnerState, Observation
 from weft_core.lifecycle import ACTIVE, JobState
-from weft_workers.reconcile.decide import absent, unreachable
+from weft_workers.reconcile.sight import absent, unreachable
 from weft_workers.reconcile.view import View
 
 
@@ -47,11 +47,11 @@ def take_notes(view: View) -> Notes:
         first = f"learner {starting[0].rank + 1}: {starting[0].reason}" if starting else ""
         reason = run.held or run.progress or first
     absences = {}
-    for one in view.learners:
+    for one in view.members:
         now = one.absences + 1 if not one.reported and (absent(view, one.rank) or unreachable(view, one.rank)) else 0
         if now != one.absences:
             absences[one.rank] = now
-    away = next((one.rank for one in view.learners if not one.reported and unreachable(view, one.rank)), None)
+    away = next((one.rank for one in view.members if not one.reported and unreachable(view, one.rank)), None)
     condition = None if run is None or away is None else f"learner {away + 1}: {run.learners[away].reason}"
     return Notes(condition, progress, reason, absences, new_nodes(view, run), held=run is not None and bool(run.held))
 

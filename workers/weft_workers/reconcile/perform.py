@@ -26,12 +26,16 @@ from weft_core.store.registry import keeps_results
 from weft_workers.context import Context
 from weft_workers.lease import Lease, renew, take
 from weft_workers.reconcile.actions import (
+    SHORT_GRACE,
     Action,
     Admit,
     Advance,
     Close,
+    Grow,
     HaltQueued,
     Launch,
+    LaunchMore,
+    Lose,
     Pause,
     Purge,
     RecordExits,
@@ -39,9 +43,10 @@ from weft_workers.reconcile.actions import (
     SearchExits,
     Settle,
 )
-from weft_workers.reconcile.admit import admit, read_placement, read_resources, survey
-from weft_workers.reconcile.decide import POLL, SHORT_GRACE, UNREACHABLE_POLL, conclude, confirmed_gone
-from weft_workers.reconcile.failures import with_log
+from weft_workers.reconcile.admit import admit, grow, read_placement, read_resources, survey
+from weft_workers.reconcile.decide import POLL, UNREACHABLE_POLL, conclude, confirmed_gone
+from weft_workers.reconcile.elastic import cooldown
+from weft_workers.reconcile.failures import headline, with_log
 from weft_workers.reconcile.notes import new_nodes, take_notes
 from weft_workers.reconcile.view import AttemptView, View
 from weft_workers.texts import count
@@ -72,6 +77,12 @@ def perform(context: Context, lease: Lease, view: View, action: Action) -> float
             return _advance(context, lease, view, state)
         case RecordExits():
             return _record_exits(context, lease, view, action)
+        case Lose():
+            return _lose(context, lease, view, action)
+        case Grow():
+            return 0 if grow(context, lease, view) else None
+        case LaunchMore():
+            return _launch_more(context, lease, view, action)
         case Settle():
             return _settle(context, lease, view, action)
         case Close():
@@ -152,10 +163,60 @@ def _launch(context: Context, lease: Lease, view: View) -> float | None:
     with context.database.transaction() as session:
         taken = take(session, lease)
         session.get_one(Attempt, attempt.id).launched_at = func.now()
+        session.execute(update(Learner).where(Learner.attempt_id == attempt.id).values(launched_at=func.now()))
         _set_condition(session, taken.job, None)
         again = taken.release(POLL)
-    log.info("launched", engine=view.job.engine, learners=view.job.learners)
+    log.info("launched", engine=view.job.engine, learners=len(view.learners))
     return 0 if again else None
+
+
+def _launch_more(context: Context, lease: Lease, view: View, action: LaunchMore) -> float | None:
+    attempt = view.open
+    assert attempt is not None
+    try:
+        context.engine(view.job.engine).grow(_spec(context, view, attempt), action.ranks)
+    except EngineUnreachable as error:
+        return _write(context, lease, replace(view, unreachable=str(error)), UNREACHABLE_POLL)
+    except LaunchRefused as error:
+        return _lose(context, lease, view, Lose(dict.fromkeys(action.ranks, f"it can't be started: {error}")))
+    except SecretsUnreadable as error:
+        return trouble(context, lease, f"can't start more learners: {error}")
+    with context.database.transaction() as session:
+        taken = take(session, lease)
+        these = Learner.rank.in_(action.ranks)
+        session.execute(update(Learner).where(Learner.attempt_id == attempt.id, these).values(launched_at=func.now()))
+        again = taken.release(POLL)
+    log.info("learners added", engine=view.job.engine, ranks=action.ranks)
+    return 0 if again else None
+
+
+def _lose(context: Context, lease: Lease, view: View, lose: Lose) -> float | None:
+    """The others go on without these: they may do nothing any more, and what they held is free."""
+    attempt = view.open
+    assert attempt is not None
+    with context.database.transaction() as session:
+        taken = take(session, lease)
+        if taken.asked is not None:
+            # A report or a wish came in since: what this verdict was built on is outdated.
+            taken.release(0)
+            return 0
+        _apply_notes(session, taken.job, view)
+        there = len(view.members)
+        left = there - len(lose.reasons)
+        for rank, reason in lose.reasons.items():
+            row = session.get_one(Learner, (attempt.id, rank))
+            row.left_at, row.left_reason = func.now(), reason
+            lines = _last_lines(session, view, attempt, rank)
+            data = {"learner": rank + 1, "exit_code": row.exit_code, "members": left, "last_lines": lines}
+            words = f"learner {rank + 1} was lost ({headline(reason)}): training goes on with {left} of {there}"
+            record_event(session, taken.job, "elastic", words, data=data)
+        wait = timedelta(seconds=cooldown(view, len(lose.reasons)))
+        session.get_one(Attempt, attempt.id).grow_at = func.now() + wait
+        taken.release(0)
+    log.info("learners lost", reasons=lose.reasons)
+    context.wake.changed(view.job.id)
+    survey(context, view.job.engine)
+    return 0
 
 
 def _spec(context: Context, view: View, attempt: AttemptView) -> LaunchSpec:
@@ -167,7 +228,7 @@ def _spec(context: Context, view: View, attempt: AttemptView) -> LaunchSpec:
         project_id=view.job.project_id,
         job_id=view.job.id,
         attempt=attempt.n,
-        learners=view.job.learners,
+        learners=len(view.learners),
         resources=read_resources(view.job.manifest["resources"]),
         image=view.job.manifest["framework"]["image"],
         api_url=own_url or context.settings.api.public_url,
@@ -183,7 +244,7 @@ def _spec(context: Context, view: View, attempt: AttemptView) -> LaunchSpec:
 def _advance(context: Context, lease: Lease, view: View, state: JobState) -> float | None:
     words = {
         JobState.DOWNLOADING: "bringing code and data",
-        JobState.PROCESSING: f"running in {count(view.job.learners, 'learner')}",
+        JobState.PROCESSING: f"running in {count(len(view.gang), 'learner')}",
         JobState.STORING: "storing results",
     }
     with context.database.transaction() as session:

@@ -11,10 +11,13 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from weft_core.elastic import Round
 from weft_core.engine import Observation
+from weft_core.launch import ElasticSpec
 from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
 from weft_core.settings import TimingSettings
 from weft_core.store.models import Attempt, Datastore, Event, Job, Learner, LogChunk, ModelVersion, Project
+from weft_core.store.rounds import read_rounds
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class JobView:
     endpoints: tuple[str, ...] = ()
     """URLs of the S3 stores that its learners need; read only when it is to be launched."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
+    elastic: ElasticSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class AttemptView:
     error_code: str | None = None
     exit_code: int | None = None
     ended_at: datetime | None = None
+    grow_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,12 @@ class LearnerView:
     exit_reason: str | None = None
     last_lines: str | None = None
     exited_at: datetime | None = None
+    launched_at: datetime | None = None
+    arrived: int | None = None  # this and the next: see weft_core.elastic.Member
+    broken: int | None = None
+    broken_at: datetime | None = None
+    left: bool = False
+    left_reason: str = ""
 
     @property
     def granted(self) -> bool:
@@ -113,12 +124,27 @@ class View:
     job: JobView
     attempt: AttemptView | None = None
     learners: tuple[LearnerView, ...] = ()
+    """All that the attempt ever had, in order of rank."""
     sight: Sight | None = None
     unreachable: str | None = None  # why the engine gave no answer
     exits: Mapping[int, ExitReport | None] = field(default_factory=dict)
     """Reports that were looked for in S3, by rank; None: there is none."""
     progress: str = ""  # newest 'image' event of this attempt
     progress_at: datetime | None = None
+    rounds: tuple[Round, ...] = ()
+    """Of an elastic attempt: the last two."""
+
+    @property
+    def members(self) -> tuple[LearnerView, ...]:
+        """The learners that have not been lost."""
+        return tuple(one for one in self.learners if not one.left)
+
+    @property
+    def gang(self) -> tuple[LearnerView, ...]:
+        """Those members whose work counts: of an elastic attempt not those that have yet to join."""
+        if not any(not one.open for one in self.rounds):
+            return self.members
+        return tuple(one for one in self.members if one.arrived is not None)
 
     @property
     def open(self) -> AttemptView | None:
@@ -135,16 +161,20 @@ def load_view(session: Session, job_id: str, now: datetime, timings: TimingSetti
     job = session.get_one(Job, job_id)
     attempt, progress, progress_at = None, "", None
     learners: tuple[LearnerView, ...] = ()
+    rounds: tuple[Round, ...] = ()
     if job.attempt:
         row = session.scalars(select(Attempt).where(Attempt.job_id == job_id, Attempt.n == job.attempt)).one_or_none()
         attempt = attempt_view(row) if row else None
     if attempt and attempt.ended_at is None:
         rows = session.scalars(select(Learner).where(Learner.attempt_id == attempt.id).order_by(Learner.rank))
         learners = tuple(_learner_view(one) for one in rows)
+        if job.manifest.get("elastic"):
+            rounds = tuple(read_rounds(session, attempt.id))
         if job.state == JobState.PENDING:
             progress, progress_at = _progress(session, job_id, attempt.n)
-    found = _job_view(session, job, launching=attempt is not None and attempt.launched_at is None)
-    return View(now, timings, found, attempt, learners, progress=progress, progress_at=progress_at)
+    launching = attempt is not None and any(one.launched_at is None for one in learners if not one.left)
+    found = _job_view(session, job, launching=launching)
+    return View(now, timings, found, attempt, learners, progress=progress, progress_at=progress_at, rounds=rounds)
 
 
 def _job_view(session: Session, job: Job, launching: bool) -> JobView:
@@ -168,6 +198,7 @@ def _job_view(session: Session, job: Job, launching: bool) -> JobView:
         project=session.get_one(Project, job.project_id).name if launching else "",
         endpoints=_endpoints(session, job) if launching else (),
         manifest=job.manifest,
+        elastic=ElasticSpec.model_validate(job.manifest["elastic"]) if job.manifest.get("elastic") else None,
     )
 
 
@@ -214,12 +245,19 @@ def attempt_view(row: Attempt) -> AttemptView:
         error_code=row.error_code,
         exit_code=row.exit_code,
         ended_at=row.ended_at,
+        grow_at=row.grow_at,
     )
 
 
 def _learner_view(row: Learner) -> LearnerView:
     return LearnerView(
         rank=row.rank,
+        launched_at=row.launched_at,
+        arrived=row.arrived,
+        broken=row.broken,
+        broken_at=row.broken_at,
+        left=row.left_at is not None,
+        left_reason=row.left_reason or "",
         phase=LearnerPhase(row.phase),
         started_at=row.started_at,
         heartbeat_at=row.heartbeat_at,

@@ -65,24 +65,41 @@ class Gang:
         return self._run.stop_request() is not None
 
     def _start(self) -> None:
-        for rank in range(len(self._learners)):
-            self._run.learner(rank).mkdir(mode=0o700, exist_ok=True)
-        gang = os.getpid()
         try:
-            for rank, learner in enumerate(self._learners):
-                pid = os.fork()
-                if pid == 0:
-                    _supervise(LearnerSupervisor(self._run, rank, gang, learner))
-                self._supervisors[pid] = rank
+            self._fork(0)
         except OSError as error:  # no more processes allowed: all or none
             processes.end_descendants()
             self._supervisors.clear()
             self._run.fail(f"can't start {len(self._learners)} learners: {error.strerror}")
 
+    def _fork(self, first: int) -> None:
+        """Start the learners from this one on."""
+        gang = os.getpid()
+        for rank, learner in enumerate(self._learners[first:], first):
+            self._run.learner(rank).mkdir(mode=0o700, exist_ok=True)
+            pid = os.fork()
+            if pid == 0:
+                _supervise(LearnerSupervisor(self._run, rank, gang, learner))
+            self._supervisors[pid] = rank
+
+    def _start_more(self) -> None:
+        """Start learners that were added since."""
+        there = (self._run.read_spec() or {"learners": []})["learners"]
+        first = len(self._learners)
+        if len(there) <= first or self._run.stop_request():
+            return
+        self._learners = there
+        try:
+            self._fork(first)
+        except OSError as error:  # the others go on
+            for rank in set(range(first, len(there))) - set(self._supervisors.values()):
+                self._run.write_exit(rank, Exit(-signal.SIGKILL, f"it can't be started: {error.strerror}"))
+
     def _wait(self) -> None:
         told = None
         while self._supervisors:
             received = signal.sigtimedwait(SIGNALS, 5.0)
+            self._start_more()
             stop = self._run.stop_request() if self._stopping(received) else None
             if stop != told:
                 told = stop

@@ -63,6 +63,13 @@ class RunFolder:
     def write_spec(self, spec: dict[str, Any]) -> None:
         files.write_json(self.path / "spec.json", spec)
 
+    def add_learners(self, spec: dict[str, Any], more: list[dict[str, Any]]) -> None:
+        """Have the gang's supervisor start more learners than ``spec``, which is there, has. The caller holds
+        ``requests``."""
+        self.write_spec({**spec, "learners": [*spec["learners"], *more]})
+        if gang := self.gang():
+            processes.send(gang, signal.SIGUSR1)
+
     def learner(self, rank: int) -> Path:
         """The working folder of a learner."""
         return self.path / f"learner-{rank}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from weft_core.engine import Capacity, LaunchRefused, Observation, gpu_type_fits
@@ -37,6 +37,7 @@ class KubernetesEngine:
         if settings.kubeconfig is not None and not settings.kubeconfig.expanduser().is_file():
             raise ValueError(f"engine {name}: there is no kubeconfig {settings.kubeconfig}")
         self.name = name
+        self.grows_runs = not settings.queue  # Kueue admits a group of pods once, with their number
         self._settings, self._repository, self._installation = settings, repository, installation_id
         self._views: dict[int, _View] = {}
 
@@ -57,6 +58,22 @@ class KubernetesEngine:
                 # All or nothing: half a gang must not hold what another one waits for.
                 taken_back(lambda: self.stop(spec.run_name, timedelta(0)))
             raise refusal from error
+
+    def grow(self, spec: LaunchSpec, ranks: Sequence[int]) -> None:
+        names.check_run_name(spec.run_name)
+        if not self.grows_runs:
+            raise LaunchRefused(
+                f"engine {self.name}: Kueue's queue takes no more pods into a group that it has admitted"
+            )
+        view = self._view()
+        launcher = Launcher(self.name, self._settings, self._repository, view.cluster)
+        try:
+            gpu_types = self._gpu_types(view, spec)
+            secret = launcher.present(spec)
+            for rank in ranks:
+                view.pods.note([launcher.pod(spec, rank, secret, gpu_types)])
+        except Refused as error:
+            raise launcher.refused(error, spec) from error
 
     def observe(self) -> Mapping[str, Observation]:
         view = self._view()

@@ -40,6 +40,13 @@ class Launcher:
         self._make_namespace(namespace, spec)
         return self._create("secret", namespace, wanted, spec)
 
+    def present(self, spec: LaunchSpec) -> Json:
+        """The Secret of an attempt that has been launched. Raises Refused (404) when it is not there (any more)."""
+        namespace = names.fill(self._settings.namespace, spec.project_id)
+        there: Json = self._cluster.get("read_namespaced_secret", spec.run_name, namespace)
+        self._check_adopted("secret", there, objects.secret(self._engine, spec), None)
+        return there
+
     def policy(self, spec: LaunchSpec, owner: Json) -> None:
         """The attempt's NetworkPolicy, which has to be there before the pods are."""
         if self._settings.network_policies:

@@ -8,13 +8,21 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from weft_core.engine import Capacity, EngineUnreachable, LearnerObservation, LearnerState, Observation
+from weft_core.engine import (
+    Capacity,
+    EngineUnreachable,
+    LaunchRefused,
+    LearnerObservation,
+    LearnerState,
+    Observation,
+)
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec
 from weft_workers.engines.local.machine import Machine, Slots
@@ -45,6 +53,7 @@ class LocalEngine:
         self, name: str, settings: LocalSettings, home: Path, images: EnvironmentBuilder, installation_id: str
     ) -> None:
         self.name = name
+        self.grows_runs = True
         self._settings = settings
         self._home = home.expanduser().absolute()
         self._images = images
@@ -65,6 +74,31 @@ class LocalEngine:
                     self._create(run, spec, machine, environment, agent)
                     self._start(run)
             self._check_adopted(run, spec)
+
+    def grow(self, spec: LaunchSpec, ranks: Sequence[int]) -> None:
+        with self._reachable(), self._changing():
+            run = self._run(spec.run_name)
+            there = run.read_spec()
+            if there is None or not self._is_ours(there):
+                raise LaunchRefused(f"there is no run {spec.run_name} on engine {self.name}")
+            self._check_adopted(run, spec)
+            first = len(there["learners"])
+            missing = [rank for rank in sorted(ranks) if rank >= first]
+            if not missing:
+                return
+            if not run.alive() or run.stop_request():
+                raise LaunchRefused(f"run {spec.run_name} has ended")
+            if missing != list(range(first, first + len(missing))):
+                raise ValueError(f"{spec.run_name} has {first} learners, after which {missing} can't come")
+            slots = Machine.of(self._settings).assign(replace(spec, learners=len(missing)), self._taken())
+            if slots is None:
+                raise EngineUnreachable(f"not enough GPUs are free for more learners of {spec.run_name}")
+            environment, agent = self._images.locate(spec.image), self._images.agent()
+            more = [
+                self._learner(run, rank, spec, environment, agent, own)
+                for rank, own in zip(missing, slots, strict=True)
+            ]
+            run.add_learners(there, more)
 
     def observe(self) -> Mapping[str, Observation]:
         with self._reachable():
@@ -122,19 +156,21 @@ class LocalEngine:
                 "run_name": spec.run_name,
                 **{field: getattr(spec, field) for field in _IDENTITY},
                 "recipe": environment.recipe._asdict() if environment.recipe else None,
-                "learners": [
-                    {
-                        "command": [str(environment.python), "-m", "weft_trainer"],
-                        "environment": self._environment(run, rank, spec, environment, agent, own),
-                        "memory": spec.resources.memory,
-                        "gpus": own.gpus,
-                        "cores": own.cores,
-                    }
-                    for rank, own in enumerate(slots)
-                ],
+                "learners": [self._learner(run, rank, spec, environment, agent, own) for rank, own in enumerate(slots)],
             }
         )
         draft.path.rename(run.path)
+
+    def _learner(
+        self, run: RunFolder, rank: int, spec: LaunchSpec, environment: Environment, agent: Path, own: Slots
+    ) -> dict[str, Any]:
+        return {
+            "command": [str(environment.python), "-m", "weft_trainer"],
+            "environment": self._environment(run, rank, spec, environment, agent, own),
+            "memory": spec.resources.memory,
+            "gpus": own.gpus,
+            "cores": own.cores,
+        }
 
     def _environment(
         self, run: RunFolder, rank: int, spec: LaunchSpec, environment: Environment, agent: Path, own: Slots
@@ -213,7 +249,8 @@ class LocalEngine:
             Slots(tuple(learner["gpus"]), tuple(learner["cores"]))
             for run, spec in self._all()
             if run.alive() or not (run.started() or run.interrupted())
-            for learner in spec["learners"]
+            for rank, learner in enumerate(spec["learners"])
+            if run.exit(rank) is None
         ]
 
     # --- observe ---

@@ -7,12 +7,12 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
-from weft_core.engine import Capacity, EngineUnreachable, Observation
+from weft_core.engine import Capacity, EngineUnreachable, LaunchRefused, Observation
 from weft_core.engine_settings import RaySettings
 from weft_core.launch import LaunchSpec
 from weft_workers.engines.ray.capacity import Census
@@ -38,6 +38,7 @@ class RayEngine:
 
     def __init__(self, name: str, settings: RaySettings, installation_id: str) -> None:
         self.name = name
+        self.grows_runs = False  # a placement group has the size it was made with
         self._settings = settings
         self._installation = installation_id
         self._ray = RayClient(name, settings)
@@ -52,6 +53,9 @@ class RayEngine:
     def launch(self, spec: LaunchSpec) -> None:
         with self._sensible():
             self._launch(spec)
+
+    def grow(self, spec: LaunchSpec, ranks: Sequence[int]) -> None:
+        raise LaunchRefused(f"engine {self.name}: Ray's placement group of {spec.run_name} can't be made larger")
 
     def observe(self) -> Mapping[str, Observation]:
         with self._sensible():

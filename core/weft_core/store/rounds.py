@@ -1,0 +1,38 @@
+"""An elastic attempt's rounds and members, as they are written down."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from weft_core import elastic
+from weft_core.store.models import Learner, Round
+
+
+def read_rounds(session: Session, attempt_id: str) -> list[elastic.Round]:
+    """The last two, in order."""
+    rows = session.scalars(select(Round).where(Round.attempt_id == attempt_id).order_by(Round.n.desc()).limit(2))
+    return [
+        elastic.Round(row.n, row.opened_at, row.closed_at, tuple(row.members), row.restart, row.reason)
+        for row in reversed(rows.all())
+    ]
+
+
+def member(row: Learner) -> elastic.Member:
+    return elastic.Member(
+        number=row.rank,
+        arrived=row.arrived,
+        arrived_at=row.arrived_at,
+        broken=row.broken,
+        left=row.left_at is not None,
+        left_reason=row.left_reason or "",
+        started=row.started_at is not None,
+        finished=row.exit_code == 0,
+    )
+
+
+def clock(session: Session) -> datetime:
+    """The database's."""
+    return session.execute(select(func.now())).scalar_one()

@@ -1,0 +1,151 @@
+"""Elastic jobs: a learner is killed in mid-training and the others go on without it; another one joins later."""
+
+from __future__ import annotations
+
+import os
+import signal
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.e2e.stack import Stack, eventually, lines, manifest, running, saw
+
+import weft
+
+STEPS = 150
+
+
+def start(stack: Stack, framework: str, command: str) -> weft.Job:
+    job = stack.train(
+        manifest(
+            "",
+            learners=2,
+            elastic={"min": 1, "max": 2},
+            memory="2Gb",
+            checkpoint={"every": "1s"},
+            framework={"name": framework, "command": command},
+        )
+    )
+    trains(job, "with 2")
+    return job
+
+
+def trains(job: weft.Job, how: str, learner: int = 1, seconds: float = 500) -> int:
+    """Wait for a step that was done so; its number."""
+
+    def newest() -> int:
+        steps = [line.split() for line in lines(job, learner) if line.startswith("step") and line.endswith(how)]
+        return int(steps[-1][1]) if steps else 0
+
+    found: int = eventually(newest, f"a step {how}", seconds)
+    return found
+
+
+def agent(stack: Stack, learner: int) -> psutil.Process:
+    found = [
+        one
+        for one in stack.learners()
+        if one.cwd().endswith(f"learner-{learner - 1}") and "weft_trainer" in one.cmdline()
+    ]
+    (first,) = (one for one in found if one.ppid() not in {other.pid for other in found})  # the other is its watchdog
+    return first
+
+
+def worker(stack: Stack, learner: int) -> psutil.Process:
+    """The user's own process."""
+    found = [one for one in agent(stack, learner).children(recursive=True) if "python" in one.name()]
+    return next(one for one in found if any(word.startswith("elastic_") for word in one.cmdline()))
+
+
+def said(job: weft.Job, text: str) -> bool:
+    return any(text in event.message for event in job.events())
+
+
+def check_result(stack: Stack, job: weft.Job, folder: Path) -> None:
+    job = job.wait(timeout=300, check=False)
+    assert job.state == "COMPLETED", job.reason
+    assert [one.outcome for one in job.attempts] == ["SUCCEEDED"], "no retry was needed"
+    with zipfile.ZipFile(job.download_trained_model(folder / "model.zip")) as archive:
+        (model,) = (name for name in archive.namelist() if name.endswith("model.txt"))
+        assert archive.read(model).decode() == f"{STEPS} steps, sum {STEPS}\n"
+    assert stack.learners() == []
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A stack that gives elastic jobs new learners soon."""
+    with running(tmp_path_factory.mktemp("elastic") / "home", {"WEFT_TIMINGS__ELASTIC_COOLDOWN": "4"}) as one:
+        yield one
+
+
+# The first job of an image builds its environment.
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("program", ["elastic_plain.py", "elastic_torch.py"])
+def test_torchrun_goes_on_with_fewer_and_then_with_more(quick: Stack, tmp_path: Path, program: str) -> None:
+    job = start(quick, "pytorch", f"exec python {program} {STEPS} 0.1")
+    agent(quick, 2).kill()
+    alone = trains(job, "with 1")
+    assert said(job, "learner 2 was lost (killed by signal 9 (SIGKILL)): training goes on with 1 of 2")
+    eventually(lambda: said(job, "learner 3 joined: training goes on with 2 learners"), "a learner joins")
+    eventually(saw(job, "round 3: rank 0 of 2 starts"), "training with two")
+    assert 0 < alone < STEPS
+    rounds = [line for line in lines(job) if line.startswith("weft: round")]
+    assert rounds[0] == "weft: round 1: rank 0 of 2 (learners 1, 2)"
+    assert "learner 2 was lost" in rounds[1]
+    assert "from the last checkpoint (1 file)" in rounds[1]
+    assert "learner 3 joined" in rounds[2]
+    shown = quick.weft("show", job.id).stdout
+    assert "round 3: 2 processes in 2 learners (1, 3); learner 3 joined" in shown
+    check_result(quick, job, tmp_path)
+
+
+@pytest.mark.timeout(900)
+def test_torchrun_goes_on_when_only_the_leaders_process_is_killed(stack: Stack, tmp_path: Path) -> None:
+    # What a killed process has written in its last seconds may be torn, so checkpoints are some seconds apart.
+    job = start(stack, "pytorch", f"exec python elastic_plain.py {STEPS} 0.1 30")
+    eventually(saw(job, "step 70 "), "two checkpoints")
+    os.kill(worker(stack, 1).pid, signal.SIGKILL)
+    trains(job, "with 1", learner=2)
+    begins = [line for line in lines(job, 2) if line.startswith("round 2: rank 0 of 1 starts at step")]
+    assert begins[0].endswith(("step 30", "step 60")), "from a checkpoint of the one that was killed"
+    assert said(job, "learner 1 was lost (killed by signal 9 (SIGKILL)): training goes on with 1 of 2")
+    check_result(stack, job, tmp_path)
+
+
+@pytest.mark.timeout(900)
+def test_a_learner_whose_program_fails_is_lost_and_its_peer_is_not(stack: Stack, tmp_path: Path) -> None:
+    job = start(stack, "pytorch", f"exec python elastic_plain.py {STEPS} 0.05 1 40")
+    check_result(stack, job, tmp_path)
+    (lost,) = (event for event in job.events() if "was lost" in event.message)
+    assert lost.message == "learner 2 was lost (exit code 1): training goes on with 1 of 2"
+    assert "ValueError: a bug" in lines(job, 2)
+
+
+@pytest.mark.timeout(900)
+def test_horovod_survivors_keep_their_memory_and_another_one_joins(
+    own_stack: Callable[..., Stack], tmp_path: Path
+) -> None:
+    stack = own_stack(WEFT_TIMINGS__ELASTIC_COOLDOWN="4")
+    job = start(stack, "horovod", f"exec python elastic_horovod.py {STEPS} 0.15")
+    before = worker(stack, 1).pid
+    agent(stack, 2).kill()
+    alone = trains(job, "with 1")
+    assert said(job, "learner 2 was lost (killed by signal 9 (SIGKILL)): training goes on with 1 of 2")
+    eventually(lambda: said(job, "learner 3 joined: training goes on with 2 learners"), "a learner joins")
+    eventually(lambda: trains(job, "with 2") > alone, "training with two again")
+    assert worker(stack, 1).pid == before, "it was never started anew"
+    check_result(stack, job, tmp_path)
+
+
+@pytest.mark.timeout(900)
+def test_horovod_goes_on_from_the_checkpoint_when_its_driver_is_lost(
+    own_stack: Callable[..., Stack], tmp_path: Path
+) -> None:
+    stack = own_stack(WEFT_TIMINGS__ELASTIC_COOLDOWN="600")
+    job = start(stack, "horovod", f"exec python elastic_horovod.py {STEPS} 0.1")
+    agent(stack, 1).kill()
+    trains(job, "with 1", learner=2)
+    assert said(job, "learner 1 was lost (killed by signal 9 (SIGKILL)): training goes on with 1 of 2")
+    check_result(stack, job, tmp_path)
