@@ -130,6 +130,8 @@ def imagefolder(
     require_extra()
     from weft.prepare.folders import image_folder
 
+    if target.startswith((".", "/", "~")) and Path(target).expanduser().resolve().is_relative_to(source.resolve()):
+        raise DatasetError(f"the target {target} lies in the source {source}, where it would become a class of it")
     options = Options(layout, ImageOptions(resize, resize_mode, quality), records, seed)
     read = partial(image_folder, source, validation_share=validation_share, seed=seed)
     _prepare(ctx, source, lambda _: read(), target, options, processes, as_json)

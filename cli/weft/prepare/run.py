@@ -71,11 +71,14 @@ def prepare(
     """
     options = options or Options()
     fingerprint = source.fingerprint(options.to_json())
-    there = target.files()
-    if DATASET in there:
-        return _complete(target, fingerprint)
-    with alone(target.state):
-        return _Run(source, target, options, fingerprint, there).go(processes or _cores(), progress)
+    try:
+        there = target.files()
+        if DATASET in there:
+            return _complete(target, fingerprint)
+        with alone(target.state):
+            return _Run(source, target, options, fingerprint, there).go(processes or _cores(), progress)
+    except OSError as error:  # no space, no permission
+        raise DatasetError(f"{error.filename or target}: {error.strerror or error}") from error
 
 
 class _Run:

@@ -71,7 +71,7 @@ class Folder:
                 folders.remove(STATE)
             for name in names:
                 path = Path(folder, name)
-                found[path.relative_to(self.path).as_posix()] = path.stat().st_size
+                found[path.relative_to(self.path).as_posix()] = path.lstat().st_size
         return found
 
     def read(self, name: str) -> bytes:

@@ -50,7 +50,7 @@ class Recipe:
     encoding: Any  # of the source
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # an image folder has a million of them
 class Written:
     """A file: its name in the target, bytes, images in it and, of a shard, its sha256."""
 
@@ -60,7 +60,7 @@ class Written:
     sha256: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Odd:
     """An image that was left out as corrupt, or whose bytes had to be made anew, and why."""
 

@@ -34,6 +34,11 @@ def test_a_folder_from_the_command_line(weft: Weft, tmp_path: Path, monkeypatch:
     assert (done.code, "ends in the middle of the record" in done.err) == (1, True)
     done = weft("data", "prepare", "imagefolder", "pets", "pets")
     assert (done.code, "write ./pets for the folder, default:pets for the container" in done.err) == (1, True)
+    done = weft("data", "prepare", "imagefolder", "pets", "./pets/out")
+    assert (done.code, "lies in the source pets" in done.err) == (1, True)
+    (tmp_path / "file").write_bytes(b"")
+    done = weft("data", "prepare", "imagefolder", "pets", "./file/out")
+    assert (done.code, "file/out/.weft-prepare: Not a directory" in done.err) == (1, True), done.err
 
 
 def test_without_the_extra_it_says_what_to_install(weft: Weft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,6 +177,17 @@ def test_hostile_archives_are_refused_inside_and_out(
             imagenet(Archives.find(tmp_path))
 
 
+def test_a_hostile_devkit(copy: Path) -> None:
+    link = header("ILSVRC2012_devkit_t12/data/meta.mat", tarfile.SYMTYPE, "/etc/passwd")
+    for entry in (link, ("../meta.mat", b"x"), ("/data/meta.mat", b"x")):
+        tar_of(copy / "ILSVRC2012_devkit_t12.tar", entry)
+        with pytest.raises(DatasetError, match="a link or a path that leads out"):
+            imagenet(Archives.find(copy))
+    tar_of(copy / "ILSVRC2012_devkit_t12.tar", ("x/data/meta.mat", b"MATLAB 5.0 MAT-file" + bytes(200)))
+    with pytest.raises(DatasetError, match=r"meta\.mat can't be read"):
+        imagenet(Archives.find(copy))
+
+
 def test_archives_that_are_none(tmp_path: Path) -> None:
     outer = tmp_path / "ILSVRC2012_img_train.tar"
     inner = tar_of(tmp_path / "inner", GOOD, ("n01440764_2.JPEG", picture(1))).read_bytes()
