@@ -57,6 +57,8 @@ class Image:
     """Options for pip's install of the lock."""
     build: Path | None = None
     """A program that builds what no index has ready-made, called with the environment's python and a wheel cache."""
+    devices: tuple[str, ...] = ("cpu", "gpu")
+    """What it can be built for."""
 
     @property
     def reference(self) -> str:
@@ -183,6 +185,7 @@ def _image(root: Path, entry: Mapping[str, Any]) -> Image:
         frameworks=tuple(entry["frameworks"]),
         launchers=tuple(entry["launchers"]),
         default_launcher=entry["default_launcher"],
+        devices=tuple(entry.get("devices", ("cpu", "gpu"))),
         pip=tuple(entry.get("pip", ())),
         build=folder / entry["build"] if entry.get("build") else None,
     )

@@ -126,6 +126,8 @@ class Capacity:
     """Who admits gangs in admission's stead: ``Kueue's queue team-a``. Empty: admission itself."""
     grows: bool = False
     """Nodes may join: what does not even fit an empty engine waits for them, rather than fail."""
+    images: frozenset[str] | None = None
+    """References of the catalogue's images that learners can start in at once; None: it can't tell."""
 
 
 def gpu_type_fits(asked: str, there: str | None) -> bool:

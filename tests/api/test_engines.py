@@ -181,3 +181,16 @@ def test_show_names_where_each_learner_runs(api: Api, ann: Person) -> None:
     job = run(api, ann, "n2", None)
     (attempt,) = ann.http.get(f"/api/v1/jobs/{job}").json()["attempts"]
     assert [one["node"] for one in attempt["learners"]] == ["n2", None]
+
+
+def test_which_engines_have_an_image(api: Api, ann: Person) -> None:
+    def engines(reference: str) -> dict[str, str]:
+        images = ann.http.get("/api/v1/catalogue").json()["images"]
+        [found] = [image["engines"] for image in images if image["reference"] == reference]
+        return dict(found)
+
+    assert engines("python:3.11") == {"local": "unknown", "k8s": "on demand", "new": "on demand"}
+    with api.context.database.transaction() as session:
+        session.get_one(EngineStatus, "local").capacity = {"nodes": [], "images": ["python:3.11"]}
+    assert engines("python:3.11")["local"] == "ready"
+    assert engines("pytorch:2.13.0")["local"] == "on demand"

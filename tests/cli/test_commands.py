@@ -361,6 +361,23 @@ def test_files_are_listed(double: Double, weft: Weft) -> None:
     assert "a/[b].pt" in weft("files", ID).out
 
 
+def test_images_with_what_manifests_call_them(double: Double, weft: Weft) -> None:
+    image = {"reference": "tensorflow:2.21.0", "version": "2.21.0", "frameworks": ["tensorflow", "keras"]}
+    image |= {
+        "devices": ["cpu", "gpu"],
+        "launchers": ["none", "tensorflow"],
+        "aliases": ["keras:latest", "tensorflow:1.5"],
+    }
+    image |= {"engines": {"local": "ready", "gpu": "on demand", "ray": "unknown"}}
+    double.on("GET", "catalogue", as_json({"images": [image], "aliases": {}}))
+    rows = [line.split() for line in weft("images", "list").out.splitlines()]
+    same = ["2.21.0", "tensorflow:2.21.0", "cpu,", "gpu", "none,", "tensorflow", "local,", "ray?"]
+    assert rows[1:] == [["tensorflow", *same, "1.5"], ["keras", *same, "latest"]]
+    assert [row.split()[0] for row in weft("images", "list", "-f", "keras").out.splitlines()] == ["FRAMEWORK", "keras"]
+    assert "no image serves framework caffe" in weft("images", "list", "--framework", "caffe").err
+    assert json.loads(weft("images", "list", "--json").out) == [image]
+
+
 def test_engines_with_their_health_and_load(double: Double, weft: Weft) -> None:
     double.on("GET", "engines", as_json({"engines": [LOCAL, CLUSTER, AWAY, {"name": "old", "type": "local"}]}))
     head, *rows = weft("engines").out.splitlines()

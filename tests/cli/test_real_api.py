@@ -241,7 +241,10 @@ def test_the_installation(client: Client) -> None:
     with pytest.raises(errors.NotFound, match="no engine 'nowhere'; there are: local"):
         client.engine("nowhere")
     assert client.server_version()
-    assert any("pytorch" in image["frameworks"] for image in client.catalogue())
+    images = {image["reference"]: image for image in client.catalogue()}
+    assert images["pytorch:2.13.0"]["frameworks"] == ["pytorch"]
+    assert images["pytorch:2.13.0"]["aliases"] == ["pytorch:latest", "pytorch:v0.2"]
+    assert (images["python:3.11"]["devices"], images["python:3.11"]["engines"]) == (["cpu"], {"local": "unknown"})
 
 
 def test_another_projects_job_is_not_found(api: Api, client: Client, code: Path) -> None:

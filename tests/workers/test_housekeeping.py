@@ -64,6 +64,7 @@ def test_what_is_kept_of_nodes() -> None:
         ],
     }  # fmt: skip
     assert len(json.dumps(describe(Capacity((used,) * 500)))) < 100_000
+    assert describe(Capacity((), images=frozenset({"b:1", "a:1"})))["images"] == ["a:1", "b:1"]
 
 
 def test_engines_that_left_the_settings_are_forgotten(world: World, context: Context) -> None:

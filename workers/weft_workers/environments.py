@@ -106,6 +106,11 @@ class EnvironmentBuilder:
         recipe = self._recipe(found)
         return Environment(image, Path(recipe.folder), recipe)
 
+    def ready(self) -> frozenset[str]:
+        """References of the catalogue's images whose environments are built."""
+        images = (self._catalogue or Catalogue.load()).images
+        return frozenset(image.reference for image in images if self._recipe(image).is_complete())
+
     def build(self, image: str, progress: Callable[[str], None] = lambda text: None) -> Environment:
         """The environment, once it is built; whether this call started that or another process.
 

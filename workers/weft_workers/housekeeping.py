@@ -109,7 +109,8 @@ def describe(capacity: Capacity) -> dict[str, Any]:
     """A capacity as the ``engines`` table keeps it, for people: sums of the nodes that take learners now, and each node
     without its labels, which may be many. What is as usual (ready, nothing busy) is left out."""
     usable = [node for node in capacity.nodes if node.ready and not node.potential]
-    return {
+    images = {} if capacity.images is None else {"images": sorted(capacity.images)}
+    return images | {
         "cpus": sum(node.cpus for node in usable),
         "gpus": sum(node.gpus for node in usable),
         "memory": sum(node.memory for node in usable),

@@ -30,7 +30,8 @@ def get_engine(name: str, context: Ctx, who: Viewer) -> EngineDetail:
 
 @router.get("/catalogue", summary="List the images that manifests can ask for")
 def get_catalogue(context: Ctx, _: Viewer) -> CatalogueView:
-    return show_catalogue(context)
+    with context.database.transaction() as session:
+        return show_catalogue(context, session)
 
 
 @router.get("/schema/manifest", summary="The manifest's JSON schema, for editors")

@@ -153,7 +153,13 @@ class ImageView(BaseModel):
     reference: str
     name: str
     version: str
+    digest: str = Field(description="Of all that the catalogue locks for it.")
     frameworks: list[str]
+    devices: list[Literal["cpu", "gpu"]] = Field(description="What it can be built for.")
+    aliases: list[str] = Field(description="FRAMEWORK:VERSION that manifests may ask for besides, and get it.")
+    engines: dict[str, Literal["ready", "on demand", "unknown"]] = Field(
+        description="Whether each engine has it: ready; built or pulled when a job first asks for it; it can't tell."
+    )
     launchers: list[str]
     default_launcher: str
 
@@ -169,7 +175,11 @@ class CatalogueView(BaseModel):
                             "reference": "horovod:0.28.1-torch2.13",
                             "name": "horovod",
                             "version": "0.28.1-torch2.13",
+                            "digest": "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
                             "frameworks": ["horovod"],
+                            "devices": ["cpu", "gpu"],
+                            "aliases": ["horovod:0.28.1", "horovod:latest"],
+                            "engines": {"local": "ready", "gpu-cluster": "on demand"},
                             "launchers": ["horovod", "none"],
                             "default_launcher": "horovod",
                         }

@@ -4,7 +4,7 @@ Of the jobs that wait only the project's own are named."""
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -21,6 +21,7 @@ from weft_api.engines.schemas import (
     WaitingJob,
 )
 from weft_api.problems import NOT_FOUND, Problem
+from weft_core.engine_settings import EngineSettings, KubernetesSettings, RaySettings
 from weft_core.launch import Resources
 from weft_core.lifecycle import JobState
 from weft_core.store.models import EngineStatus, Job
@@ -144,18 +145,39 @@ def _waiting_job(job: Job, place: int | None) -> WaitingJob:
 # --- the catalogue -----------------------------------------------------------------------------------------------
 
 
-def show_catalogue(context: Context) -> CatalogueView:
+def show_catalogue(context: Context, session: Session) -> CatalogueView:
+    """The images, and which engines have them as far as that is known."""
+    seen = {row.name: row.capacity or {} for row in session.scalars(select(EngineStatus))}
+    aliases = context.catalogue.aliases | context.settings.images.aliases
     return CatalogueView(
         images=[
             ImageView(
                 reference=image.reference,
                 name=image.name,
                 version=image.version,
+                digest=image.digest,
                 frameworks=list(image.frameworks),
+                devices=list(image.devices),
+                aliases=[alias for alias, target in aliases.items() if target == image.reference],
+                engines={
+                    name: _has(settings, seen.get(name, {}).get("images"), image.reference)
+                    for name, settings in context.settings.engines.items()
+                },
                 launchers=list(image.launchers),
                 default_launcher=image.default_launcher,
             )
             for image in context.catalogue.images
         ],
-        aliases=context.catalogue.aliases | context.settings.images.aliases,
+        aliases=aliases,
     )
+
+
+def _has(settings: EngineSettings, there: list[str] | None, reference: str) -> Literal["ready", "on demand", "unknown"]:
+    """Whether an engine has an image: by what it says it has, else by its kind."""
+    if there is not None:
+        return "ready" if reference in there else "on demand"
+    if isinstance(settings, KubernetesSettings):
+        return "on demand"  # nodes pull it from the registry
+    if isinstance(settings, RaySettings) and settings.environments.keys() & {reference, "*"}:
+        return "ready"
+    return "unknown"

@@ -39,6 +39,7 @@ COMMANDS: dict[str, Entry] = {
     "login": Entry("account", "Sign in at a server and keep the token in the profile file.", SERVER),
     "tokens": Entry("tokens", "API tokens: list, create, revoke.", SERVER, group=True),
     "engines": Entry("engines", "Show where jobs can run, how busy it is there, and what waits.", SERVER),
+    "images": Entry("images", "Images that jobs run in.", SERVER, group=True),
     "version": Entry("version", "Print the versions of this client and of the server.", SERVER),
     "up": Entry("local", "Start a whole Weft on this machine.", SERVER),
     "down": Entry("local", "Stop the Weft that runs on this machine.", SERVER),

@@ -110,6 +110,8 @@ def test_an_environment_is_built_from_the_lock_with_progress(images: Images, roo
     before = environment.python.lstat().st_ctime_ns
     assert images.builder(root).build("tiny:1.0") == environment
     assert environment.python.lstat().st_ctime_ns == before, "it is not built again"
+    assert images.builder(root).ready() == {"tiny:1.0"}
+    assert images.builder(root / "elsewhere").ready() == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ class LocalEngine:
 
     def capacity(self) -> Capacity:
         with self._reachable():
-            return Machine.of(self._settings).capacity
+            return replace(Machine.of(self._settings).capacity, images=self._images.ready())
 
     def folders(self, spec: LaunchSpec) -> list[Path]:
         """The learners' working folders, by rank."""
