@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from weft.models import Json
@@ -14,23 +14,20 @@ _STATES = {"ready": "", "unknown": "?"}
 """What stands behind an engine's name; where an image is not yet, its name does not stand at all."""
 
 
-def image_table(images: Sequence[Json], only: str | None = None) -> Table:
-    """One line a framework (or of ``only`` this one) and version; aliases are folded."""
-    made = table("FRAMEWORK", "VERSION", "IMAGE", "RUNS ON", "LAUNCHERS", "ENGINES", "ALIASES")
-    made.columns[6].no_wrap = False
-    made.columns[6].overflow = "fold"
+def image_table(images: Sequence[Json], only: str | None = None) -> RenderableType:
+    """One line a framework (or of ``only`` this one) and version; below it what else manifests may write."""
+    made = table("FRAMEWORK", "VERSION", "IMAGE", "RUNS ON", "LAUNCHERS", "ENGINES")
+    also = []
     for image in images:
         for framework in image["frameworks"]:
             if only not in (None, framework):
                 continue
             engines = [name + _STATES[state] for name, state in image["engines"].items() if state in _STATES]
-            aliases = [one.partition(":")[2] for one in image["aliases"] if one.startswith(f"{framework}:")]
             made.add_row(
                 *(framework, image["version"], Text(image["reference"]), ", ".join(image["devices"])),
-                *(
-                    ", ".join(image["launchers"]),
-                    Text(", ".join(engines) or "–"),
-                    Text(", ".join(aliases), style="dim"),
-                ),
+                *(", ".join(image["launchers"]), Text(", ".join(engines) or "–")),
             )
-    return made
+            aliases = [one.partition(":")[2] for one in image["aliases"] if one.startswith(f"{framework}:")]
+            if aliases:
+                also.append(Text(f"{framework} {image['version']} is also {', '.join(aliases)}", style="dim"))
+    return Group(made, "", *also) if also else made
