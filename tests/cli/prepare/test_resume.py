@@ -18,25 +18,26 @@ from tests.api.conftest import Api, api, api_settings
 from tests.cli.prepare.conftest import class_folders, picture
 
 from weft.client import Client
+from weft.data import Place
 from weft.errors import DatasetError
 from weft.prepare.folders import image_folder
 from weft.prepare.options import Layout, Options
 from weft.prepare.run import Progress, prepare
-from weft.prepare.targets import STATE, Folder, alone
+from weft.prepare.targets import STATE, Folder, Store, alone
 
 __all__ = ["api", "api_settings"]  # fixtures
 OPTIONS = ("--records", "4", "--processes", "2", "--validation-share", "0.2")
-PER_CLASS = 60
+PER_CLASS = 40
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """120 images that take a while, one of them cut off, in units of 4."""
+    """80 images that take a while, one of them cut off, in units of 4."""
     folder = tmp_path_factory.mktemp("images") / "in"
     for name in ("cat", "dog"):
         (folder / name).mkdir(parents=True)
         for number in range(PER_CLASS):
-            (folder / name / f"{number}.png").write_bytes(picture(number, (500, 400), kind="PNG"))
+            (folder / name / f"{number}.png").write_bytes(picture(number, (400, 300), kind="PNG"))
     broken = folder / "cat" / "7.png"
     broken.write_bytes(broken.read_bytes()[:-300])
     return folder
@@ -155,6 +156,23 @@ def test_kill_9_on_the_way_into_a_data_store(
     beside = start(images, "default:prepared/pets", "webdataset", environment)
     _, err = beside.communicate(timeout=60)
     assert (beside.returncode, "other files already" in err) == (1, True), err
+
+
+def test_an_image_folder_in_a_data_store(
+    tmp_path: Path, store: tuple[Client, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, _ = store
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = image_folder(class_folders(tmp_path / "in", {"a b": 6, "c": 5}))
+    options = Options(Layout.IMAGEFOLDER, records=4)
+    prepare(source, Store(client, Place.parse("default:folders")), options, processes=1)
+    prepare(source, Folder(tmp_path / "out"), options, processes=1)
+    client.data.get("default:folders", tmp_path / "back")
+    assert contents(tmp_path / "back") == contents(tmp_path / "out")
+    assert (tmp_path / "back/train/a b/0.JPEG").exists()
+    # It is complete, so it is only looked at.
+    again = prepare(source, Store(client, Place.parse("default:folders")), options)
+    assert again.records == {"train": 9, "validation": 2}
 
 
 class Stop(Exception):
