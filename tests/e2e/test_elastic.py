@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -82,15 +82,13 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 # The first job of an image builds its environment.
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("program", ["elastic_plain.py", "elastic_torch.py"])
-def test_torchrun_goes_on_with_fewer_and_then_with_more(quick: Stack, tmp_path: Path, program: str) -> None:
-    job = start(quick, "pytorch", f"exec python {program} {STEPS} 0.1")
+def test_torchrun_goes_on_with_fewer_and_then_with_more(quick: Stack, tmp_path: Path) -> None:
+    job = start(quick, "pytorch", f"exec python elastic_torch.py {STEPS} 0.1")
     agent(quick, 2).kill()
-    alone = trains(job, "with 1")
-    assert said(job, "learner 2 was lost (killed by signal 9 (SIGKILL)): training goes on with 1 of 2")
+    lost = "learner 2 was lost (killed by signal 9 (SIGKILL)): training goes on with 1 of 2"
+    eventually(lambda: said(job, lost), "a learner is lost")
     eventually(lambda: said(job, "learner 3 joined: training goes on with 2 learners"), "a learner joins")
     eventually(saw(job, "round 3: rank 0 of 2 starts"), "training with two")
-    assert 0 < alone < STEPS
     rounds = [line for line in lines(job) if line.startswith("weft: round")]
     assert rounds[0] == "weft: round 1: rank 0 of 2 (learners 1, 2)"
     assert "learner 2 was lost" in rounds[1]
@@ -124,26 +122,20 @@ def test_a_learner_whose_program_fails_is_lost_and_its_peer_is_not(stack: Stack,
 
 
 @pytest.mark.timeout(900)
-def test_horovod_survivors_keep_their_memory_and_another_one_joins(
-    own_stack: Callable[..., Stack], tmp_path: Path
-) -> None:
-    stack = own_stack(WEFT_TIMINGS__ELASTIC_COOLDOWN="4")
-    job = start(stack, "horovod", f"exec python elastic_horovod.py {STEPS} 0.15")
-    before = worker(stack, 1).pid
-    agent(stack, 2).kill()
+def test_horovod_survivors_keep_their_memory_and_another_one_joins(quick: Stack, tmp_path: Path) -> None:
+    job = start(quick, "horovod", f"exec python elastic_horovod.py {STEPS} 0.15")
+    before = worker(quick, 1).pid
+    agent(quick, 2).kill()
     alone = trains(job, "with 1")
     assert said(job, "learner 2 was lost (killed by signal 9 (SIGKILL)): training goes on with 1 of 2")
     eventually(lambda: said(job, "learner 3 joined: training goes on with 2 learners"), "a learner joins")
     eventually(lambda: trains(job, "with 2") > alone, "training with two again")
-    assert worker(stack, 1).pid == before, "it was never started anew"
-    check_result(stack, job, tmp_path)
+    assert worker(quick, 1).pid == before, "it was never started anew"
+    check_result(quick, job, tmp_path)
 
 
 @pytest.mark.timeout(900)
-def test_horovod_goes_on_from_the_checkpoint_when_its_driver_is_lost(
-    own_stack: Callable[..., Stack], tmp_path: Path
-) -> None:
-    stack = own_stack(WEFT_TIMINGS__ELASTIC_COOLDOWN="600")
+def test_horovod_goes_on_from_the_checkpoint_when_its_driver_is_lost(stack: Stack, tmp_path: Path) -> None:
     job = start(stack, "horovod", f"exec python elastic_horovod.py {STEPS} 0.1")
     agent(stack, 1).kill()
     trains(job, "with 1", learner=2)

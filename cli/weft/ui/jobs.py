@@ -167,8 +167,8 @@ def _learner_table(attempt: Attempt) -> Table:
         code = "" if one.exit_code is None else str(one.exit_code)
         style = "red" if one.exit_code else ""
         made.add_row(
-            *(f"  {one.learner}", one.phase, Text(one.node or ""), one.address or ""),
-            *(Text(code, style=style), Text(f"lost: {one.lost}" if one.lost else one.exit_reason or "")),
+            *(f"  {one.learner}", "LOST" if one.lost else one.phase, Text(one.node or ""), one.address or ""),
+            *(Text(code, style=style), Text(one.lost or one.exit_reason or "")),
         )
     return made
 
