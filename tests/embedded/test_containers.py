@@ -124,6 +124,7 @@ def test_images_get_what_they_copy() -> None:
         "api/weft_api/app.py",
         "workers/weft_workers/app.py",
         "trainer_images/catalogue.toml",
+        "examples/imagenet-resnet50/pytorch/train.py",
     ]
     for file in DOCKERFILES:
         needed += re.findall(r"^COPY (?:--chmod=\d+ )?([\w/.-]*[\w-]) ", file.read_text(), re.MULTILINE)

@@ -23,6 +23,7 @@ COMMANDS: dict[str, Entry] = {
     "train": Entry("train", "Submit a training job: a manifest, and the folder or zip of its code.", TRAIN),
     "run": Entry("run", "Run a manifest on this machine, without any server.", TRAIN),
     "rerun": Entry("train", "Submit a job again, with the same manifest and code.", TRAIN),
+    "bench": Entry("bench", "Measure how fast a training is, and how it scales with its learners.", TRAIN, group=True),
     "list": Entry("jobs", "List jobs, newest first.", JOBS),
     "show": Entry("jobs", "Show a job: state and reason, attempts, learners.", JOBS),
     "logs": Entry("logs", "Print a job's log; with --follow as it grows.", JOBS),
