@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from sqlalchemy.exc import ArgumentError
 
 from weft_api import docs, errors
+from weft_api.checkpoints.routes import router as checkpoints
 from weft_api.code.routes import router as code
 from weft_api.context import Context
 from weft_api.datastores.routes import router as datastores
@@ -97,7 +98,8 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.context = context
-    for router in (jobs, code, logs, events, files, models, datastores, secrets, tokens, engines, learner, health):
+    data = (files, checkpoints, models, datastores)
+    for router in (jobs, code, logs, events, *data, secrets, tokens, engines, learner, health):
         app.include_router(router)
     errors.install(app)
     docs.install(app)

@@ -131,6 +131,24 @@ def version_location(scope: Scope, box: SecretBox, version: ModelVersion) -> S3L
     )
 
 
+def checkpoints_location(session: Session, box: SecretBox, job: Job) -> S3Location | None:
+    """Where the job's checkpoints go: ``<container>/<prefix>/_checkpoints/<job id>/``; None: the installation's own
+    store.
+
+    Raises:
+        StoreGone: it is not known any more.
+    """
+    results = Manifest.model_validate(job.manifest).results
+    if results is None:
+        return None
+    store, place = results
+    return checkpoints_in(open_job_store(Scope(session, job.project_id), box, job.id, store), place, job.id)
+
+
+def checkpoints_in(opened: Opened, place: Place, job_id: str) -> S3Location:
+    return opened.at(place.container, place.prefix, "_checkpoints", job_id)
+
+
 @contextmanager
 def users_store() -> Iterator[None]:
     """Around calls to a user's store: what it refuses is the user's to mend (400), only silence is a 503."""

@@ -17,7 +17,18 @@ from weft.errors import AmbiguousName, JobFailed, JobHalted, NotFound, Unavailab
 from weft.follow import PATIENCE, Follower
 from weft.http import Transport, segment
 from weft.logs import Log, Which
-from weft.models import TERMINAL, Attempt, Event, FileInfo, Framework, Json, LogLine, StateChange, parse_time
+from weft.models import (
+    TERMINAL,
+    Attempt,
+    Checkpoint,
+    Event,
+    FileInfo,
+    Framework,
+    Json,
+    LogLine,
+    StateChange,
+    parse_time,
+)
 from weft.transfer import Progress, download, silent
 from weft.watch import Item, watch
 
@@ -64,6 +75,7 @@ class Job:
     failures: int
     code_sha256: str | None
     rerun_of: str | None
+    checkpoint_of: Json | None
     user: str | None
     created_at: datetime | None
     started_at: datetime | None
@@ -118,9 +130,13 @@ class Job:
         """Go on from its last checkpoint; see :meth:`Jobs.resume`."""
         return self._jobs.resume(self.id)
 
-    def rerun(self, overrides: Mapping[str, str] | None = None) -> Job:
+    def rerun(self, overrides: Mapping[str, str] | None = None, *, from_checkpoint: bool = False) -> Job:
         """A new job of the same manifest and code; see :meth:`Jobs.rerun`."""
-        return self._jobs.rerun(self.id, overrides)
+        return self._jobs.rerun(self.id, overrides, from_checkpoint=from_checkpoint)
+
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        """The checkpoints that are kept of it; see :meth:`Jobs.checkpoints`."""
+        return self._jobs.checkpoints(self.id)
 
     def delete(self) -> None:
         """Stop it and remove it; see :meth:`Jobs.delete`."""
@@ -231,9 +247,21 @@ class Jobs:
         """Queue a halted or failed job again; it goes on from its last checkpoint. Raises Conflict in other states."""
         return self._job(self._transport.json("POST", _path(job_id, "resume"), json={}))
 
-    def rerun(self, job_id: str, overrides: Mapping[str, str] | None = None) -> Job:
-        """A new job of the same manifest and code, with overrides; the new one is returned."""
-        return self._job(self._transport.json("POST", _path(job_id, "rerun"), json={"set": dict(overrides or {})}))
+    def rerun(self, job_id: str, overrides: Mapping[str, str] | None = None, *, from_checkpoint: bool = False) -> Job:
+        """A new job of the same manifest and code, with overrides; the new one is returned.
+
+        With ``from_checkpoint`` it begins with the last complete checkpoint that the job has now: a copy, which stays
+        whatever becomes of the job. Raises Conflict when there is none.
+        """
+        body: dict[str, Any] = {"set": dict(overrides or {})}
+        if from_checkpoint:
+            body["from_checkpoint"] = True
+        return self._job(self._transport.json("POST", _path(job_id, "rerun"), json=body))
+
+    def checkpoints(self, job_id: str) -> Sequence[Checkpoint]:
+        """The checkpoints that are kept of a job, the newest first. Each learner that writes any has its own."""
+        page = self._transport.json("GET", _path(job_id, "checkpoints"))
+        return [Checkpoint.from_json(one) for one in page.get("checkpoints") or []]
 
     def delete(self, job_id: str) -> None:
         """Stop the job and remove it, its logs and its results in the installation's own store."""
@@ -431,6 +459,7 @@ class Jobs:
             failures=int(data.get("failures") or 0),
             code_sha256=data.get("code_sha256"),
             rerun_of=data.get("rerun_of"),
+            checkpoint_of=data.get("checkpoint_of"),
             user=data.get("user"),
             created_at=parse_time(data.get("created_at")),
             started_at=parse_time(data.get("started_at")),

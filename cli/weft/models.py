@@ -118,6 +118,9 @@ class Attempt(_Told):
     learners: tuple[LearnerStatus, ...] = ()
     round: Round | None = None
     """The newest, of an elastic job."""
+    checkpoint: Json | None = None
+    """What it began with: ``generation``, ``job``, ``attempt``, ``at`` (seconds since the epoch), ``files``, ``size``
+    (bytes)."""
 
     @classmethod
     def from_json(cls, data: Json) -> Attempt:
@@ -130,6 +133,34 @@ class Attempt(_Told):
             ended_at=parse_time(data.get("ended_at")),
             learners=tuple(LearnerStatus.from_json(one) for one in data.get("learners") or ()),
             round=Round.from_json(data["round"]) if data.get("round") else None,
+            checkpoint=data.get("checkpoint"),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Checkpoint(_Told):
+    """A complete state of a learner's CHECKPOINT_DIR. ``learner`` counts from 1; ``job`` is the one whose learner
+    stored it; ``size`` in bytes."""
+
+    generation: str
+    learner: int
+    job: str | None = None
+    attempt: int | None = None
+    at: datetime | None = None
+    files: int = 0
+    size: int = 0
+
+    @classmethod
+    def from_json(cls, data: Json) -> Checkpoint:
+        return cls(
+            generation=str(data["generation"]),
+            learner=int(data.get("learner") or 1),
+            job=data.get("job"),
+            attempt=data.get("attempt"),
+            at=parse_time(data.get("at")),
+            files=int(data.get("files") or 0),
+            size=int(data.get("size") or 0),
             raw=data,
         )
 

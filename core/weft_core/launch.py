@@ -165,6 +165,8 @@ class LearnerSpec(_Wire):
     checkpoints: S3Location | None = None
     """Like ``results``: CHECKPOINT_DIR's place."""
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
+    has_checkpoint: bool = False
+    """The job began with another job's checkpoint, so already its first attempt has one."""
     elastic: ElasticSpec | None = None
     memory: int | None = None  # bytes
     heartbeat_seconds: float = 3.0

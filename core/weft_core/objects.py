@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import boto3
+from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
@@ -21,7 +22,9 @@ from weft_core.settings import S3Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
+    from mypy_boto3_s3.type_defs import CopySourceTypeDef
 
+_COPY = TransferConfig(multipart_threshold=1 << 30, multipart_chunksize=256 << 20)
 _WEEK = 7 * 24 * 3600  # the longest that a signature of version 4 may live
 
 
@@ -150,6 +153,18 @@ class Bucket:
     def _pieces(self, key: str, body: Any, piece: int) -> Iterator[bytes]:
         with self._guard(key):
             yield from body.iter_chunks(piece)
+
+    def copy(self, key: str, target: Bucket, target_key: str, *, inside: bool) -> None:
+        """Copy an object of any size to ``target``; ``inside`` the store, or through this process."""
+        if inside:
+            with target._guard(key):
+                source: CopySourceTypeDef = {"Bucket": self.container, "Key": key}
+                target._s3.copy(source, target.container, target_key, SourceClient=self._s3, Config=_COPY)
+            return
+        with self._guard(key):
+            body = self._s3.get_object(Bucket=self.container, Key=key)["Body"]
+            with target._guard(target_key):
+                target._s3.upload_fileobj(body, target.container, target_key)
 
     def head(self, key: str) -> ObjectInfo | None:
         """Size and time of an object, or None when there is none."""

@@ -93,6 +93,11 @@ class TimingSettings(_Section):
     orphan_grace: float = 60.0
     elastic_cooldown: float = 60.0
     """After an elastic attempt has lost or been given a learner, before it is given more; doubled with each loss."""
+    stall: float = 1800.0
+    """How long all learners of a job may be idle (no log, no CPU, no GPU) before it is said to make no progress; 0:
+    for ever. A manifest's ``stall`` goes first."""
+    no_output: float = 900.0
+    """How long a job may train without ever writing into RESULT_DIR or CHECKPOINT_DIR before a warning; 0: for ever."""
 
 
 def _local() -> dict[str, EngineSettings]:

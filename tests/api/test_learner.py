@@ -203,14 +203,48 @@ def test_heartbeats_bring_the_stop(api: Api, gang: Attempted) -> None:
     agent = gang.agents[0]
     agent.start()
     _not_due(api, gang.job_id)
-    assert agent.post("heartbeat", system={"cpu_percent": 3.5}).json() == {"stop": False, "grace_seconds": None}
+    assert agent.post("heartbeat", system={"cpu_percent": 3.5}).json() == {
+        "stop": False,
+        "grace_seconds": None,
+        "dump": None,
+    }
     assert not _is_due(api, gang.job_id), "a heartbeat is no reason to step"
     assert _learner(api, gang, 0).heartbeat_at is not None
     api.set_attempt(gang, stop_requested_at=datetime.now(UTC))
-    assert agent.post("heartbeat").json() == {"stop": True, "grace_seconds": 120}
+    assert agent.post("heartbeat").json() == {"stop": True, "grace_seconds": 120, "dump": None}
     api.set_attempt(gang, grace_seconds=0)
-    assert agent.post("heartbeat").json() == {"stop": True, "grace_seconds": 0}
+    assert agent.post("heartbeat").json() == {"stop": True, "grace_seconds": 0, "dump": None}
     assert code_of(gang.agents[1].post("heartbeat")) == "stale_attempt", "no grant, no heartbeat"
+
+
+def test_heartbeats_tell_of_progress_and_ask_for_stacks(api: Api, gang: Attempted) -> None:
+    agent = gang.agents[0]
+    agent.start()
+    agent.post("heartbeat", idle_seconds=90.5, wrote=False)
+    row = _learner(api, gang, 0)
+    assert row.idle_since is not None
+    assert row.heartbeat_at is not None
+    assert (row.heartbeat_at - row.idle_since).total_seconds() == pytest.approx(90.5)
+    assert row.wrote is False
+    moment = datetime.now(UTC)
+    api.set_attempt(gang, stalled_at=moment)
+    answer = agent.post("heartbeat", idle_seconds=0, wrote=True).json()
+    assert datetime.fromisoformat(answer["dump"]) == moment
+    assert answer == agent.post("heartbeat").json() | {"dump": answer["dump"]}, "the same until something moves"
+    assert _learner(api, gang, 0).idle_since is None, "an agent that says nothing is unknown"
+    assert agent.post("heartbeat", idle_seconds=-1).status_code == 400
+
+
+def test_an_attempt_tells_which_checkpoint_it_began_with(api: Api, ann: Person, gang: Attempted) -> None:
+    origin = {"generation": "000001-000004", "job": gang.job_id, "attempt": 1, "at": 1.5e9, "files": 2, "size": 7}
+    for agent, files in zip(gang.agents, (2, 5), strict=True):
+        agent.start()
+        answer = agent.post("phase", phase="PROCESSING", message="restored", checkpoint=origin | {"files": files})
+        assert answer.status_code == 204
+    shown = ann.http.get(f"/api/v1/jobs/{gang.job_id}").json()
+    assert shown["attempts"][0]["checkpoint"] == origin, "rank 0's"
+    events = ann.http.get(f"/api/v1/jobs/{gang.job_id}/events").json()["events"]
+    assert [one["data"]["checkpoint"]["files"] for one in events if one["kind"] == "learner"] == [2, 5]
 
 
 def test_rank_0_stores_last(gang: Attempted) -> None:

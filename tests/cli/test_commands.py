@@ -690,3 +690,23 @@ def test_up_hands_over_all_arguments(weft: Weft, monkeypatch: pytest.MonkeyPatch
         ["-m", "weft_embedded", "status"],
         ["-m", "weft_embedded", "env"],
     ]
+
+
+def test_checkpoints_and_a_rerun_from_the_last(double: Double, weft: Weft) -> None:
+    kept = {"generation": "000002-000001", "learner": 1, "job": ID, "attempt": 2, "at": "2026-01-31T08:21:44Z"}
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    double.on("GET", f"jobs/{ID}/checkpoints", as_json({"checkpoints": [kept | {"files": 3, "size": 4711004}]}))
+    done = weft("checkpoints", ID)
+    assert done.out.split()[:5] == ["CHECKPOINT", "STORED", "BY", "FILES", "SIZE"]
+    assert all(word in done.out for word in ("000002-000001", "attempt 2", "4.5 MiB"))
+    began = {"job": ID, "generation": "000002-000001", "attempt": 2, "at": 1769847704.0, "files": 3, "size": 4711004}
+    attempt = {"n": 1, "outcome": None, "reason": "", "exit_code": None, "learners": [], "checkpoint": began}
+    new = job(checkpoint_of=began, rerun_of=ID, attempts=[attempt | {"created_at": None, "ended_at": None}])
+    double.on("POST", f"jobs/{ID}/rerun", as_json(new, 201))
+    assert weft("rerun", ID, "--from-checkpoint").code == 0
+    assert double.seen[-1].json == {"set": {}, "from_checkpoint": True}
+    double.on("GET", f"jobs/{ID}", as_json(new))
+    shown = weft("show", ID).out
+    assert "began with" in shown
+    assert "from the checkpoint of" in shown
+    assert "3 files, 4.5 MiB" in shown

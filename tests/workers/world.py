@@ -47,6 +47,7 @@ class World:
             "max_runtime_seconds": changes.pop("max_runtime", None),
             "profile": changes.pop("profile", None),
             "elastic": changes.pop("elastic", None),
+            "stall": changes.pop("stall", None),
             "data_stores": changes.pop("data_stores", []),
         }
         fields = {"name": "job", "engine": "local", "priority": 50, "learners": 1, "retries": 0, **changes}

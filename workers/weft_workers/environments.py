@@ -18,6 +18,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -134,7 +135,8 @@ class EnvironmentBuilder:
         return environment
 
     def agent(self) -> Path:
-        """A folder for PYTHONPATH that holds a copy of ``weft_trainer`` as it is now.
+        """A folder for PYTHONPATH that holds a copy of ``weft_trainer`` as it is now, and py-spy in its ``bin`` if this
+        installation has it: a program of its own, which need not be in each environment.
 
         A copy, named by its content, so that an upgrade of Weft changes nothing under a running learner.
         """
@@ -143,6 +145,9 @@ class EnvironmentBuilder:
         digest = hashlib.sha256()
         for path in sources:
             digest.update(f"{path.relative_to(source)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+        spy = Path(sysconfig.get_path("scripts"), "py-spy")
+        if spy.is_file():
+            digest.update(b"py-spy\0" + spy.read_bytes())
         target = self._root / f"runtime-{digest.hexdigest()[:16]}"
         if target.is_dir():
             return target
@@ -150,6 +155,9 @@ class EnvironmentBuilder:
         with tempfile.TemporaryDirectory(prefix=".runtime-", dir=self._root) as draft:
             copy = Path(draft) / "copy"
             shutil.copytree(source, copy / "weft_trainer", ignore=shutil.ignore_patterns("__pycache__"))
+            if spy.is_file():
+                (copy / "weft_trainer" / "bin").mkdir()
+                shutil.copy2(spy, copy / "weft_trainer" / "bin")
             try:
                 copy.rename(target)
             except OSError:

@@ -8,6 +8,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from weft_api.auth import Principal
+from weft_api.checkpoints.service import place_of
 from weft_api.context import Context
 from weft_api.idempotency import Once
 from weft_api.jobs.rewrite import manifest_text
@@ -69,11 +70,14 @@ def _change(
     return view
 
 
-def rerun(context: Context, who: Principal, job_id: str, overrides: dict[str, str], once: Once) -> Submitted:
-    """Submit the job's manifest again, with its code and credentials.
+def rerun(
+    context: Context, who: Principal, job_id: str, overrides: dict[str, str], once: Once, from_checkpoint: bool = False
+) -> Submitted:
+    """Submit the job's manifest again, with its code and credentials, and a copy of its last checkpoint if wished.
 
     Raises:
         ManifestError, Problem: it, or what ``overrides`` makes of it, is not acceptable (any more).
+        Problem, StoreError: there is no checkpoint, or it can't be copied.
     """
     with context.database.transaction() as session:
         scope = who.scope(session)
@@ -87,4 +91,5 @@ def rerun(context: Context, who: Principal, job_id: str, overrides: dict[str, st
             names[secret.name]: unseal(context.box, secret.ciphertext) for secret in kept if secret.name in names
         }
         submission = Submission(manifest_text(manifest, credentials), job.code_sha256, None, overrides)
-    return submit(context, who, submission, once, rerun_of=job_id)
+        begins_with = (job_id, place_of(context, session, job)) if from_checkpoint else None
+    return submit(context, who, submission, once, rerun_of=job_id, begins_with=begins_with)

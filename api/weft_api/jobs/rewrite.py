@@ -40,6 +40,8 @@ def manifest_text(manifest: Manifest, credentials: Mapping[str, Credentials]) ->
         "every": _seconds(manifest.checkpoint.every_seconds),
         "keep": manifest.checkpoint.keep,
     }
+    if manifest.stall is not None:
+        written["stall"] = {"after": _seconds(manifest.stall.after_seconds), "action": manifest.stall.action}
     if manifest.max_runtime_seconds is not None:
         written["max_runtime"] = _seconds(manifest.max_runtime_seconds)
     written["evaluation_metrics"] = _metrics(manifest.evaluation_metrics)

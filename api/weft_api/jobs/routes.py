@@ -23,6 +23,8 @@ from weft_api.problems import (
     INVALID_BUNDLE,
     INVALID_MANIFEST,
     NOT_FOUND,
+    RESULTS_GONE,
+    STORE_REFUSED,
     STORE_UNAVAILABLE,
     TOO_LARGE,
     UNSUPPORTED_MEDIA,
@@ -197,7 +199,9 @@ def resume_job(job_id: str, context: Ctx, who: Editor, key: KeyHeader = None) ->
     "/jobs/{job_id}/rerun",
     status_code=201,
     summary="Submit the same again, as a new job",
-    responses=responses(NOT_FOUND, INVALID_MANIFEST, CONFLICT, IDEMPOTENCY_CONFLICT),
+    responses=responses(
+        NOT_FOUND, INVALID_MANIFEST, CONFLICT, IDEMPOTENCY_CONFLICT, RESULTS_GONE, STORE_REFUSED, STORE_UNAVAILABLE
+    ),
 )
 def rerun_job(
     job_id: str,
@@ -207,9 +211,11 @@ def rerun_job(
     body: Annotated[RerunBody | None, Body()] = None,
     key: KeyHeader = None,
 ) -> JobView:
-    overrides = body.set if body else {}
-    request = once(context.settings, key, f"POST /jobs/{job_id}/rerun", overrides)
-    return _created(lifecycle.rerun(context, who, job_id, overrides, request), response)
+    """With `from_checkpoint` its first attempt finds the job's last complete checkpoint in CHECKPOINT_DIR."""
+    asked = body or RerunBody()
+    digest = [asked.set, "from_checkpoint"] if asked.from_checkpoint else asked.set
+    request = once(context.settings, key, f"POST /jobs/{job_id}/rerun", digest)
+    return _created(lifecycle.rerun(context, who, job_id, asked.set, request, asked.from_checkpoint), response)
 
 
 @router.delete(

@@ -34,6 +34,7 @@ _JOB_EXAMPLE: dict[str, Any] = {
     "failures": 0,
     "code_sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "rerun_of": None,
+    "checkpoint_of": None,
     "project": "default",
     "user": "admin",
     "created_at": "2026-01-31T08:15:02.512345Z",
@@ -75,6 +76,9 @@ class JobView(BaseModel):
     failures: int
     code_sha256: str | None
     rerun_of: str | None
+    checkpoint_of: dict[str, Any] | None = Field(
+        default=None, description="The other job's checkpoint that it began with: job, generation, attempt, at, …"
+    )
     project: str
     user: str
     created_at: datetime
@@ -113,6 +117,9 @@ class AttemptView(BaseModel):
     exit_code: int | None
     created_at: datetime
     ended_at: datetime | None
+    checkpoint: dict[str, Any] | None = Field(
+        default=None, description="What it began with: generation, job, attempt, at (seconds), files, size (bytes)."
+    )
     learners: list[LearnerView]
     round: RoundView | None = Field(default=None, description="The newest, of an elastic job.")
 
@@ -224,9 +231,14 @@ class HaltBody(BaseModel):
 
 
 class RerunBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"set": {"learners": "4"}}]})
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"set": {"learners": "4"}, "from_checkpoint": True}]}
+    )
 
     set: Overrides = Field(default_factory=dict)
+    from_checkpoint: bool = Field(
+        default=False, description="Begin with a copy of the last complete checkpoint that the job has now."
+    )
 
 
 class ValidManifest(BaseModel):

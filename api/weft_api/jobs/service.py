@@ -129,6 +129,7 @@ def _attempts(scope: Scope, job: Job) -> list[AttemptView]:
             exit_code=one.exit_code,
             created_at=one.created_at,
             ended_at=one.ended_at,
+            checkpoint=one.started_from,
             learners=learners[one.id],
             round=rounds.get(one.id),
         )
@@ -177,6 +178,7 @@ def _fields(job: Job, who: Principal, user: str) -> dict[str, Any]:
         "failures": job.failures,
         "code_sha256": job.code_sha256,
         "rerun_of": job.rerun_of,
+        "checkpoint_of": job.checkpoint_of,
         "project": who.project,
         "user": user,
         "created_at": job.created_at,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
 
 from weft_api.auth import Principal
+from weft_api.checkpoints.service import Place as Checkpoints
+from weft_api.checkpoints.service import copy_last, discard, own_place, users_place
 from weft_api.code.service import find_code, record_code, store_code
 from weft_api.context import Context
 from weft_api.idempotency import Once
@@ -13,7 +17,16 @@ from weft_api.jobs.service import find_job, show_job
 from weft_api.jobs.submission import Submission
 from weft_api.models.files import FilesGone, VersionFiles, version_files
 from weft_api.problems import CODE_MISSING, INVALID_MANIFEST, NOT_FOUND, FieldProblem, Problem
-from weft_api.stores import Opened, StoreGone, Wanted, credentials_name, open_kept, seal
+from weft_api.stores import (
+    Opened,
+    StoreGone,
+    Wanted,
+    checkpoints_in,
+    credentials_name,
+    open_kept,
+    seal,
+    users_store,
+)
 from weft_core.bundle import BundleInfo
 from weft_core.ids import new_id
 from weft_core.manifest import DataStore, Manifest, ModelReference, ParsedManifest, parse_manifest
@@ -51,9 +64,18 @@ class _Findings:
 
 
 def submit(
-    context: Context, who: Principal, submission: Submission, once: Once, rerun_of: str | None = None
+    context: Context,
+    who: Principal,
+    submission: Submission,
+    once: Once,
+    rerun_of: str | None = None,
+    begins_with: tuple[str, Checkpoints] | None = None,
 ) -> Submitted:
     """Make a job.
+
+    Args:
+        rerun_of: the job that it repeats.
+        begins_with: another job, and where its checkpoints are, the last of which it gets a copy of.
 
     Raises:
         ManifestError, BundleError, Problem: it can't be one.
@@ -69,9 +91,31 @@ def submit(
         findings = _look_up(scope, context, parsed)
     warnings = _check_stores(context, findings)
     info = store_code(context, who.project_id, submission.code) if submission.code else None
+    job_id = new_id("job")
+    checkpoint = target = None
+    if begins_with:
+        target = _checkpoints(context, who, findings, parsed.manifest, job_id)
+        checkpoint = copy_last(begins_with[1], target, begins_with[0])
     pretrained_id = findings.pinned.id if findings.pinned else None
-    job = _row(new_id("job"), who, parsed.manifest, submission.code_sha256, rerun_of, pretrained_id)
-    return _insert(context, who, submission, once, parsed, info, warnings, job)
+    job = _row(job_id, who, parsed.manifest, submission.code_sha256, rerun_of, pretrained_id, checkpoint)
+    try:
+        submitted = _insert(context, who, submission, once, parsed, info, warnings, job)
+    except Exception:
+        if target:
+            discard(target)
+        raise
+    if submitted.replayed and target:
+        discard(target)
+    return submitted
+
+
+def _checkpoints(context: Context, who: Principal, findings: _Findings, manifest: Manifest, job_id: str) -> Checkpoints:
+    """Where the job's checkpoints will be."""
+    wanted = next((one for one in findings.wanted if one.path.endswith(".training_results")), None)
+    if manifest.results is None or wanted is None:
+        return own_place(context, who.project_id, job_id)
+    with users_store():
+        return users_place(checkpoints_in(wanted.opened, wanted.place, job_id))
 
 
 def _earlier(scope: Scope, who: Principal, job_id: str) -> JobView:
@@ -213,6 +257,9 @@ def _insert(
             job.keepalive_seconds = submission.keepalive.seconds
             job.idle_seconds = submission.keepalive.idle_seconds
         jobs.submit(scope, job, parsed.manifest.notes)
+        if job.checkpoint_of:
+            words = _checkpoint_words(job.checkpoint_of)
+            jobs.record_event(session, job, "checkpoint", words, data=job.checkpoint_of)
         for data_store_id, credentials in parsed.credentials.items():
             name = credentials_name(job_id, data_store_id)
             scope.add(Secret(id=new_id("sec"), name=name, job_id=job_id, ciphertext=seal(context.box, credentials)))
@@ -226,6 +273,13 @@ def _insert(
     return Submitted(view)
 
 
+def _checkpoint_words(checkpoint: dict[str, Any]) -> str:
+    at, files = checkpoint["at"], checkpoint["files"]
+    when = f" of {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC" if isinstance(at, int | float) else ""
+    attempt = f" by attempt {checkpoint['attempt']}" if checkpoint["attempt"] else ""
+    return f"begins with the checkpoint{when}{attempt} of {checkpoint['job']}: {files} file{'' if files == 1 else 's'}"
+
+
 def _row(
     job_id: str,
     who: Principal,
@@ -233,6 +287,7 @@ def _row(
     code_sha256: str | None,
     rerun_of: str | None,
     pretrained_id: str | None,
+    checkpoint_of: dict[str, Any] | None,
 ) -> Job:
     return Job(
         id=job_id,
@@ -247,4 +302,5 @@ def _row(
         retries=manifest.retries,
         rerun_of=rerun_of,
         pretrained_id=pretrained_id,
+        checkpoint_of=checkpoint_of,
     )

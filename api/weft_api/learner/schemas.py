@@ -77,18 +77,39 @@ class Inputs(BaseModel):
     pretrained: Listing | None = None
 
 
+class Origin(BaseModel):
+    """A checkpoint: one of the generations that learners store."""
+
+    generation: Annotated[Storable, Field(max_length=100)]
+    job: Annotated[Storable, Field(max_length=100)] | None = None
+    attempt: int | None = None
+    at: float | None = Field(default=None, ge=0, le=1e11, description="Seconds since the epoch.")
+    files: int = Field(ge=0)
+    size: int = Field(ge=0, description="Bytes.")
+
+
 class PhaseCall(_Call):
     model_config = _examples(phase="DOWNLOADING", message="")
 
     phase: Literal["DOWNLOADING", "PROCESSING"]
     message: Annotated[Storable, Field(max_length=2000)] = ""
     inputs: Inputs | None = Field(default=None, description="With PROCESSING, of learner 1: kept as lineage.")
+    checkpoint: Origin | None = Field(default=None, description="What the learner begins with.")
 
 
 class HeartbeatCall(_Call):
-    model_config = _examples(system={"cpu_percent": 97.5, "memory_bytes": 734003200, "gpus": []})
+    model_config = _examples(
+        system={"cpu_percent": 97.5, "memory_bytes": 734003200, "gpus": []}, idle_seconds=0, wrote=True
+    )
 
     system: dict[str, Any] | None = Field(default=None, description="CPU, memory and GPUs of the learner.")
+    idle_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        le=3e9,
+        description="For how long it has logged nothing and hardly used CPU and GPU; null: its program does not run.",
+    )
+    wrote: bool | None = Field(default=None, description="Whether it has written into RESULT_DIR or CHECKPOINT_DIR.")
 
 
 class LogLineIn(BaseModel):
@@ -196,10 +217,13 @@ class RoundAnswer(BaseModel):
 
 
 class HeartbeatAnswer(BaseModel):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"stop": True, "grace_seconds": 120}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"stop": True, "grace_seconds": 120, "dump": None}]})
 
     stop: bool
     grace_seconds: int | None = Field(description="From SIGTERM to SIGKILL, when `stop` is set.")
+    dump: str | None = Field(
+        default=None, description="Write the stacks of all processes into the log, once for each value that comes."
+    )
 
 
 class StoringAnswer(BaseModel):

@@ -125,8 +125,11 @@ def phase(context: Context, token: AttemptToken, call: PhaseCall) -> None:
                 "learner",
                 f"learner {call.rank + 1}: {call.message}",
                 attempt=attempt.n,
-                data={"learner": call.rank + 1, "phase": call.phase},
+                data={"learner": call.rank + 1, "phase": call.phase}
+                | ({"checkpoint": call.checkpoint.model_dump()} if call.checkpoint else {}),
             )
+        if call.checkpoint and (call.rank == 0 or attempt.started_from is None):
+            attempt.started_from = call.checkpoint.model_dump()
         jobs.due(job)
     context.wake.job(job.id)
 
@@ -144,8 +147,13 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
             # One whose workers have failed, and that was told to leave, still brings its log.
             or_(Learner.left_at.is_(None), Learner.broken.is_not(None)),
         )
-        .values(heartbeat_at=func.now(), **({"active_at": func.now()} if _works(call.system) else {}))
-        .returning(Attempt.stop_requested_at, Attempt.grace_seconds)
+        .values(
+            heartbeat_at=func.now(),
+            wrote=call.wrote,
+            idle_since=_ago(call.idle_seconds),
+            **({"active_at": func.now()} if _works(call.system) else {}),
+        )
+        .returning(Attempt.stop_requested_at, Attempt.grace_seconds, Attempt.stalled_at)
         .execution_options(synchronize_session=False)
     )
     with context.database.transaction() as session:
@@ -153,10 +161,17 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
         if row is None:
             present_learner(session, open_attempt(session, token), call.rank, call.instance)  # says what is wrong
             raise stale("the attempt has ended")
-    stop, grace = row
+    stop, grace, stalled = row
+    dump = stalled.isoformat() if stalled else None
     if stop is None:
-        return HeartbeatAnswer(stop=False, grace_seconds=None)
-    return HeartbeatAnswer(stop=True, grace_seconds=int(context.settings.timings.grace) if grace is None else grace)
+        return HeartbeatAnswer(stop=False, grace_seconds=None, dump=dump)
+    default = int(context.settings.timings.grace)
+    return HeartbeatAnswer(stop=True, grace_seconds=default if grace is None else grace, dump=dump)
+
+
+def _ago(seconds: float | None) -> Any:
+    """By the database's clock."""
+    return None if seconds is None else func.now() - func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
 def _works(system: dict[str, Any] | None) -> bool:

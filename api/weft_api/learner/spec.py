@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft_api.context import Context
-from weft_api.stores import Opened, StoreGone, open_job_store, version_location
+from weft_api.stores import Opened, StoreGone, checkpoints_in, open_job_store, version_location
 from weft_core.launch import CodeInput, DataInput, LearnerSpec, ModelInput, S3Location
 from weft_core.manifest import DataStore, Manifest, Place
 from weft_core.objects import code_key
@@ -53,6 +53,7 @@ class SpecBuilder:
             registers=manifest.registers is not None,
             checkpoints=checkpoints,
             checkpoint=manifest.checkpoint,
+            has_checkpoint=self._job.checkpoint_of is not None,
             elastic=manifest.elastic,
             heartbeat_seconds=timings.heartbeat,
             grace_seconds=timings.grace,
@@ -90,7 +91,7 @@ class SpecBuilder:
         opened = self._open(store)
         return (
             opened.at(place.container, place.prefix, self._job.id),
-            opened.at(place.container, place.prefix, "_checkpoints", self._job.id),
+            checkpoints_in(opened, place, self._job.id),
         )
 
     def _secrets(self) -> dict[str, str]:

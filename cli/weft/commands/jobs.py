@@ -1,4 +1,4 @@
-"""``list``, ``show``, ``halt``, ``resume``, ``delete``."""
+"""``list``, ``show``, ``checkpoints``, ``halt``, ``resume``, ``delete``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from weft.commands.common import JobArgument, JsonOption, client_of
 from weft.ui.console import say, show, show_json
-from weft.ui.jobs import job_panel, job_table
+from weft.ui.jobs import checkpoint_table, job_panel, job_table
 from weft.ui.words import styled_state
 
 app = typer.Typer()
@@ -76,6 +76,22 @@ def show_job(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) 
         show_json(dict(found.raw))
     else:
         show(job_panel(found))
+
+
+@app.command("checkpoints")
+def checkpoints(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) -> None:
+    """List the checkpoints that are kept of a job, newest first.
+
+    The newest is what a retry, `resume` and `rerun --from-checkpoint` begin with.
+    """
+    found = client_of(ctx).job(job)
+    kept = found.checkpoints()
+    if as_json:
+        show_json([dict(one.raw) for one in kept])
+    elif not kept:
+        say(f"no checkpoint of {found.id} is stored (yet): it writes none into CHECKPOINT_DIR, or none is complete")
+    else:
+        show(checkpoint_table(kept, found.id))
 
 
 @app.command("halt")

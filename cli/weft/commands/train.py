@@ -125,6 +125,9 @@ def rerun(
     ctx: typer.Context,
     job: JobArgument,
     settings: SetOption = None,
+    from_checkpoint: Annotated[
+        bool, typer.Option("--from-checkpoint", help="Begin with a copy of its last complete checkpoint.")
+    ] = False,
     follow: FollowOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -134,7 +137,7 @@ def rerun(
     """
     client = client_of(ctx)
     try:
-        new = client.job(job).rerun(overrides(settings))
+        new = client.job(job).rerun(overrides(settings), from_checkpoint=from_checkpoint)
     except InvalidManifest as error:
         problems.explain(f"the manifest of {job}", "", error.problems, error.detail)
         raise typer.Exit(ExitCode.INVALID) from None

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.jobs import Job
-from weft.models import Attempt, Round
+from weft.models import Attempt, Checkpoint, Json, Round
 from weft.ui import words
 from weft.ui.console import out
 
@@ -96,6 +96,8 @@ def job_panel(job: Job) -> RenderableType:
             parts.append(Padding(Text(rest, style="dim"), (0, 0, 0, 2)))
         if attempt.round:
             parts.append(Text(f"  {_round(attempt.round)}"))
+        if attempt.checkpoint:
+            parts.append(Text(f"  from the checkpoint {_checkpoint(attempt.checkpoint, job.id)}", style="dim"))
         parts.append(_learner_table(attempt))
     return Group(*parts)
 
@@ -122,6 +124,7 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
         ("ended", _ended(job) if job.ended_at else None),
         ("rerun of", job.rerun_of),
         ("pretrained", job.raw.get("pretrained_model")),
+        ("began with", f"the checkpoint {_checkpoint(job.checkpoint_of, None)}" if job.checkpoint_of else None),
         ("results", results_place(job)),
         ("model", ", ".join(job.raw.get("models") or ())),
     ]
@@ -131,6 +134,38 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
 def _elastic(job: Job) -> str:
     found = job.manifest.get("elastic")
     return f", elastic from {found['min']} to {found['max']}" if found else ""
+
+
+def _checkpoint(told: Json, job_id: str | None) -> str:
+    """'of 12:03:41, by attempt 1 of job-…: 3 files, 4.7 MiB'."""
+    at, attempt, job = told.get("at"), told.get("attempt"), told.get("job")
+    when = f"of {words.moment(datetime.fromtimestamp(at, UTC))}" if isinstance(at, int | float) else ""
+    whose = " ".join(
+        part
+        for part in (f"by attempt {attempt}" if attempt else "", f"of {job}" if job not in (None, job_id) else "")
+        if part
+    )
+    what = f"{words.count(int(told.get('files') or 0), 'file')}, {words.size(int(told.get('size') or 0))}"
+    return f"{', '.join(part for part in (when, whose) if part)}: {what}"
+
+
+def checkpoint_table(checkpoints: Sequence[Checkpoint], job_id: str) -> Table:
+    """One line a generation; the learner's column only where several have any."""
+    several = len({one.learner for one in checkpoints}) > 1
+    made = table(
+        "CHECKPOINT", *(["LEARNER"] if several else []), "STORED", "BY", "FILES", "SIZE", numbers=("FILES", "SIZE")
+    )
+    for one in checkpoints:
+        whose = f"attempt {one.attempt}" + (f" of {one.job}" if one.job not in (None, job_id) else "")
+        made.add_row(
+            one.generation,
+            *([str(one.learner)] if several else []),
+            f"{words.moment(one.at)} ({words.ago(one.at)})" if one.at else "",
+            whose if one.attempt else "",
+            f"{one.files:,}",
+            words.size(one.size),
+        )
+    return made
 
 
 def _ended(job: Job) -> str:

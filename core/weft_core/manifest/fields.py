@@ -218,6 +218,10 @@ MANIFEST = Record(
             Record({"every": Field(Duration(1, 30 * _DAY)), "keep": Field(Whole(1, 1000))}),
             "How often CHECKPOINT_DIR is saved, and how many are kept.",
         ),
+        "stall": Field(
+            Record({"after": Field(Duration(1, 30 * _DAY)), "action": Field(Choice("warn", "end", "ignore"))}),
+            "When all learners have been idle for so long: a warning with their stacks, or the attempt's end, too.",
+        ),
         "retries": Field(Whole(0, 100), "How often a failed gang starts again from its checkpoint."),
         "max_runtime": Field(Duration(1, 365 * _DAY)),
         "env": Field(

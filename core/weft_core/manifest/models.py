@@ -112,6 +112,13 @@ class EvaluationMetrics(_Form):
     groups: dict[str, MetricGroup] = Field(default_factory=dict)
 
 
+class Stall(_Form):
+    """What happens when all learners have been idle for so long."""
+
+    after_seconds: float
+    action: Literal["warn", "end", "ignore"] = "warn"
+
+
 class Notify(_Form):
     url: str
     on: list[JobState]
@@ -133,6 +140,8 @@ class Manifest(_Form):
     framework: Framework
     data_stores: list[DataStore] = Field(default_factory=list)
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
+    stall: Stall | None = None
+    """None: as the installation's settings have it."""
     retries: int = 0
     max_runtime_seconds: float | None = None
     env: dict[str, str] = Field(default_factory=dict)

@@ -13,10 +13,10 @@ from weft_core.launch import CheckpointSpec, ElasticSpec, Launcher, Resources
 from weft_core.lifecycle import JobState
 from weft_core.manifest.findings import Findings
 from weft_core.manifest.metrics import resolve_metrics
-from weft_core.manifest.models import Framework, Manifest, Notify, ParsedManifest
+from weft_core.manifest.models import Framework, Manifest, Notify, ParsedManifest, Stall
 from weft_core.manifest.problems import did_you_mean, one_of
 from weft_core.manifest.stores import resolve_stores
-from weft_core.settings import Settings
+from weft_core.settings import Settings, TimingSettings
 
 # FfDL gave 512 MB and 5 CPUs: too little memory to import today's frameworks, and more CPUs than a laptop has free.
 _DEFAULT_MEMORY = 2 << 30
@@ -52,6 +52,7 @@ def resolve(
         checkpoint=CheckpointSpec(
             every_seconds=checkpoint.get("every", default.every_seconds), keep=checkpoint.get("keep", default.keep)
         ),
+        stall=_stall(values.get("stall"), settings),
         max_runtime_seconds=values.get("max_runtime"),
         evaluation_metrics=metrics,
         notify=[
@@ -191,6 +192,14 @@ def _elastic(values: dict[str, Any], framework: Framework | None, findings: Find
         accepted = one_of(_ELASTIC_LAUNCHERS)
         findings.add("elastic", f"launcher {framework.launcher!r} can't be elastic: accepted is {accepted}")
     return ElasticSpec(min=low, max=high)
+
+
+def _stall(asked: dict[str, Any] | None, settings: Settings) -> Stall | None:
+    if not asked:
+        return None
+    after = asked.get("after", settings.timings.stall)
+    # Where the installation looks at nobody, a job that asks for it without a time gets the usual one.
+    return Stall(after_seconds=after or TimingSettings().stall, action=asked.get("action", "warn"))
 
 
 def _environment(values: dict[str, Any], findings: Findings) -> None:

@@ -192,6 +192,8 @@ class Job(Base):
     retries: Mapped[int]
     rerun_of: Mapped[str | None]  # the job this one repeats; no foreign key, as that one may be deleted
     pretrained_id: Mapped[str | None]  # the model version that was resolved at submit; it may be deleted, too
+    # The other job's checkpoint of which it has a copy to begin with: {job, generation, attempt, at, files, size}.
+    checkpoint_of: Mapped[dict[str, Any] | None]
 
     state: Mapped[str] = mapped_column(server_default=JobState.QUEUED.value)
     desired: Mapped[str] = mapped_column(server_default=Desired.RUNNING.value)
@@ -250,6 +252,10 @@ class Attempt(Base):
     # What learner 1 reported, for the lineage of models: {data, pretrained} → {files, bytes, sha256} of the listings.
     inputs: Mapped[dict[str, Any] | None]
     outputs: Mapped[dict[str, Any] | None]  # of the results: {files, bytes, sha256}
+    started_from: Mapped[dict[str, Any] | None]  # the checkpoint that it began with: as jobs.checkpoint_of
+    no_output_at: Mapped[datetime | None]  # when it was warned of that nothing was written
+    stalled_at: Mapped[datetime | None]  # when all learners were found idle; from here on heartbeats ask for stacks
+    stalled_since: Mapped[datetime | None]  # and since when they had been
 
 
 class Learner(Base):
@@ -276,6 +282,8 @@ class Learner(Base):
     storing_at: Mapped[datetime | None]  # storing grant
     heartbeat_at: Mapped[datetime | None]
     active_at: Mapped[datetime | None]  # the last heartbeat that told of work
+    idle_since: Mapped[datetime | None]  # by its last heartbeat: no log, CPU or GPU since then; none: busy, or unknown
+    wrote: Mapped[bool | None]  # whether it has written into RESULT_DIR or CHECKPOINT_DIR; none: unknown
     absent_since: Mapped[datetime | None]  # first look at which an answering engine did not know it
     absences: Mapped[int] = mapped_column(server_default="0")
     exit_code: Mapped[int | None]

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -34,6 +34,7 @@ from weft_trainer.logs import LogShipper, send_leftover
 from weft_trainer.network import ReservedPorts, interface_of, own_address
 from weft_trainer.own_model import bring_model
 from weft_trainer.own_store import OwnStore
+from weft_trainer.paths import files_below
 from weft_trainer.patience import patiently
 from weft_trainer.processes import become_reaper
 from weft_trainer.spec import LearnerSpec, S3Location, parse_spec
@@ -42,6 +43,7 @@ from weft_trainer.stored import Store
 from weft_trainer.supervisor import Supervisor
 from weft_trainer.tail import LogTail
 from weft_trainer.upload import upload_folder
+from weft_trainer.vitals import Vitals
 from weft_trainer.watchdog import Watchdog
 
 _PORTS = 5
@@ -112,11 +114,12 @@ class Learner:
         self._spec = spec
         self._folders = Folders.create(config, spec)
         self._merged_log = self._folders.agent / "training-log.txt"
-        self._heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.pid)
+        self._watchdog = watchdog
+        self._vitals = Vitals(self._wrote, self._dump_stacks)
+        self._heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.pid, self._vitals)
         spool = Spool(self._folders.agent / "spool", api.instance)
         self._logs = LogShipper(api, control, spool, self._merged_log)
-        self._tail = LogTail(self._folders.log, self._logs.write)
-        self._watchdog = watchdog
+        self._tail = LogTail(self._folders.log, self._said)
         self._supervisor = self._new_supervisor()
         self._checkpoints: Checkpoints | None = None
         self._ports = ReservedPorts(_PORTS)
@@ -124,6 +127,8 @@ class Learner:
         self._inputs: dict[str, dict[str, Any]] = {}
         self._outputs: dict[str, Any] | None = None
         self._message: str | None = None
+        self._origin: dict[str, Any] | None = None
+        """The checkpoint that this learner begins with."""
 
     def run(self) -> int:
         """The agent's exit code. Raises: Fenced, with no process left and nothing stored."""
@@ -174,6 +179,7 @@ class Learner:
         try:
             return training.run()
         finally:
+            self._vitals.end()
             if self._processing:
                 self._tail.finish()
 
@@ -185,7 +191,7 @@ class Learner:
         grace = self._spec.grace_seconds if self._config.grace_seconds is None else self._config.grace_seconds
         return Supervisor(
             self._control,
-            self._logs.write,
+            self._said,
             lambda: self._logs.last_lines,
             self._watchdog,
             grace,
@@ -205,6 +211,7 @@ class Learner:
         self._api.phase("PROCESSING", self._message, self._inputs)
         self._tail.start()
         self._processing = True
+        self._vitals.begin()
 
     def _hold(self, supervisor: Supervisor, checkpoints: Checkpoints | None) -> None:
         self._supervisor, self._checkpoints = supervisor, checkpoints
@@ -217,7 +224,7 @@ class Learner:
         message = self._download() if self._spec.has_downloads else None
         me = Peer(self._spec.rank, address, self._ports.numbers)
         plan = launcher.plan(self._spec, me, self._meet(me))
-        self._api.phase("PROCESSING", message, self._inputs)
+        self._api.phase("PROCESSING", message, self._inputs, self._origin)
         return plan
 
     def _download(self) -> str:
@@ -233,8 +240,8 @@ class Learner:
             report = "; ".join(filter(None, [report, f"{count(len(files))} of model {model.reference}"]))
         if self._spec.may_have_checkpoints and self._spec.elastic is None:  # elsewhere each round does so
             restored = self._checkpoint_store().restore(PATIENCE)
-            if restored:
-                report = "; ".join(filter(None, [report, f"{count(restored)} of the last checkpoint"]))
+            self._origin = restored.origin
+            report = "; ".join(filter(None, [report, restored.words(self._spec.job_id)]))
         return report
 
     def _meet(self, me: Peer) -> list[Peer]:
@@ -253,9 +260,11 @@ class Learner:
         self._checkpoint_store().start()
         self._ports.release()
         self._processing = True
+        self._vitals.begin()
         try:
             return self._supervisor.run(plan, self._spec.command, env, self._folders.model)
         finally:
+            self._vitals.end()
             self._tail.finish()
 
     @cached_property
@@ -268,6 +277,22 @@ class Learner:
         if spec.learners > 1 or spec.elastic is not None:
             defaults |= network_defaults(interface_of(self._address))
         return defaults | build_environment(spec, self._folders, os.environ)
+
+    def _said(self, lines: Sequence[Line]) -> None:
+        if lines:
+            self._vitals.touch()
+        self._logs.write(lines)
+
+    def _wrote(self) -> bool:
+        if self._checkpoints is not None and not self._checkpoints.untouched:
+            return True
+        return next(files_below(self._folders.result), None) is not None
+
+    def _dump_stacks(self) -> None:
+        from weft_trainer.stacks import dump  # psutil takes 20 ms
+
+        for text in dump(self._watchdog.pid):
+            self._logs.write([Line(int(time.time() * 1000), text)])
 
     def _hurry(self) -> None:
         if self._checkpoints is not None:
@@ -283,6 +308,7 @@ class Learner:
             lambda: self._store("checkpoints", spec.checkpoints),
             spec,
             self._folders.checkpoint,
+            self._folders.agent / "pins",
             silence=lambda: self._heartbeat.silence,
             fenced=lambda: self._control.fenced,
         )

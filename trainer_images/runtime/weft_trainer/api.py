@@ -57,13 +57,20 @@ class ApiClient:
         answer: dict[str, Any] = self._post("round", {"wait": wait, **standing}, timeout=wait + 20)
         return answer
 
-    def phase(self, phase: str, message: str | None = None, inputs: Mapping[str, Any] | None = None) -> None:
-        body: dict[str, Any] = {"phase": phase} | ({"message": message} if message else {})
-        self._post("phase", body | ({"inputs": dict(inputs)} if inputs else {}))
+    def phase(
+        self,
+        phase: str,
+        message: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        checkpoint: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``inputs``: what was found where the manifest's are; ``checkpoint``: what the learner begins with."""
+        more = {"message": message, "inputs": inputs, "checkpoint": checkpoint}
+        self._post("phase", {"phase": phase} | {name: value for name, value in more.items() if value})
 
-    def heartbeat(self, system: dict[str, Any]) -> dict[str, Any]:
+    def heartbeat(self, system: dict[str, Any], vitals: dict[str, Any]) -> dict[str, Any]:
         """One try: the next beat is the better repetition."""
-        answer: dict[str, Any] = self._post("heartbeat", {"system": system}, deadline=0, timeout=10)
+        answer: dict[str, Any] = self._post("heartbeat", {"system": system, **vitals}, deadline=0, timeout=10)
         return answer
 
     def logs(self, sequence: int, lines: Sequence[bytes], instance: str | None = None) -> None:

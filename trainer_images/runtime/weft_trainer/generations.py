@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from weft_trainer.errors import DataError
 from weft_trainer.stored import Store
+
+_KEY = re.compile(r"(?:learner-(\d+)/)?generations/(\d+-\d+)\.json")
 
 
 @dataclass(frozen=True)
@@ -31,31 +34,39 @@ class Entry:
 
 @dataclass(frozen=True)
 class Generation:
+    """``until``: when the folder was last seen to be in this state (seconds since the epoch); None: nobody said."""
+
     id: str
     entries: tuple[Entry, ...]
+    until: float | None = None
+    about: dict[str, Any] = field(default_factory=dict, compare=False)
+    """The job and attempt that it is of, and the time ``at`` which it was stored."""
 
     @property
     def contents(self) -> set[str]:
         return {entry.sha256 for entry in self.entries if entry.link is None}
 
+    @property
+    def since(self) -> float:
+        """When the newest of its files was written (seconds since the epoch): the folder was in this state from then
+        on."""
+        newest = max((entry.mtime_ns for entry in self.entries), default=0) / 1e9
+        return newest if self.until is None else min(newest, self.until)
+
 
 class GenerationList:
     """One learner's generations in a store."""
 
-    def __init__(self, store: Store, rank: int) -> None:
+    def __init__(self, store: Store, rank: int, ids: Sequence[str] = ()) -> None:
         self._store = store
         self._base = f"learner-{rank + 1}/" if rank else ""
-        self.ids: builtins.list[str] = []
+        self.ids: builtins.list[str] = sorted(ids)
         """In order, the newest last; as far as known."""
+        self._read: dict[str, Generation] = {}
 
     def load(self) -> None:
         """Look at what there is."""
-        prefix = self._base + "generations/"
-        self.ids = sorted(
-            one.key[len(prefix) : -len(".json")]
-            for one in self._store.list(prefix)
-            if one.key.startswith(prefix) and one.key.endswith(".json")
-        )
+        self.ids = generation_ids(self._store, self._base + "generations/").get(self._base, [])
 
     @property
     def next_epoch(self) -> int:
@@ -63,30 +74,53 @@ class GenerationList:
 
     def read(self, generation_id: str) -> Generation:
         """Raises: DataError."""
+        if generation_id in self._read:
+            return self._read[generation_id]
         key = self._manifest(generation_id)
         data = self._store.read(key)
         try:
             if data is None:
                 raise ValueError("it is gone")
-            entries = tuple(Entry(**entry) for entry in json.loads(data)["files"])
-        except (ValueError, KeyError, TypeError) as error:
+            document = json.loads(data)
+            entries = tuple(Entry(**entry) for entry in document.pop("files"))
+            until = document.pop("until", None)
+            generation = Generation(generation_id, entries, None if until is None else float(until), document)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"checkpoint {key} can't be read: {error}") from None
-        return Generation(generation_id, entries)
+        self._read[generation_id] = generation
+        return generation
 
-    def publish(self, generation: Generation, about: dict[str, Any]) -> None:
-        """All of its contents must be stored by now."""
-        document = {"generation": generation.id, **about, "files": [asdict(entry) for entry in generation.entries]}
+    def publish(self, generation: Generation) -> None:
+        """All of its contents must be stored by now. Done again, it changes how long it is known to have lasted."""
+        document = {
+            **generation.about,
+            "generation": generation.id,
+            "until": generation.until,
+            "files": [asdict(entry) for entry in generation.entries],
+        }
         self._store.put_bytes(self._manifest(generation.id), json.dumps(document, indent=1).encode())
-        self.ids.append(generation.id)
+        self._read[generation.id] = generation
+        if generation.id not in self.ids:
+            self.ids.append(generation.id)
 
-    def collect(self, keep: int, newest: Sequence[Generation]) -> None:
-        """Drop all but the last ``keep`` generations, and contents that only those had. Contents which no generation
-        has are left alone: they may belong to one that is being written."""
-        dropped, kept = self.ids[:-keep], self.ids[-keep:]
+    def contents(self) -> set[str]:
+        """The contents of all generations that can be read."""
+        found: set[str] = set()
+        for one in self.ids:
+            try:
+                found |= self.read(one).contents
+            except DataError:
+                continue
+        return found
+
+    def collect(self, keep: int, abandoned: Collection[str] = ()) -> None:
+        """Drop those that are ``abandoned``, of the others all but the last ``keep``, and contents that only those had.
+        Contents which no generation has are left alone (see ``sweep``)."""
+        kept = [one for one in self.ids if one not in abandoned][-keep:]
+        dropped = [one for one in self.ids if one not in kept]
         if not dropped:
             return
-        known = {one.id: one for one in newest}
-        used = _contents(known.get(one) or self.read(one) for one in kept)
+        used = {sha256 for one in kept for sha256 in self.read(one).contents}
         garbage: set[str] = set()
         for one in dropped:
             try:
@@ -97,6 +131,14 @@ class GenerationList:
         self._store.delete([self._manifest(one) for one in dropped])
         self._store.delete([self.content(one) for one in sorted(garbage - used)])
         self.ids = kept
+        self._read = {one: generation for one, generation in self._read.items() if one in kept}
+
+    def sweep(self) -> None:
+        """Drop contents that no generation has: agents that were killed had sent them. Only for an agent that surely is
+        the only one, and just has published. Raises: DataError."""
+        used = {self.content(sha256) for one in self.ids for sha256 in self.read(one).contents}
+        found = [one.key for one in self._store.list(f"{self._base}files/")]
+        self._store.delete([key for key in found if key not in used])
 
     def content(self, sha256: str) -> str:
         """The key of a file's content."""
@@ -110,20 +152,17 @@ def generation_id(epoch: int, number: int) -> str:
     return f"{epoch:06d}-{number:06d}"
 
 
-def _contents(generations: Iterable[Generation]) -> set[str]:
-    return {sha256 for one in generations for sha256 in one.contents}
+def generation_ids(store: Store, prefix: str = "") -> dict[str, list[str]]:
+    """The generations in a store below ``prefix``, in order, by the folder ("" or ``learner-<n>/``) they are in."""
+    found: dict[str, list[str]] = {}
+    for one in store.list(prefix):
+        if match := _KEY.fullmatch(one.key):
+            folder = f"learner-{match[1]}/" if match[1] else ""
+            found.setdefault(folder, []).append(match[2])
+    return {folder: sorted(ids) for folder, ids in found.items()}
 
 
-def newest_usable(
-    lists: GenerationList, take: Callable[[Generation], None], warn: Callable[[str], None]
-) -> Generation | None:
-    """The newest generation that ``take`` accepts; one that is damaged makes room for the one before it."""
-    for one in reversed(lists.ids):
-        try:
-            generation = lists.read(one)
-            take(generation)
-        except DataError as error:
-            warn(f"checkpoint {one} can't be used: {error}")
-            continue
-        return generation
-    return None
+def all_lists(store: Store) -> dict[int, GenerationList]:
+    """Those of all learners that have any, by rank."""
+    ranks = {0 if not folder else int(folder[8:-1]) - 1: ids for folder, ids in generation_ids(store).items()}
+    return {rank: GenerationList(store, rank, ids) for rank, ids in sorted(ranks.items())}

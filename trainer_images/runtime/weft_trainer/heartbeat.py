@@ -8,14 +8,16 @@ import time
 from weft_trainer.api import ApiClient
 from weft_trainer.control import Control
 from weft_trainer.errors import Fenced, TrainerError
+from weft_trainer.vitals import Vitals
 
 
 class Heartbeat:
-    def __init__(self, api: ApiClient, control: Control, every: float, ignore: int) -> None:
+    def __init__(self, api: ApiClient, control: Control, every: float, ignore: int, vitals: Vitals) -> None:
         self._api = api
         self._control = control
         self._every = every
         self._ignore = ignore
+        self._vitals = vitals
         self._stop = threading.Event()
         self._answered = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -40,8 +42,10 @@ class Heartbeat:
         metrics = SystemMetrics(self._ignore)
         while True:
             try:
-                answer = self._api.heartbeat(metrics.read())
+                system = metrics.read()
+                answer = self._api.heartbeat(system, self._vitals.read(system))
                 self._answered = time.monotonic()
+                self._vitals.asked(answer.get("dump"))
                 if answer.get("stop"):
                     grace = answer.get("grace_seconds")
                     self._control.request_stop(None if grace is None else float(grace))

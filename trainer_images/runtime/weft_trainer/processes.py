@@ -20,6 +20,7 @@ _CHUNK = 64 * 1024
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_DUMPABLE = 4
+_PR_SET_PTRACER = 0x59616D61
 
 
 def become_reaper() -> None:
@@ -37,6 +38,17 @@ def die_with_parent(parent: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the line above
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def tracing_consent() -> Callable[[], object] | None:
+    """Run by a process before its exec, lets the agent and its descendants (py-spy) read it where the kernel's Yama
+    asks for that; None where it does not. To be had before the fork, after which little is safe."""
+    try:
+        restricted = Path("/proc/sys/kernel/yama/ptrace_scope").read_text().strip() == "1"
+        prctl, agent = ctypes.CDLL(None).prctl, os.getpid()
+    except (OSError, AttributeError):
+        return None
+    return (lambda: prctl(_PR_SET_PTRACER, agent, 0, 0, 0)) if restricted else None
 
 
 def _prctl(option: int, value: int) -> None:
@@ -68,6 +80,7 @@ class Child:
             stderr=subprocess.STDOUT,
             bufsize=0,
             start_new_session=True,
+            preexec_fn=tracing_consent(),
         )
         self.pid = self._popen.pid
         self.code: int | None = None

@@ -1,17 +1,19 @@
-"""What is in CHECKPOINT_DIR, and which files of it are complete."""
+"""What is in CHECKPOINT_DIR at a moment, and who writes to it."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from weft_trainer.paths import files_below
 
+SAVING = ".saving"
+"""A program may put a file of this name into a folder while it saves there: nothing of that folder counts meanwhile."""
 _TEMPORARY = re.compile(
     r"(\.(tmp|temp|part|partial|incomplete|swp)|~)$"
+    r"|^\.saving$"
     r"|\.tempstate\d+"  # TensorFlow
     r"|orbax-checkpoint-tmp"
     r"|^tmp[a-z0-9_]{8}$"  # Python's tempfile
@@ -26,16 +28,28 @@ class Look:
     mtime_ns: int
     inode: int
     link: str | None = None
+    settled: bool = field(default=False, compare=False)
+    """Whether the last that was done to it is no write but, say, a rename; what a killed writer leaves is not."""
 
 
 def scan(folder: Path) -> dict[str, Look]:
     """Every file and link by its key, but for those that are temporary by name."""
+    return _looks(folder, temporary=False)
+
+
+def temporaries(folder: Path) -> dict[str, Look]:
+    """Those that are temporary by name."""
+    return _looks(folder, temporary=True)
+
+
+def is_temporary(key: str) -> bool:
+    return any(_TEMPORARY.search(part) for part in key.split("/"))
+
+
+def _looks(folder: Path, temporary: bool) -> dict[str, Look]:
     found = {}
     for key, path in files_below(folder):
-        if any(_TEMPORARY.search(part) for part in key.split("/")):
-            continue
-        look = look_at(path)
-        if look is not None:
+        if is_temporary(key) is temporary and (look := look_at(path)) is not None:
             found[key] = look
     return found
 
@@ -48,7 +62,13 @@ def look_at(path: Path) -> Look | None:
         return None
     if link is not None and (link.startswith("/") or ".." in link.split("/")):
         return None  # leads out of the folder: means nothing elsewhere
-    return Look(status.st_size, status.st_mtime_ns, status.st_ino, link)
+    settled = link is not None or status.st_ctime_ns > status.st_mtime_ns
+    return Look(status.st_size, status.st_mtime_ns, status.st_ino, link, settled)
+
+
+def saving(folder: Path) -> set[str]:
+    """Top-level names below which a program says that it is saving; "" is the whole folder."""
+    return {key.partition("/")[0] if "/" in key else "" for key, path in files_below(folder) if path.name == SAVING}
 
 
 def being_written(folder: Path) -> set[str]:
@@ -66,9 +86,3 @@ def being_written(folder: Path) -> set[str]:
             if file.mode != "r" and path.is_relative_to(folder):
                 keys.add(path.relative_to(folder).as_posix())
     return keys
-
-
-def complete(first: Mapping[str, Look], second: Mapping[str, Look], open_now: Iterable[str]) -> dict[str, Look]:
-    """The files of the second look that are as they were at the first, and that nobody has open for writing."""
-    busy = set(open_now)
-    return {key: look for key, look in second.items() if first.get(key) == look and key not in busy}

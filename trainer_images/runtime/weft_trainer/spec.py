@@ -85,6 +85,8 @@ class LearnerSpec:
     """The results become a version of a model: what they are is reported with the exit."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
     elastic: ElasticSpec | None = None
+    has_checkpoint: bool = False
+    """The job began with another job's checkpoint."""
     memory: int | None = None
     """Bytes; None: the service did not say."""
     gang_secret: str = field(default="", repr=False)
@@ -105,8 +107,8 @@ class LearnerSpec:
     @property
     def may_have_checkpoints(self) -> bool:
         """Whether an earlier run may have left checkpoints: in the installation's own store they are this job's
-        own, so its first attempt has none."""
-        return self.checkpoints is not None or self.attempt > 1
+        own, so its first attempt has none, unless it was given one."""
+        return self.checkpoints is not None or self.attempt > 1 or self.has_checkpoint
 
 
 def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:

@@ -17,7 +17,7 @@ class SystemMetrics:
         """``ignore`` is the pid of a child that is the agent's own, not the user's."""
         self._ignore = ignore
         self._self = psutil.Process()
-        self._cpu_before: dict[int, float] = {}
+        self._cpu_before = 0.0
         self._at = time.monotonic()
         self._gpus = Nvml.load()
 
@@ -30,7 +30,9 @@ class SystemMetrics:
 
     def _processes(self) -> tuple[float, int]:
         now = time.monotonic()
-        used, memory, cpu_now = 0.0, 0, {}
+        # With what those used that have ended meanwhile: when a process is reaped, its time becomes its parent's.
+        own = self._self.cpu_times()
+        total, memory = own.children_user + own.children_system, 0
         for process in self._self.children(recursive=True):
             if process.pid == self._ignore:
                 continue
@@ -39,10 +41,9 @@ class SystemMetrics:
                 memory += process.memory_info().rss
             except psutil.Error:
                 continue
-            cpu_now[process.pid] = times.user + times.system
-            used += max(0.0, cpu_now[process.pid] - self._cpu_before.get(process.pid, 0.0))
-        percent = 100 * used / max(now - self._at, 1e-3)
-        self._cpu_before, self._at = cpu_now, now
+            total += times.user + times.system + times.children_user + times.children_system
+        percent = 100 * max(0.0, total - self._cpu_before) / max(now - self._at, 1e-3)
+        self._cpu_before, self._at = total, now
         return round(percent, 1), memory
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
 
 from weft_core.lifecycle import JobState, Outcome
 from weft_workers.reconcile.view import ExitReport
@@ -70,6 +72,16 @@ class RecordExits:
 
 
 @dataclass(frozen=True)
+class Notice:
+    """Something about the gang's progress that the user should know; noted, so that it is said once."""
+
+    what: Literal["no_output", "stalled", "moving"]
+    message: str
+    since: datetime | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Settle:
     """Decide the attempt's outcome; its learners are told to stop.
 
@@ -126,6 +138,7 @@ Action = (
     | RecordExits
     | Lose
     | Grow
+    | Notice
     | Settle
     | Close
 )

@@ -26,6 +26,7 @@ from weft_workers.reconcile.actions import (
 )
 from weft_workers.reconcile.elastic import decide_members, decide_more
 from weft_workers.reconcile.failures import find_failure, headline
+from weft_workers.reconcile.progress import check_progress
 from weft_workers.reconcile.sight import missing
 from weft_workers.reconcile.view import AttemptView, View
 from weft_workers.texts import duration
@@ -61,7 +62,7 @@ def decide(view: View) -> Action:
     if attempt.outcome is not None:
         return _close(view, attempt)
     due = _decide_end(view, attempt) or _decide_by_engine(view, attempt)
-    return due or _advance(view) or decide_more(view) or Pause(_pause(view))
+    return due or _advance(view) or decide_more(view) or check_progress(view, attempt) or Pause(_pause(view))
 
 
 def _pause(view: View) -> float:

@@ -8,6 +8,7 @@ from datetime import UTC
 
 from weft_core.engine import LearnerState, Observation
 from weft_core.lifecycle import ACTIVE, JobState
+from weft_workers.reconcile.progress import stall_condition
 from weft_workers.reconcile.sight import absent, unreachable
 from weft_workers.reconcile.view import View
 
@@ -38,7 +39,7 @@ def take_notes(view: View) -> Notes:
         return Notes(f"Unreachable since {view.now.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: {view.unreachable}")
     attempt, sight = view.open, view.sight
     if attempt is None or sight is None or attempt.launched_at is None or sight.at <= attempt.launched_at:
-        return Notes(None)
+        return Notes(stall_condition(attempt))
     run = sight.observation
     progress = run.progress if run and run.progress != view.progress else ""
     reason = ""
@@ -52,7 +53,8 @@ def take_notes(view: View) -> Notes:
         if now != one.absences:
             absences[one.rank] = now
     away = next((one.rank for one in view.members if not one.reported and unreachable(view, one.rank)), None)
-    condition = None if run is None or away is None else f"learner {away + 1}: {run.learners[away].reason}"
+    lost = None if run is None or away is None else f"learner {away + 1}: {run.learners[away].reason}"
+    condition = lost or stall_condition(attempt)
     return Notes(condition, progress, reason, absences, new_nodes(view, run), held=run is not None and bool(run.held))
 
 

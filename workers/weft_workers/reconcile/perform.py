@@ -36,6 +36,7 @@ from weft_workers.reconcile.actions import (
     Launch,
     LaunchMore,
     Lose,
+    Notice,
     Pause,
     Purge,
     RecordExits,
@@ -48,6 +49,7 @@ from weft_workers.reconcile.decide import POLL, UNREACHABLE_POLL, conclude, conf
 from weft_workers.reconcile.elastic import cooldown
 from weft_workers.reconcile.failures import headline, with_log
 from weft_workers.reconcile.notes import new_nodes, take_notes
+from weft_workers.reconcile.progress import stall_condition
 from weft_workers.reconcile.view import AttemptView, View
 from weft_workers.texts import count
 
@@ -75,6 +77,8 @@ def perform(context: Context, lease: Lease, view: View, action: Action) -> float
             return _launch(context, lease, view)
         case Advance(state):
             return _advance(context, lease, view, state)
+        case Notice():
+            return _notice(context, lease, view, action)
         case RecordExits():
             return _record_exits(context, lease, view, action)
         case Lose():
@@ -252,6 +256,30 @@ def _advance(context: Context, lease: Lease, view: View, state: JobState) -> flo
         _apply_notes(session, taken.job, view)
         transition(session, taken.job, state, words[state])
         again = taken.release(POLL)
+    context.wake.changed(view.job.id)
+    return 0 if again else None
+
+
+def _notice(context: Context, lease: Lease, view: View, notice: Notice) -> float | None:
+    """Say it, and note on the attempt that it was said; heartbeats ask for stacks as long as it is stalled."""
+    attempt = view.open
+    assert attempt is not None
+    with context.database.transaction() as session:
+        taken = take(session, lease)
+        row = session.get_one(Attempt, attempt.id)
+        if notice.what == "no_output":
+            row.no_output_at = func.now()
+        else:
+            stalled = notice.what == "stalled"
+            row.stalled_at, row.stalled_since = (func.now(), notice.since) if stalled else (None, None)
+            if stalled:  # the warning says it, so the condition needs no event of its own
+                taken.job.condition = stall_condition(replace(attempt, stalled_since=notice.since))
+            else:
+                _set_condition(session, taken.job, None)
+        if notice.message:
+            record_event(session, taken.job, "warning", notice.message, data=notice.data)
+        again = taken.release(POLL)
+    log.info("progress", what=notice.what)
     context.wake.changed(view.job.id)
     return 0 if again else None
 

@@ -32,6 +32,7 @@ class JobView:
     failures: int = 0
     reason: str = ""
     condition: str | None = None
+    state_since: datetime | None = None
     max_runtime: float | None = None  # seconds
     keepalive: float | None = None  # seconds that its client may be silent
     keepalive_until: datetime | None = None
@@ -66,6 +67,9 @@ class AttemptView:
     exit_code: int | None = None
     ended_at: datetime | None = None
     grow_at: datetime | None = None
+    no_output_at: datetime | None = None
+    stalled_at: datetime | None = None
+    stalled_since: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class LearnerView:
     phase: LearnerPhase = LearnerPhase.WAITING
     started_at: datetime | None = None
     heartbeat_at: datetime | None = None
+    idle_since: datetime | None = None
+    wrote: bool | None = None
     absences: int = 0
     node: str | None = None
     exit_code: int | None = None
@@ -189,6 +195,7 @@ def _job_view(session: Session, job: Job, launching: bool) -> JobView:
         failures=job.failures,
         reason=job.reason,
         condition=job.condition,
+        state_since=job.state_since,
         max_runtime=job.manifest.get("max_runtime_seconds"),
         keepalive=job.keepalive_seconds,
         keepalive_until=job.keepalive_until,
@@ -246,6 +253,9 @@ def attempt_view(row: Attempt) -> AttemptView:
         exit_code=row.exit_code,
         ended_at=row.ended_at,
         grow_at=row.grow_at,
+        no_output_at=row.no_output_at,
+        stalled_at=row.stalled_at,
+        stalled_since=row.stalled_since,
     )
 
 
@@ -261,6 +271,8 @@ def _learner_view(row: Learner) -> LearnerView:
         phase=LearnerPhase(row.phase),
         started_at=row.started_at,
         heartbeat_at=row.heartbeat_at,
+        idle_since=row.idle_since,
+        wrote=row.wrote,
         absences=row.absences,
         node=row.node,
         exit_code=row.exit_code,

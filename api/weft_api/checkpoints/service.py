@@ -1,0 +1,202 @@
+"""A job's checkpoints, wherever they are. Learners write them (``weft_trainer.generations`` says how they stand in a
+store: generations that list files, whose contents are kept by their hash); here they are only read and copied."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from weft_api.auth import Principal
+from weft_api.checkpoints.schemas import CheckpointList, CheckpointView
+from weft_api.context import Context
+from weft_api.jobs.service import find_job
+from weft_api.problems import CONFLICT, RESULTS_GONE, Problem
+from weft_api.stores import StoreGone, checkpoints_location, users_store
+from weft_core.launch import S3Location
+from weft_core.objects import Bucket, S3Store, StoreError, checkpoints_prefix
+from weft_core.store.models import Job
+
+_KEY = re.compile(r"(?:learner-(\d{1,6})/)?generations/([0-9-]{3,40})\.json")
+_CONTENT = re.compile(r"[0-9a-f]{64}")
+_AT_ONCE = 16
+_TRIES = 3
+"""The job may run, and drop old checkpoints, while one is copied."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job's checkpoints are. ``location`` is None in the installation's own store."""
+
+    bucket: Bucket
+    prefix: str
+    location: S3Location | None
+
+    def reaches(self, other: Place) -> bool:
+        """Whether that store can copy by itself what this one has."""
+        if self.location is None or other.location is None:
+            return self.location is other.location
+        mine, its = self.location, other.location
+        return (mine.endpoint, mine.access_key) == (its.endpoint, its.access_key)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """``folder`` is "" for learner 1, ``learner-<n>/`` for the others."""
+
+    id: str
+    folder: str
+    document: dict[str, Any]
+
+    @property
+    def contents(self) -> set[str]:
+        return {one["sha256"] for one in self.document["files"] if not one.get("link")}
+
+    @property
+    def size(self) -> int:
+        return sum(int(one.get("size") or 0) for one in self.document["files"])
+
+    @property
+    def keys(self) -> list[str]:
+        """Of all its objects, its own last."""
+        files = [f"{self.folder}files/{one}" for one in sorted(self.contents)]
+        return [*files, f"{self.folder}generations/{self.id}.json"]
+
+    @property
+    def view(self) -> CheckpointView:
+        at, attempt = self.document.get("at"), self.document.get("attempt")
+        job = self.document.get("job")
+        return CheckpointView(
+            generation=self.id,
+            learner=int(self.folder[8:-1]) if self.folder else 1,
+            job=job if isinstance(job, str) else None,
+            attempt=attempt if isinstance(attempt, int) else None,
+            at=datetime.fromtimestamp(at, UTC) if isinstance(at, int | float) else None,
+            files=len(self.document["files"]),
+            size=self.size,
+        )
+
+
+def own_place(context: Context, project_id: str, job_id: str) -> Place:
+    """In the installation's own store."""
+    return Place(context.objects, checkpoints_prefix(project_id, job_id), None)
+
+
+def users_place(location: S3Location) -> Place:
+    return Place(S3Store(location), location.prefix + "/", location)
+
+
+def place_of(context: Context, session: Session, job: Job) -> Place:
+    """Raises Problem results_gone."""
+    try:
+        location = checkpoints_location(session, context.box, job)
+    except StoreGone as error:
+        raise Problem(RESULTS_GONE, f"the checkpoints can't be reached any more: {error}") from error
+    return own_place(context, job.project_id, job.id) if location is None else users_place(location)
+
+
+def list_checkpoints(context: Context, who: Principal, job_id: str) -> CheckpointList:
+    with context.database.transaction() as session:
+        place = place_of(context, session, find_job(who.scope(session), job_id))
+    with users_store():
+        found = [one.view for row in read_generations(place).values() for one in row]
+    oldest = datetime.fromtimestamp(0, UTC)
+    found.sort(key=lambda one: (one.at or oldest, one.generation, -one.learner), reverse=True)
+    return CheckpointList(checkpoints=found)
+
+
+def read_generations(place: Place) -> dict[str, list[Generation]]:
+    """By folder, each in order. What can't be read, or is gone before it is, is left out. Raises StoreError."""
+    keys = [one.key.removeprefix(place.prefix) for one in place.bucket.objects(place.prefix)]
+    found: dict[str, list[Generation]] = defaultdict(list)
+    for key in sorted(keys):
+        if match := _KEY.fullmatch(key):
+            folder = f"learner-{match[1]}/" if match[1] else ""
+            if (one := _read(place, key, match[2], folder)) is not None:
+                found[folder].append(one)
+    return dict(found)
+
+
+def _read(place: Place, key: str, generation_id: str, folder: str) -> Generation | None:
+    try:
+        document = json.loads(place.bucket.get(place.prefix + key))
+        one = Generation(generation_id, folder, document)
+        # Whoever can write to a user's bucket could have written this.
+        return one if all(_CONTENT.fullmatch(content) for content in one.contents) and one.size >= 0 else None
+    except StoreError as error:
+        if error.kind != "not_found":
+            raise
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def copy_last(source: Place, target: Place, job_id: str) -> dict[str, Any]:
+    """Copy the last complete checkpoint of a job; the new one has nothing to do with the old one's fate from then on.
+
+    Where several learners have stored, all that are kept of each are copied: their newest may be of different moments,
+    and learners themselves choose those that go together.
+
+    Returns:
+        What ``jobs.checkpoint_of`` keeps.
+
+    Raises:
+        Problem, StoreError: there is none, or a store did not do it. Nothing is left in ``target`` then.
+    """
+    for _ in range(_TRIES):
+        with users_store():
+            found = read_generations(source)
+        if not found:
+            break
+        wanted = [one for row in found.values() for one in (row if len(found) > 1 else row[-1:])]
+        try:
+            with users_store():
+                _copy(source, target, wanted)
+        except _Vanished:
+            continue
+        newest = found[min(found)][-1]
+        return {
+            "job": job_id,
+            "generation": newest.id,
+            "attempt": newest.view.attempt,
+            "at": newest.document.get("at"),
+            "files": sum(len(row[-1].document["files"]) for row in found.values()),
+            "size": sum(row[-1].size for row in found.values()),
+        }
+    raise Problem(CONFLICT, f"job {job_id} has no complete checkpoint to begin with")
+
+
+class _Vanished(Exception):
+    """The source has dropped it meanwhile."""
+
+
+def _copy(source: Place, target: Place, generations: Iterable[Generation]) -> None:
+    """Contents first: whatever happens, a generation's list is never there without its files."""
+    keys = {key for one in generations for key in one.keys}
+    lists = {key for key in keys if "generations/" in key}
+    inside = source.reaches(target)
+
+    def copy(key: str) -> None:
+        source.bucket.copy(source.prefix + key, target.bucket, target.prefix + key, inside=inside)
+
+    try:
+        with ThreadPoolExecutor(_AT_ONCE, "copy-checkpoint") as pool:
+            for batch in (sorted(keys - lists), sorted(lists)):
+                list(pool.map(copy, batch))
+    except StoreError as error:
+        discard(target)
+        if error.kind == "not_found":
+            raise _Vanished from error
+        raise
+
+
+def discard(place: Place) -> None:
+    """Remove a copy that no job has."""
+    place.bucket.delete([one.key for one in place.bucket.objects(place.prefix)])

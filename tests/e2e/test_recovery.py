@@ -1,0 +1,141 @@
+"""Learners are killed at random moments: whatever happens, a job ends with the very loss of one that nobody touched."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.e2e.stack import PROGRAMS, Stack, eventually, lines, manifest
+
+import weft
+
+STEPS, PAUSE, BETWEEN = 240, 0.05, 40  # a save every two seconds
+SEED = int(os.environ.get("WEFT_TEST_SEED", "20261121"))
+
+
+def undisturbed(learners: int, folder: Path) -> str:
+    """What the program says at its end, run without Weft."""
+    running = []
+    for learner in range(1, learners + 1):
+        checkpoints = folder / f"undisturbed-{learners}-{learner}"
+        checkpoints.mkdir(parents=True)
+        environment = {
+            **os.environ,
+            "LEARNER_ID": str(learner),
+            "NUM_LEARNERS": str(learners),
+            "WEFT_ATTEMPT": "0",
+            "CHECKPOINT_DIR": str(checkpoints),
+            "EXCHANGE_DIR": str(folder / f"exchange-{learners}"),
+        }
+        command = [sys.executable, str(PROGRAMS / "descent.py"), str(STEPS), "0", str(BETWEEN)]
+        running.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+    said = [one.communicate(timeout=60)[0].splitlines()[-1] for one in running]
+    assert all(one.returncode == 0 for one in running)
+    assert len(set(said)) == 1
+    return said[0]
+
+
+def start(stack: Stack, folder: Path, name: str, learners: int) -> weft.Job:
+    return stack.train(
+        manifest(
+            f"exec python descent.py {STEPS} {PAUSE} {BETWEEN}",
+            name=name,
+            learners=learners,
+            cpus=0.2,
+            retries=5,
+            checkpoint={"every": "1s", "keep": 10},
+            env={"EXCHANGE_DIR": str(folder / name)},
+        )
+    )
+
+
+def processes(stack: Stack, job: weft.Job) -> dict[str, list[psutil.Process]]:
+    """The agents of a job's learners, and their programs."""
+    found: dict[str, list[psutil.Process]] = {"agent": [], "program": []}
+    for one in stack.learners():
+        try:
+            words, folder = one.cmdline(), one.cwd()
+        except psutil.Error:
+            continue
+        if job.id not in folder:
+            continue
+        if "descent.py" in words:
+            found["program"].append(one)
+        elif words[-2:] == ["-m", "weft_trainer"]:
+            found["agent"].append(one)
+    return found
+
+
+def stored_by_all(job: weft.Job) -> bool:
+    return {one.learner for one in job.checkpoints()} == set(range(1, job.learners + 1))
+
+
+def attempt_runs(job: weft.Job, n: int) -> Callable[[], bool]:
+    """The attempt's program has done some steps since it began."""
+
+    def runs() -> bool:
+        for learner in range(1, job.learners + 1):
+            said = [line.text for line in job.logs(learner=learner, attempt=n)]
+            if not any(text.startswith("step") for text in said):
+                return False
+        return True
+
+    return runs
+
+
+def disturb(stack: Stack, job: weft.Job, how: list[str], chance: random.Random) -> None:
+    for what in how:
+        n = job.refresh().attempt or 1
+        eventually(attempt_runs(job, n), f"attempt {n} of {job.name} under way", 120)
+        eventually(lambda: stored_by_all(job), f"a checkpoint of {job.name}", 60)
+        time.sleep(chance.uniform(0, 2.5))
+        if what == "halt":
+            job.halt(grace_seconds=10)
+            eventually(lambda: job.refresh().state == "HALTED", f"{job.name} halted", 60)
+            job.resume()
+        else:
+            victims = processes(stack, job)[what]
+            assert victims, f"{job.name} has ended before it could be disturbed: {lines(job)[-3:]}"
+            chance.choice(victims).kill()
+        eventually(lambda n=n: job.refresh().attempt > n, f"another attempt of {job.name}", 120)
+
+
+@pytest.mark.timeout(600)
+def test_the_end_is_the_same_whatever_is_killed_and_when(own_stack: Callable[..., Stack], tmp_path: Path) -> None:
+    stack = own_stack()
+    wanted = {learners: undisturbed(learners, tmp_path) for learners in (1, 2)}
+    plans = {
+        "one-killed": (1, ["program", "agent"]),
+        "one-halted": (1, ["halt", "program"]),
+        "two-killed": (2, ["program", "agent"]),
+        "two-halted": (2, ["halt", "agent"]),
+    }
+    jobs = {name: start(stack, tmp_path, name, learners) for name, (learners, _) in plans.items()}
+    with ThreadPoolExecutor(len(plans)) as pool:
+        disturbing = [
+            pool.submit(disturb, stack, jobs[name], how, random.Random(f"{SEED} {name}"))
+            for name, (_, how) in plans.items()
+        ]
+        for one in disturbing:
+            one.result()
+    # And all of them are preempted: the platform goes down in an orderly way, and comes back.
+    stack.down()
+    stack.up()
+    for name, (learners, how) in plans.items():
+        job = stack.client.jobs.get(jobs[name].id).wait(timeout=180, check=False)
+        shown = [f"{line.attempt}.{line.learner} {line.text}" for line in job.logs()]
+        assert job.state == "COMPLETED", (name, job.reason, shown[-20:])
+        assert len(job.attempts) >= len(how) + 1
+        for learner in range(1, learners + 1):
+            assert lines(job, learner)[-1] == wanted[learners], (name, SEED)
+        begun = [one for one in lines(job, 1) if one.startswith("starts at step")]
+        assert all(one != "starts at step 0" for one in begun[1:]), (name, begun)
+        assert all(attempt.checkpoint for attempt in job.attempts[1:]), "each says from which checkpoint it started"

@@ -1,0 +1,190 @@
+"""When a gang counts as stalled, and what follows, as functions of what is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, text, update
+from tests.workers.world import World
+
+from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
+from weft_core.settings import TimingSettings
+from weft_core.store.models import Attempt, Job, Learner
+from weft_workers.reconcile.actions import Notice, Settle
+from weft_workers.reconcile.decide import conclude
+from weft_workers.reconcile.progress import check_progress, stall_condition
+from weft_workers.reconcile.view import AttemptView, JobView, LearnerView, View
+
+NOW = datetime(2026, 1, 31, 8, 15, tzinfo=UTC)
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def learner(rank: int, idle: float | None, wrote: bool | None = True, **changes: Any) -> LearnerView:
+    made = LearnerView(
+        rank,
+        LearnerPhase.PROCESSING,
+        heartbeat_at=ago(1),
+        idle_since=None if idle is None else ago(idle),
+        wrote=wrote,
+    )
+    return replace(made, **changes)
+
+
+def view(*learners: LearnerView, stall: dict[str, Any] | None = None, **attempt: Any) -> View:
+    return View(
+        now=NOW,
+        timings=TimingSettings(stall=600, no_output=900),
+        job=JobView(
+            "job-1", "prj-1", "local", JobState.PROCESSING, Desired.RUNNING, len(learners), retries=1,
+            state_since=ago(1000), manifest={"stall": stall} if stall else {},
+        ),
+        attempt=AttemptView("att-1", 1, "run", 1 << 30, launched_at=ago(1000), **attempt),
+        learners=learners,
+    )  # fmt: skip
+
+
+def check(seen: View) -> Notice | Settle | None:
+    assert seen.attempt is not None
+    return check_progress(seen, seen.attempt)
+
+
+def test_a_gang_is_stalled_when_all_of_it_is_idle() -> None:
+    notice = check(view(learner(0, 700), learner(1, 650)))
+    assert isinstance(notice, Notice)
+    assert (notice.what, notice.since) == ("stalled", ago(650))
+    assert "learner 1 since 2026-01-31 08:03:20 UTC, learner 2 since 2026-01-31 08:04:10 UTC" in notice.message
+    assert [one["learner"] for one in notice.data["learners"]] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        learner(1, 599),
+        learner(1, None),
+        learner(1, 700, heartbeat_at=ago(60)),  # unknown is not idle
+        learner(1, 700, heartbeat_at=None),
+    ],
+)
+def test_one_that_works_or_may_work_is_enough(other: LearnerView) -> None:
+    assert check(view(learner(0, 700), other)) is None
+
+
+def test_those_that_have_ended_well_do_not_count() -> None:
+    ended = learner(1, None, phase=LearnerPhase.STORING)
+    assert isinstance(check(view(learner(0, 700), ended)), Notice)
+
+
+def test_the_manifest_goes_before_the_settings() -> None:
+    idle = (learner(0, 700), learner(1, 700))
+    assert check(view(*idle, stall={"after_seconds": 800, "action": "warn"})) is None
+    assert check(view(*idle, stall={"after_seconds": 100, "action": "ignore"})) is None
+    assert isinstance(check(view(learner(0, 150), stall={"after_seconds": 100, "action": "warn"})), Notice)
+    waiting = view(*idle)
+    assert check(replace(waiting, job=replace(waiting.job, keepalive=60.0))) is None, "a program's workers may wait"
+    off = replace(view(*idle), timings=TimingSettings(stall=0, no_output=0))
+    assert check(off) is None
+
+
+def test_it_is_said_once_and_taken_back_when_something_moves() -> None:
+    stalled = {"stalled_at": ago(50), "stalled_since": ago(650)}
+    assert check(view(learner(0, 700), learner(1, 700), **stalled)) is None
+    assert check(view(learner(0, 700), learner(1, 700, heartbeat_at=ago(60)), **stalled)) is None, "silent, not moving"
+    notice = check(view(learner(0, 700), learner(1, 0), **stalled))
+    assert isinstance(notice, Notice)
+    assert notice.what == "moving"
+    assert stall_condition(view(learner(0, 700), **stalled).attempt) == "no progress since 2026-01-31 08:04:10 UTC"
+    assert stall_condition(view(learner(0, 700)).attempt) is None
+
+
+def test_action_end_fails_the_attempt_as_any_failure_does_once_the_stacks_are_out() -> None:
+    stall = {"after_seconds": 600, "action": "end"}
+    just_now = {"stalled_at": ago(14), "stalled_since": ago(650)}
+    assert check(view(learner(0, 700), stall=stall, **just_now)) is None
+    end = check(view(learner(0, 700), stall=stall, stalled_at=ago(16), stalled_since=ago(650)))
+    assert isinstance(end, Settle)
+    assert (end.outcome, end.exit_code) == (Outcome.FAILED, 124)
+    assert end.reason.startswith("no progress since 2026-01-31 08:04:10 UTC: all learners were idle for 10m;")
+    after = view(outcome=end.outcome, reason=end.reason, exit_code=end.exit_code)
+    conclusion = conclude(replace(after, learners=()))
+    assert (conclusion.state, conclusion.failures) == (JobState.QUEUED, 1)
+    assert conclusion.reason.startswith("retry 1 of 1 after: no progress since")
+
+
+def test_a_job_that_writes_nothing_gets_one_warning() -> None:
+    notice = check(view(learner(0, 0, wrote=False), learner(1, 0, wrote=False)))
+    assert isinstance(notice, Notice)
+    assert notice.what == "no_output"
+    assert "15m" in notice.message
+    assert check(view(learner(0, 0, wrote=False), learner(1, 0, wrote=True))) is None
+    assert check(view(learner(0, 0, wrote=False), learner(1, 0, wrote=None))) is None, "unknown is not nothing"
+    assert check(view(learner(0, 0, wrote=False), no_output_at=ago(10))) is None
+    early = view(learner(0, 0, wrote=False))
+    assert check(replace(early, job=replace(early.job, state_since=ago(800)))) is None
+    assert check(replace(early, job=replace(early.job, state=JobState.STORING))) is None
+
+
+# --- through the database ------------------------------------------------------------------------------------------
+
+
+def beat(world: World, job: str, **values: Any) -> None:
+    """All learners' heartbeats say so."""
+    with world.transaction() as session:
+        attempt = select(Attempt.id).where(Attempt.job_id == job, Attempt.ended_at.is_(None)).scalar_subquery()
+        row = update(Learner).where(Learner.attempt_id == attempt).values(heartbeat_at=func.now(), **values)
+        session.execute(row)
+        session.execute(update(Job).where(Job.id == job).values(next_step_at=func.now()))
+    world.step(job)
+
+
+IDLE = func.now() - text("interval '2000 seconds'")
+
+
+def test_a_stall_is_one_event_and_a_condition_for_as_long_as_it_lasts(world: World) -> None:
+    job = world.running(learners=2)
+    for _ in range(3):
+        beat(world, job, idle_since=IDLE)
+    [warning] = world.events(job, "warning")
+    assert warning.startswith("no progress for 30m: ")
+    condition = world.job(job).condition
+    assert condition is not None
+    assert condition.startswith("no progress since ")
+    [attempt] = world.attempts(job)
+    assert attempt.stalled_at is not None
+    beat(world, job, idle_since=func.now())
+    assert world.job(job).condition is None
+    assert world.attempts(job)[0].stalled_at is None
+    assert world.events(job, "condition") == [f"no longer: {condition}"]
+    beat(world, job, idle_since=IDLE)
+    assert len(world.events(job, "warning")) == 2, "another stall is told of, too"
+
+
+def test_a_stall_that_is_to_end_is_retried_as_any_failure(world: World) -> None:
+    job = world.running(learners=2, retries=1, stall={"after_seconds": 600.0, "action": "end"})
+    beat(world, job, idle_since=IDLE)
+    assert world.job(job).state == "PROCESSING", "first the stacks"
+    with world.transaction() as session:
+        session.execute(update(Attempt).values(stalled_at=func.now() - text("interval '16 seconds'")))
+    beat(world, job, idle_since=IDLE)
+    [attempt] = world.attempts(job)
+    assert (attempt.outcome, attempt.exit_code) == ("FAILED", 124)
+    world.step(job)
+    assert world.job(job).reason.startswith("retry 1 of 1 after: no progress since")
+
+
+def test_nothing_written_is_said_once_an_attempt(world: World) -> None:
+    job = world.running()
+    beat(world, job, wrote=False)
+    assert world.events(job, "warning") == []
+    with world.transaction() as session:
+        session.execute(update(Job).values(state_since=func.now() - text("interval '901 seconds'")))
+    for _ in range(3):
+        beat(world, job, wrote=False)
+    [warning] = world.events(job, "warning")
+    assert "has written nothing into RESULT_DIR or CHECKPOINT_DIR" in warning
+    assert world.job(job).condition is None

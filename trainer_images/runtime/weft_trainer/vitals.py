@@ -1,0 +1,60 @@
+"""Whether the program makes progress: for how long it has been idle, and whether it has ever written anything."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+_BUSY_CPU = 10.0
+"""Percent of one core between two heartbeats; below, a program is idle. Threads that poll for messages (Horovod's, a
+Ray node's) take a few."""
+_BUSY_GPU = 5.0
+
+
+class Vitals:
+    """What heartbeats tell of the program, and what their answers ask of it.
+
+    Args:
+        wrote: whether it has written into RESULT_DIR or CHECKPOINT_DIR.
+        dump: writes the stacks of its processes into the log.
+    """
+
+    def __init__(self, wrote: Callable[[], bool], dump: Callable[[], None]) -> None:
+        self._look = wrote
+        self._dump = dump
+        self._running = False
+        self._active_at = 0.0
+        self._wrote = False
+        self._dumped = ""
+
+    def begin(self) -> None:
+        """The program starts."""
+        self._active_at = time.monotonic()
+        self._running = True
+
+    def end(self) -> None:
+        self._running = False
+
+    def touch(self) -> None:
+        """It has given a sign of life."""
+        self._active_at = time.monotonic()
+
+    def read(self, system: dict[str, Any]) -> dict[str, Any]:
+        """For a heartbeat; ``system`` is what it has used since the last one."""
+        if not self._running:
+            return {}
+        gpu = max((one["percent"] for one in system.get("gpus", ())), default=0)
+        if system["cpu_percent"] >= _BUSY_CPU or gpu >= _BUSY_GPU:
+            self.touch()
+        if not self._wrote and self._look():
+            self._wrote = True
+            self.touch()
+        return {"idle_seconds": round(time.monotonic() - self._active_at, 3), "wrote": self._wrote}
+
+    def asked(self, dump: str | None) -> None:
+        """Stacks are wanted; each value of ``dump`` means once."""
+        if dump and dump != self._dumped and self._running:
+            self._dumped = dump
+            threading.Thread(target=self._dump, name="stacks", daemon=True).start()
