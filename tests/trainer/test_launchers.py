@@ -55,7 +55,11 @@ def test_torchrun_gang_of_real_processes(start_api: StartApi, launch: Launch) ->
 
 @pytest.mark.parametrize(
     "command",
-    ["torchrun train.py", "cd sub && torchrun train.py", "python3 -m torch.distributed.run train.py"],
+    [
+        "torchrun train.py",
+        "cd sub && OMP_NUM_THREADS=1 exec /opt/bin/torchrun train.py",
+        "python3 -m torch.distributed.run train.py",
+    ],
 )
 def test_a_command_that_is_torchrun_itself_joins_one_gang(command: str) -> None:
     parsed = replace(parse_spec(spec(command, rank=1, learners=2, launcher="torchrun", gpus=4)))
@@ -69,6 +73,13 @@ def test_a_command_that_is_torchrun_itself_joins_one_gang(command: str) -> None:
         "PET_MASTER_PORT": "1001",
     }
     assert made.slots == 4
+
+
+@pytest.mark.parametrize("command", ["python train.py --mode torchrun", "python torchrun.py", "echo -m torchrun"])
+def test_a_command_that_only_speaks_of_torchrun_is_started_in_every_slot(command: str) -> None:
+    parsed = parse_spec(spec(command, rank=1, learners=2, launcher="torchrun", gpus=4))
+    made = find_launcher("torchrun").plan(parsed, PEERS[1], PEERS)
+    assert [one.env["RANK"] for one in made.processes] == ["4", "5", "6", "7"]
 
 
 def test_tensorflow() -> None:

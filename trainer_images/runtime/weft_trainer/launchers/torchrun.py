@@ -16,7 +16,11 @@ from collections.abc import Sequence
 from weft_trainer.launchers.base import Peer, Plan, Process, shell, slot_count, slot_label
 from weft_trainer.spec import LearnerSpec
 
-_IS_TORCHRUN = re.compile(r"(^|[\s/;&|(])(torchrun|torch\.distributed\.(run|launch))(\s|$)")
+# As a command, not as somebody's argument: at the start of one, after assignments and such words as `exec`.
+_IS_TORCHRUN = re.compile(
+    r"(^|[;&|(\n])\s*(\w+=\S*\s+|exec\s+|time\s+)*(\S*/)?torchrun(\s|$)"
+    r"|\s-m\s+torch\.distributed\.(run|launch)(\s|$)"
+)
 
 
 class TorchrunLauncher:
