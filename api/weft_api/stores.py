@@ -40,6 +40,7 @@ class Opened:
             access_key=self.credentials.user_name,
             secret_key=self.credentials.password,
             session_token=self.credentials.session_token,
+            ca=self.credentials.ca,
             container=container,
             prefix="/".join(part.strip("/") for part in prefix if part.strip("/")),
         )
@@ -57,6 +58,7 @@ def seal(box: SecretBox, credentials: Credentials) -> bytes:
                 "user_name": credentials.user_name,
                 "password": credentials.password,
                 "session_token": credentials.session_token,
+                "ca": credentials.ca,
             }
         )
     )
@@ -64,7 +66,7 @@ def seal(box: SecretBox, credentials: Credentials) -> bytes:
 
 def unseal(box: SecretBox, ciphertext: bytes) -> Credentials:
     kept = json.loads(box.decrypt(ciphertext))
-    return Credentials(kept["user_name"], kept["password"], kept.get("session_token"))
+    return Credentials(kept["user_name"], kept["password"], kept.get("session_token"), kept.get("ca"))
 
 
 def credentials_name(job_id: str, data_store_id: str) -> str:

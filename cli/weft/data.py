@@ -82,11 +82,13 @@ class Datastores:
         password: str,
         region: str | None = None,
         session_token: str | None = None,
+        ca: str | None = None,
         check: bool = True,
     ) -> Datastore:
         """Keep an S3 endpoint and its credentials (access key and secret key) on the server, encrypted.
 
         Args:
+            ca: certificates (PEM) of a private authority to trust there.
             check: the server tries them first.
 
         Raises:
@@ -94,7 +96,8 @@ class Datastores:
             ApiError: the store refused the credentials, or does not answer.
         """
         body: dict[str, Any] = {"name": name, "endpoint": endpoint, "user_name": user_name, "password": password}
-        body |= {key: value for key, value in (("region", region), ("session_token", session_token)) if value}
+        more = {"region": region, "session_token": session_token, "ca": ca}
+        body |= {key: value for key, value in more.items() if value}
         params = None if check else {"check": False}
         return Datastore.from_json(self._transport.json("POST", "/datastores", json=body, params=params))
 

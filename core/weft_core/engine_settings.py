@@ -47,6 +47,10 @@ class LocalSettings(_Section):
     """GPU slots; default: what NVML finds."""
     memory: int | None = None
     """Bytes that learners may have; default: what the machine has."""
+    cache_dir: Path | None = None
+    """The data cache; default: ``cache`` in the home folder."""
+    cache_size: int | None = Field(default=None, ge=0)
+    """Bytes that the data cache may take; default: a quarter of its disk. 0: nothing is kept."""
 
 
 def _user(value: object) -> object:
@@ -81,7 +85,10 @@ class KubernetesSettings(PlacementSettings):
     run_as_user: Annotated[int | None, BeforeValidator(_user)] = 10001
     """``"cluster"``: the cluster chooses (OpenShift); None here."""
     cache_claim: str | None = None
-    """A PersistentVolumeClaim, mounted by all learners, for the data cache; default: each pod has its own."""
+    """A PersistentVolumeClaim, mounted by all learners, for the data cache: each project has a folder of its own in it,
+    and sees no other's. Default: each pod has a cache of its own."""
+    cache_size: int | None = Field(default=None, ge=0)
+    """Bytes that a project's cache may take; default: a quarter of its disk."""
     network_policies: bool = True
     egress: list[str] = Field(default_factory=list)
     """CIDRs that learners may reach besides their peers, the API, their data stores and DNS; ``0.0.0.0/0``: all."""
@@ -109,6 +116,10 @@ class RaySettings(_Section):
     """Image of the catalogue → the Python of its environment on the nodes, e.g. ``"pytorch:2.13.0" =
     "/opt/weft/pytorch/bin/python"``; ``"*"``: any other image. What is not here runs on the cluster's own Python."""
     autoscaling: list[NodePool] = Field(default_factory=list)
+    cache_dir: str | None = None
+    """The data cache on the nodes; default: ``cache`` in the folder that learners work in there."""
+    cache_size: int | None = Field(default=None, ge=0)
+    """Bytes that a node's data cache may take; default: a quarter of its disk."""
     timeout: float = 10.0
     """Seconds for one request."""
 

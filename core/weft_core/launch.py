@@ -102,16 +102,22 @@ class S3Location(_Wire):
     access_key: str
     secret_key: str = Field(repr=False)
     session_token: str | None = Field(default=None, repr=False)
+    ca: str | None = None
+    """Certificates (PEM) to trust there, besides the system's."""
     container: str
     prefix: str = ""  # no slash at its ends
 
 
 class DataInput(_Wire):
-    """One ``training_data``: goes to ``DATA_DIR`` (all of them side by side, in manifest order)."""
+    """One ``training_data``: goes to ``DATA_DIR`` (all of them side by side, in manifest order), or is streamed."""
 
     id: str
     location: S3Location
     mode: Literal["download", "stream"] = "download"
+    include: list[str] = Field(default_factory=list)
+    """Globs of paths below the location's prefix; none: all."""
+    exclude: list[str] = Field(default_factory=list)
+    shard: Literal["none", "learner"] = "none"
 
 
 class CodeInput(_Wire):

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile, _TemporaryFileWrapper
 from typing import TYPE_CHECKING, Any, Literal
 
 import boto3
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, SSLError
 
 from weft_core.launch import S3Location
 from weft_core.settings import S3Settings
@@ -46,7 +48,12 @@ class ObjectInfo:
 
 
 def make_client(
-    endpoint: str, region: str | None, access_key: str, secret_key: str, session_token: str | None = None
+    endpoint: str,
+    region: str | None,
+    access_key: str,
+    secret_key: str,
+    session_token: str | None = None,
+    ca: str | None = None,
 ) -> S3Client:
     """A client that gives up soon: a request handler or a reconciler step waits for it."""
     return boto3.client(
@@ -56,6 +63,7 @@ def make_client(
         aws_access_key_id=access_key,
         aws_secret_access_key=secret_key,
         aws_session_token=session_token,
+        verify=_ca_file(ca).name if ca else None,
         config=Config(
             signature_version="s3v4",
             connect_timeout=3,
@@ -69,6 +77,15 @@ def make_client(
             max_pool_connections=32,
         ),
     )
+
+
+@lru_cache(64)
+def _ca_file(ca: str) -> _TemporaryFileWrapper[str]:
+    """boto wants certificates in a file; it goes with this process."""
+    file = NamedTemporaryFile("w", prefix="weft-ca-", suffix=".pem")  # noqa: SIM115
+    file.write(ca)
+    file.flush()
+    return file
 
 
 @contextmanager
@@ -95,6 +112,10 @@ def _errors(endpoint: str, container: str, key: str = "") -> Iterator[None]:
         if status >= 500 or status == 429:
             raise StoreError(f"{endpoint} answers with an error ({status} {code})", "unreachable") from error
         raise StoreError(f"{endpoint} refused: {code or status}", "other") from error
+    except SSLError as error:
+        raise StoreError(
+            f"the certificate of {endpoint} is not trusted: a private authority's goes into 'ca'", "other"
+        ) from error
     except BotoCoreError as error:
         raise StoreError(f"can't reach {endpoint}: {type(error).__name__}", "unreachable") from error
     except ValueError as error:  # an endpoint that is no URL
@@ -233,6 +254,15 @@ class Bucket:
                 MultipartUpload={"Parts": [{"PartNumber": n, "ETag": etag} for n, etag in enumerate(etags, 1)]},
             )
 
+    def abort_multipart(self, key: str, upload_id: str) -> None:
+        """Give up a multipart upload; one that is gone already is no error."""
+        try:
+            with self._guard(key):
+                self._s3.abort_multipart_upload(Bucket=self.container, Key=key, UploadId=upload_id)
+        except StoreError as error:
+            if error.kind != "not_found":
+                raise
+
 
 class Objects(Bucket):
     """The installation's own bucket. URLs that it signs are for ``public_endpoint``."""
@@ -252,7 +282,12 @@ class S3Store(Bucket):
 
     def __init__(self, location: S3Location) -> None:
         client = make_client(
-            location.endpoint, location.region, location.access_key, location.secret_key, location.session_token
+            location.endpoint,
+            location.region,
+            location.access_key,
+            location.secret_key,
+            location.session_token,
+            location.ca,
         )
         super().__init__(client, location.endpoint, location.container)
 

@@ -273,6 +273,35 @@ def test_partial_results_are_stored_at_once(api: Api, ann: Person, gang: Attempt
     assert other.agents[0].post("storing", exit_code=0).json()["granted"] is True
 
 
+def test_a_large_object_in_parts(api: Api, ann: Person, gang: Attempted) -> None:
+    prefix = f"jobs/{ann.project_id}/{gang.job_id}"
+    agent = gang.agents[0]
+    agent.start()
+    call = {"space": "checkpoints", "keys": ["big"]}
+
+    def ask(op: str, **more: Any) -> Any:
+        answer = agent.post("objects", op=op, **call, **more)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    upload = ask("begin")["upload"]
+    parts = [b"1" * (5 << 20), b"2"]
+    urls = ask("parts", upload=upload, numbers=[1, 2])["urls"]
+    etags = [httpx.put(urls[str(n)], content=part).headers["etag"] for n, part in enumerate(parts, 1)]
+    assert api.context.objects.head(f"{prefix}/checkpoints/big") is None
+    for _ in range(2):  # the first answer may be lost
+        ask("complete", upload=upload, etags=etags)
+    assert api.context.objects.get(f"{prefix}/checkpoints/big") == b"".join(parts)
+    other = ask("begin")["upload"]
+    for _ in range(2):
+        ask("abort", upload=other)
+    call["keys"] = ["never"]
+    assert agent.post("objects", op="complete", upload=other, etags=etags, **call).status_code == 400
+    assert agent.post("objects", op="parts", numbers=[1], **call).status_code == 400
+    assert agent.post("objects", op="begin", space="checkpoints", keys=["a", "b"]).status_code == 400
+    assert agent.post("objects", op="begin", space="results", keys=["a"]).status_code == 409, "no storing grant yet"
+
+
 def test_objects_are_under_the_jobs_own_prefixes(api: Api, ann: Person, gang: Attempted) -> None:
     agent = gang.agents[1]
     agent.start()

@@ -60,7 +60,7 @@ data_stores:
     training_results: {container: tf_trained_model}
   - id: kept
     datastore: team-data
-    training_data: {container: more}
+    training_data: {container: more, include: ["*.tar", 'train/**'], exclude: "*.tmp", shard: none}
     pretrained_model: {container: models, prefix: resnet}
 checkpoint: {every: 1h30m, keep: 5}
 retries: 2
@@ -107,14 +107,28 @@ def test_every_field() -> None:
                 "id": "cos",
                 "type": "s3",
                 "connection": {"auth_url": "https://s3.example.com", "region": "eu-de"},
-                "training_data": {"container": "tf_training_data", "prefix": "mnist/small", "mode": "stream"},
+                "training_data": {
+                    "container": "tf_training_data",
+                    "prefix": "mnist/small",
+                    "mode": "stream",
+                    "include": [],
+                    "exclude": [],
+                    "shard": "none",
+                },
                 "training_results": {"container": "tf_trained_model", "prefix": ""},
             },
             {
                 "id": "kept",
                 "type": "s3",
                 "datastore": "team-data",
-                "training_data": {"container": "more", "prefix": "", "mode": "download"},
+                "training_data": {
+                    "container": "more",
+                    "prefix": "",
+                    "mode": "download",
+                    "include": ["*.tar", "train/**"],
+                    "exclude": ["*.tmp"],
+                    "shard": "none",
+                },
                 "pretrained_model": {"container": "models", "prefix": "resnet"},
             },
         ],

@@ -147,6 +147,15 @@ def test_elastic_needs_a_launcher_that_can() -> None:
     assert "accepted is one of: horovod, torchrun, ray" in problem(text).message
 
 
+def test_shares_do_not_go_with_elastic() -> None:
+    text = (
+        "name: x\nframework: {name: pytorch, command: x, launcher: torchrun}\nlearners: 2\nelastic: {min: 1, max: 2}\n"
+    )
+    found = problem(text + STORE + "  training_data: {container: a, shard: learner}")
+    assert found.path == S + ".training_data.shard"
+    assert "don't go with elastic" in found.message
+
+
 def test_a_profile_excludes_the_sizes_that_it_gives() -> None:
     found = problems(PLAIN + "profile: large\ncpus: 1\ngpus: 0\ngpu_type: a\nmemory: 1Gb\nstorage: 1Gb")
     assert [one.path for one in found] == ["cpus", "gpus", "gpu_type", "memory"]
@@ -220,6 +229,19 @@ def test_framework(framework: str, path: str, words: str) -> None:
             S + ".training_data.prefix",
             "without '..'",
         ),
+        (STORE + "  training_data: {container: a, shard: rank}", S + ".training_data.shard", "none, learner"),
+        (
+            STORE + "  training_data: {container: a, include: ['*.jpg', /top/*]}",
+            S + ".training_data.include[1]",
+            "relative to the prefix: write 'top/*'",
+        ),
+        (
+            STORE + "  training_data: {container: a, exclude: 'part-[0-9'}",
+            S + ".training_data.exclude",
+            "expected a ']' for each '['",
+        ),
+        (STORE + "  training_data: {container: a, include: {a: b}}", S + ".training_data.include", "a pattern such as"),
+        (STORE.replace("password: p", "ca: x, password: p"), S + ".connection.ca", "-----BEGIN CERTIFICATE-----"),
         (STORE + "  datastore: kept", S + ".connection", "leave out either of the two"),
         (STORE + "  model: resnet", S + ".model", "NAME@VERSION"),
         (STORE + "  model: r@1\n  pretrained_model: {container: x}", S + ".model", "leave out either"),

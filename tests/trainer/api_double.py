@@ -52,6 +52,8 @@ class ApiDouble:
         self.token = token
         self.learners: defaultdict[int, LearnerRecord] = defaultdict(LearnerRecord)
         self.objects: dict[str, bytes] = {}
+        self.uploads: dict[str, dict[int, str]] = {}
+        """Of multipart uploads: keys of their parts, by number."""
         self.stored: list[str] = []
         """Keys in the order in which they were put."""
         self.calls: Counter[str] = Counter()
@@ -169,8 +171,27 @@ class ApiDouble:
             for key in keys:
                 self.objects.pop(f"{space}/{key}", None)
             return {"urls": {}}
+        if body["op"] in ("begin", "parts", "complete", "abort"):
+            return self._multipart(f"{space}/{keys[0]}", body)
         place = f"exit-{rank}" if space == "exit" else space
         return {"urls": {key: f"{self.url}/store/{place}/{quote(key)}?signature=x" for key in keys}}
+
+    def _multipart(self, place: str, body: dict[str, Any]) -> Any:
+        upload = body.get("upload") or f"upload-{len(self.uploads)}"
+        parts = self.uploads.setdefault(upload, {})
+        if body["op"] == "parts":
+            for number in body["numbers"]:
+                parts[number] = f"uploads/{upload}/{number}"
+            return {"urls": {str(number): f"{self.url}/store/{parts[number]}" for number in body["numbers"]}}
+        if body["op"] == "complete" and parts:
+            pieces = [self.objects.pop(parts[number]) for number in sorted(parts)]
+            assert len(pieces) == len(body["etags"])
+            parts.clear()
+            self.put_object(place, b"".join(pieces))
+        elif body["op"] == "abort":
+            for key in parts.values():
+                self.objects.pop(key, None)
+        return {"upload": upload}
 
     def _exit(self, rank: int, learner: LearnerRecord, body: dict[str, Any]) -> Any:
         learner.exit = body

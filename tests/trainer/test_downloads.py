@@ -191,7 +191,7 @@ def test_results_in_a_users_store(start_api: StartApi, launch: Launch, bucket: B
     )
     agent = launch(api)
     assert agent.wait() == 0, agent.log.read_text()
-    assert bucket.keys("out/job-1/") == ["big", "learner-1/training-log.txt", "model"]
+    assert bucket.keys("out/job-1/") == ["big", "learner-1/training-log.txt", "model", "weft-manifest.json"]
     assert bucket.get("out/job-1/big") == bytes(70_000_000)
     assert len(bucket.keys("out/_checkpoints/job-1/")) == 2
     assert list(api.objects) == ["exit-0/exit.json"]

@@ -128,7 +128,7 @@ def test_links_in_results_lead_only_to_the_learners_own_files(
     )
     assert launch(api).wait() == 0
     stored = {key.removeprefix("results/") for key in api.objects if key.startswith("results/")}
-    assert stored == {"a", "latest", "learner-1/training-log.txt"}
+    assert stored == {"a", "latest", "learner-1/training-log.txt", "weft-manifest.json"}
 
 
 def test_background_processes_end_with_the_command(start_api: StartApi, launch: Launch) -> None:

@@ -31,7 +31,7 @@ from weft_core.settings import load_settings
 from weft_workers.supervision import build as builds
 from weft_workers.supervision.build import Recipe
 
-_NEEDED = ("boto3", "psutil")  # what the agent imports besides the standard library
+_NEEDED = ("psutil",)  # what the agent imports besides the standard library
 _OLDEST = (3, 11)
 
 # Run by a custom environment's python: its version, and which of the modules it lacks.

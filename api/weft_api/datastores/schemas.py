@@ -49,6 +49,12 @@ class DatastoreBody(BaseModel):
     user_name: _HeaderText = Field(description="The access key.")
     password: SecretStr = Field(description="The secret key.", min_length=1, max_length=4096)
     session_token: SecretStr | None = Field(default=None, min_length=1, max_length=16_384)
+    ca: str | None = Field(
+        default=None,
+        max_length=65_536,
+        pattern=r"-----BEGIN CERTIFICATE-----[\s\S]+-----END CERTIFICATE-----",
+        description="PEM: certificates of a private authority to trust there.",
+    )
 
     @field_validator("endpoint")
     @classmethod

@@ -123,6 +123,7 @@ def _credentials(body: DatastoreBody) -> Credentials:
         body.user_name,
         body.password.get_secret_value(),
         body.session_token.get_secret_value() if body.session_token else None,
+        body.ca,
     )
 
 

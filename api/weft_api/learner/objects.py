@@ -8,10 +8,11 @@ from weft_api.context import Context
 from weft_api.learner.auth import AttemptToken, granted_learner, open_attempt, present_learner
 from weft_api.learner.schemas import ObjectEntry, ObjectsAnswer, ObjectsCall
 from weft_api.problems import NO_GRANT, Problem, invalid
-from weft_core.objects import checkpoints_prefix, exit_key, results_prefix
+from weft_core.objects import Objects, StoreError, checkpoints_prefix, exit_key, results_prefix
 from weft_core.store.models import Attempt, Job, ModelVersion
 from weft_core.store.scope import Scope
 
+_MULTIPART = ("begin", "parts", "complete", "abort")
 _URL_SECONDS = 900
 """Short: an agent that has lost its attempt keeps its URLs for as long."""
 
@@ -28,10 +29,12 @@ def objects(context: Context, token: AttemptToken, call: ObjectsCall) -> Objects
         learner = find(session, attempt, call.rank, call.instance, lock=False)
         if call.space == "pretrained" and call.op not in ("get", "list"):
             raise invalid("op", "a pretrained model is read only", found=call.op, accepted="get, list")
-        if call.space == "results" and call.op in ("put", "delete") and learner.storing_at is None:
+        if call.space == "results" and call.op not in ("get", "list") and learner.storing_at is None:
             raise Problem(NO_GRANT, "results are stored only with a storing grant: POST /learner/storing first")
         prefix = _prefix(session, attempt, call)
     store = context.objects
+    if call.op in _MULTIPART:
+        return _multipart(store, prefix, call)
     if call.op == "put":
         return ObjectsAnswer(urls={key: store.presign_put(prefix + key, _URL_SECONDS) for key in call.keys})
     if call.op == "get":
@@ -41,6 +44,37 @@ def objects(context: Context, token: AttemptToken, call: ObjectsCall) -> Objects
         return ObjectsAnswer(objects=[])
     objects = (one for wanted in call.keys or [""] for one in store.objects(prefix + wanted))
     return ObjectsAnswer(objects=[ObjectEntry(key=one.key.removeprefix(prefix), size=one.size) for one in objects])
+
+
+def _multipart(store: Objects, prefix: str, call: ObjectsCall) -> ObjectsAnswer:
+    if len(call.keys) != 1:
+        raise invalid("keys", "a multipart upload is of one key", accepted='["model.pt"]')
+    key = prefix + call.keys[0]
+    if call.op == "begin":
+        return ObjectsAnswer(upload=store.create_multipart(key))
+    if call.upload is None:
+        raise invalid("upload", "missing", accepted="what op begin has answered")
+    if call.op == "parts":
+        urls = {str(number): store.presign_part(key, call.upload, number, _URL_SECONDS) for number in call.numbers}
+        return ObjectsAnswer(urls=urls)
+    if call.op == "complete":
+        if not call.etags:
+            raise invalid("etags", "missing", accepted="the ETags of all parts, in order")
+        _complete(store, key, call)
+    else:
+        store.abort_multipart(key, call.upload)
+    return ObjectsAnswer(upload=call.upload)
+
+
+def _complete(store: Objects, key: str, call: ObjectsCall) -> None:
+    try:
+        store.complete_multipart(key, call.upload or "", call.etags)
+    except StoreError as error:
+        if error.kind == "unreachable":
+            raise
+        # Asked again, because the first answer was lost: then the upload is gone, and the object there.
+        if error.kind != "not_found" or store.head(key) is None:
+            raise invalid("etags", f"the upload can't be completed: {error}") from error
 
 
 def _check_key(key: str) -> None:

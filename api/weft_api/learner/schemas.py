@@ -136,9 +136,20 @@ class ObjectsCall(_Call):
     model_config = _examples(space="results", op="put", keys=["model.pt"])
 
     space: Literal["results", "checkpoints", "pretrained", "exit"]
-    op: Literal["put", "get", "list", "delete"]
+    op: Literal["put", "get", "list", "delete", "begin", "parts", "complete", "abort"] = Field(
+        description="The last four are of a multipart upload of the one key."
+    )
     keys: list[Annotated[str, Field(max_length=900)]] = Field(
         default_factory=list, max_length=1000, description="Relative paths; with op list: prefixes (none: all)."
+    )
+    upload: str | None = Field(
+        default=None, max_length=2000, pattern=r"^[\x21-\x7e]+$", description="What op begin has answered."
+    )
+    numbers: list[Annotated[int, Field(ge=1, le=10_000)]] = Field(
+        default_factory=list, max_length=1000, description="With op parts: which of them are to be put, from 1."
+    )
+    etags: list[Annotated[str, Field(max_length=200, pattern=r"^[\x20-\x7e]+$")]] = Field(
+        default_factory=list, max_length=10_000, description="With op complete: of all parts, in order."
     )
 
 
@@ -250,8 +261,9 @@ class ObjectsAnswer(BaseModel):
         }
     )
 
-    urls: dict[str, str] | None = Field(default=None, description="Presigned, by key.")
+    urls: dict[str, str] | None = Field(default=None, description="Presigned, by key, or by number of the part.")
     objects: list[ObjectEntry] | None = None
+    upload: str | None = Field(default=None, description="The id of a multipart upload.")
 
 
 QueryRank = Annotated[int, Query(ge=0, le=100_000, description="The asking learner's rank.", examples=[0])]

@@ -44,7 +44,14 @@ class SpecBuilder:
             env=manifest.env | self._secrets(),
             code=self._code(),
             data=[
-                DataInput(id=store.id, location=self._at(store, place), mode=place.mode)
+                DataInput(
+                    id=store.id,
+                    location=self._at(store, place),
+                    mode=place.mode,
+                    include=place.include,
+                    exclude=place.exclude,
+                    shard=place.shard,
+                )
                 for store, place in manifest.inputs
             ],
             pretrained=pretrained,

@@ -38,6 +38,9 @@ def add(
     endpoint: Annotated[str, typer.Option(help="Its URL, such as https://s3.eu-central-1.amazonaws.com.")],
     user_name: Annotated[str, typer.Option("--user-name", help="The access key.")],
     region: Annotated[str | None, typer.Option(help="Where the store wants to know it.")] = None,
+    ca: Annotated[
+        typer.FileText | None, typer.Option(help="A file with the certificates (PEM) of a private authority.")
+    ] = None,
     check: Annotated[bool, typer.Option(help="Let the server try the credentials first.")] = True,
 ) -> None:
     """Keep an S3 store's address and credentials on the server.
@@ -46,7 +49,13 @@ def add(
     """
     password = ask_secret("Password (secret key)")
     client_of(ctx).datastores.add(
-        name, endpoint=endpoint, user_name=user_name, password=password, region=region, check=check
+        name,
+        endpoint=endpoint,
+        user_name=user_name,
+        password=password,
+        region=region,
+        ca=ca.read() if ca else None,
+        check=check,
     )
     say(f"[green]✓[/] data store {escape(name)} is kept" + (", its credentials work" if check else ""))
 

@@ -54,6 +54,22 @@ def _prefix(text: str) -> str | None:
     return None
 
 
+def _glob(text: str) -> str | None:
+    wrong = _prefix(text)
+    if wrong:
+        return wrong
+    if text.startswith("/"):
+        return f"expected a pattern relative to the prefix: write {text.lstrip('/')!r}"
+    if text.count("[") != text.count("]"):
+        return "expected a ']' for each '['"
+    return None
+
+
+def _certificates(text: str) -> str | None:
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    return None if begin in text and end in text else f"expected PEM text, {begin} … {end}"
+
+
 def _absolute(text: str) -> str | None:
     return None if text.startswith("/") and not _prefix(text) else "expected an absolute path without '..'"
 
@@ -73,6 +89,9 @@ _MODEL = Text(
     "NAME@VERSION, a model of the registry and its version's number, its stage or latest",
     pattern=rf"{_NAME}@[A-Za-z0-9._-]{{1,63}}",
 )
+_PATTERNS = ListOf(
+    Text("a pattern such as '*.jpg' or 'train/**/*.tar'", most=900, check=_glob), "a list of patterns", 64, single=True
+)
 # A pretrained model's container may be replaced by `model`.
 _PRETRAINED = {name: Field(field.kind, field.doc) for name, field in _PLACE.items()} | {
     "model": Field(_MODEL, "A model of the registry, NAME@VERSION, instead of a container."),
@@ -90,6 +109,9 @@ _CONNECTION = Record(
         "user_name": Field(Text("the access key", most=1024, sensitive=True)),
         "password": Field(Text("the secret key", most=4096, sensitive=True)),
         "session_token": Field(Text("a session token", most=16384, sensitive=True)),
+        "ca": Field(
+            Text("PEM text", most=65536, check=_certificates), "Certificates of a private authority to trust there."
+        ),
         "region": Field(Text("a region", pattern="[A-Za-z0-9-]{1,63}")),
         "domain_name": Field(Text("a domain name", check=_printable)),
         "project_id": Field(Text("a project id", check=_printable)),
@@ -113,7 +135,12 @@ _DATA_STORE = Record(
         "training_data": Field(
             Record(
                 _PLACE
-                | {"mode": Field(Choice("download", "stream"), "Fetch before the start, or read while training.")}
+                | {
+                    "mode": Field(Choice("download", "stream"), "Fetch before the start, or read while training."),
+                    "include": Field(_PATTERNS, "Only objects whose path below the prefix matches one of these."),
+                    "exclude": Field(_PATTERNS, "Without objects that match one of these."),
+                    "shard": Field(Choice("none", "learner"), "Every learner gets all objects, or a share of its own."),
+                }
             ),
             "Goes to DATA_DIR.",
         ),

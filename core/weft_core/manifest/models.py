@@ -37,6 +37,10 @@ class Place(_Form):
 
 class TrainingData(Place):
     mode: Literal["download", "stream"] = "download"
+    include: list[str] = Field(default_factory=list)
+    """Globs of paths below the prefix; none: all."""
+    exclude: list[str] = Field(default_factory=list)
+    shard: Literal["none", "learner"] = "none"
 
 
 class TrainingResults(_Form):
@@ -189,6 +193,8 @@ class Credentials:
     user_name: str
     password: str = field(repr=False)
     session_token: str | None = field(default=None, repr=False)
+    ca: str | None = field(default=None, repr=False)
+    """Certificates (PEM) of a private authority to trust there; no secret, but they go where the others go."""
 
 
 @dataclass(frozen=True)

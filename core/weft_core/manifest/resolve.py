@@ -11,7 +11,7 @@ from typing import Any, Literal
 from weft_core.catalogue import Catalogue, CatalogueError, Image, UnknownVersion
 from weft_core.launch import CheckpointSpec, ElasticSpec, Launcher, Resources
 from weft_core.lifecycle import JobState
-from weft_core.manifest.findings import Findings
+from weft_core.manifest.findings import INVALID, Findings
 from weft_core.manifest.metrics import resolve_metrics
 from weft_core.manifest.models import Framework, Manifest, Notify, ParsedManifest, Stall
 from weft_core.manifest.problems import did_you_mean, one_of
@@ -37,6 +37,12 @@ def resolve(
     framework = _framework(values, engine, settings, catalogue, findings, notes)
     elastic = _elastic(values, framework, findings)
     stores, credentials = resolve_stores(values.get("data_stores", []), findings)
+    for index, store in enumerate(values.get("data_stores", [])):
+        if elastic is not None and store is not INVALID and store.get("training_data", {}).get("shard") == "learner":
+            message = (
+                "shares of a fixed number of learners don't go with elastic: mode: stream, and split() by the rank"
+            )
+            findings.add(f"data_stores[{index}].training_data.shard", message, accepted="none")
     metrics = resolve_metrics(values.get("evaluation_metrics", {}), findings)
     _environment(values, findings)
     if findings.problems or framework is None:

@@ -17,7 +17,7 @@ from weft_core.manifest.models import (
 )
 
 _MOUNT_KEYS = ("name", "path")
-_S3_KEYS = ("auth_url", "user_name", "password", "session_token", "region", "domain_name", "project_id")
+_S3_KEYS = ("auth_url", "user_name", "password", "session_token", "ca", "region", "domain_name", "project_id")
 _USES = ("training_data", "training_results", "pretrained_model", "model")
 
 
@@ -130,7 +130,7 @@ def _connection(
         return None, None, None
     if mounted:
         return None, MountConnection(name=given.get("name"), path=given["path"]), None
-    opened = Credentials(given["user_name"], given["password"], given.get("session_token"))
+    opened = Credentials(given["user_name"], given["password"], given.get("session_token"), given.get("ca"))
     fields = {key: given[key] for key in ("region", "domain_name", "project_id") if key in given}
     return S3Connection(auth_url=given["auth_url"].rstrip("/"), **fields), None, opened
 

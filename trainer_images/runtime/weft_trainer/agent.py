@@ -37,12 +37,13 @@ from weft_trainer.own_store import OwnStore
 from weft_trainer.paths import files_below
 from weft_trainer.patience import patiently
 from weft_trainer.processes import become_reaper
+from weft_trainer.results import Results
+from weft_trainer.s3 import S3Store
 from weft_trainer.spec import LearnerSpec, S3Location, parse_spec
 from weft_trainer.spool import Spool, has_leftover
 from weft_trainer.stored import Store
 from weft_trainer.supervisor import Supervisor
 from weft_trainer.tail import LogTail
-from weft_trainer.upload import upload_folder
 from weft_trainer.vitals import Vitals
 from weft_trainer.watchdog import Watchdog
 
@@ -229,7 +230,7 @@ class Learner:
 
     def _download(self) -> str:
         self._api.phase("DOWNLOADING")
-        cache = NodeCache(self._config.cache_dir)
+        cache = NodeCache(self._config.cache_dir, self._config.cache_size)
         downloader = Downloader(cache, _warn)
         report = downloader.run(self._spec, self._folders)
         self._inputs = downloader.inputs
@@ -350,9 +351,10 @@ class Learner:
             return ending
         try:
             store = self._store("results", self._spec.results)
-            upload_folder(
-                store, self._folders.result, self._config.workdir, self._patience, lambda: self._control.fenced
-            )
+            results = Results(store, self._spec, lambda: self._patience, lambda: self._control.fenced)
+            # Of an elastic job, no learner knows whose results there will be.
+            complete = ending.exit_code == 0 and self._spec.elastic is None
+            results.put(self._folders.result, self._config.workdir, complete=complete)
             if self._spec.registers and self._spec.rank == 0 and ending.exit_code == 0:
                 stored = patiently(store.list, self._patience)
                 self._outputs = summary((one for one in stored if not one.key.endswith("/")), etags=False)
@@ -380,8 +382,6 @@ class Learner:
     def _store(self, space: str, location: S3Location | None) -> Store:
         if location is None:
             return OwnStore(self._api, space)
-        from weft_trainer.s3 import S3Store  # boto3 takes 0.3 s
-
         return S3Store(location)
 
     @property

@@ -16,6 +16,7 @@ from weft_trainer.launchers.base import Peer
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
+_ABORT_SECONDS = 10.0
 _AGAIN = (408, 425, 429)
 
 
@@ -90,6 +91,24 @@ class ApiClient:
         answer = self._post("objects", {"space": space, "op": operation, "keys": list(keys)}, deadline=deadline)
         urls: dict[str, str] = answer["urls"]
         return urls
+
+    def begin_multipart(self, space: str, key: str) -> str:
+        answer = self._post("objects", {"space": space, "op": "begin", "keys": [key]})
+        upload: str = answer["upload"]
+        return upload
+
+    def part_url(self, space: str, key: str, upload: str, number: int) -> str:
+        body = {"space": space, "op": "parts", "keys": [key], "upload": upload, "numbers": [number]}
+        url: str = self._post("objects", body)["urls"][str(number)]
+        return url
+
+    def complete_multipart(self, space: str, key: str, upload: str, etags: Sequence[str]) -> None:
+        body = {"space": space, "op": "complete", "keys": [key], "upload": upload, "etags": list(etags)}
+        self._post("objects", body)
+
+    def abort_multipart(self, space: str, key: str, upload: str) -> None:
+        body = {"space": space, "op": "abort", "keys": [key], "upload": upload}
+        self._post("objects", body, deadline=_ABORT_SECONDS)
 
     def list_objects(self, space: str, prefix: str) -> list[dict[str, Any]]:
         answer = self._post("objects", {"space": space, "op": "list", "keys": [prefix] if prefix else []})

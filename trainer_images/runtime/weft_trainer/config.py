@@ -25,6 +25,8 @@ class Config:
     """This learner's own folder."""
     cache_dir: Path
     """The node's cache, shared by all learners on it."""
+    cache_size: int | None = None
+    """Bytes that it may take; None: a share of the disk."""
     shared_dir: Path | None = None
     """A folder that all learners of the attempt see, if the engine has one: becomes JOB_STATE_DIR."""
     advertise_address: str | None = None
@@ -36,6 +38,7 @@ class Config:
         workdir = Path(_required(env, "WEFT_WORKDIR")).absolute()
         shared = env.get("WEFT_SHARED_DIR")
         grace = env.get("WEFT_GRACE_SECONDS")
+        cache_size = env.get("WEFT_CACHE_SIZE")
         try:
             return cls(
                 api_url=_required(env, "WEFT_API_URL").rstrip("/"),
@@ -44,12 +47,15 @@ class Config:
                 learners=int(_required(env, "WEFT_NUM_LEARNERS")),
                 workdir=workdir,
                 cache_dir=Path(env.get("WEFT_CACHE_DIR") or workdir / "cache").absolute(),
+                cache_size=int(cache_size) if cache_size else None,
                 shared_dir=Path(shared).absolute() if shared else None,
                 advertise_address=env.get("WEFT_ADVERTISE_ADDRESS") or None,
                 grace_seconds=float(grace) if grace else None,
             )
         except ValueError as error:
-            raise ConfigError(f"WEFT_RANK, WEFT_NUM_LEARNERS and WEFT_GRACE_SECONDS must be numbers: {error}") from None
+            raise ConfigError(
+                f"WEFT_RANK, WEFT_NUM_LEARNERS, WEFT_GRACE_SECONDS, WEFT_CACHE_SIZE must be numbers: {error}"
+            ) from None
 
 
 def derive_secret(token: str, label: str) -> str:

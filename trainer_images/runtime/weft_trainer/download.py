@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import threading
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,20 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from weft_trainer.bundle import extract
-from weft_trainer.cache import NodeCache
+from weft_trainer.cache import NodeCache, Wanted
 from weft_trainer.errors import DataError
+from weft_trainer.fetch import RANGE, Fetcher, Item
+from weft_trainer.fetch_worker import BATCH, fetch_by_processes
 from weft_trainer.folders import Folders
 from weft_trainer.http import Http, Unreachable
 from weft_trainer.listing import summary
-from weft_trainer.paths import below
+from weft_trainer.paths import path_below
 from weft_trainer.patience import Temporary, patiently
+from weft_trainer.selection import select, share
 from weft_trainer.spec import CodeInput, DataInput, LearnerSpec, S3Location
 from weft_trainer.stored import Stored
+from weft_trainer.streams import write_stream
 
 PATIENCE = 60.0
-"""Seconds that a store may be away before the learner gives up."""
-_FILES_AT_ONCE = 8
-_PARTS_AT_ONCE = 8
+"""Seconds without any progress after which a store is given up, and the learner with it."""
+_MOST_PROCESSES = 4
+_MANY = 4 * BATCH
+"""Small objects from which on more processes than this one are worth their start."""
 
 
 @dataclass
@@ -34,31 +39,42 @@ class Report:
     files: int = 0
     size: int = 0
     cached: int = 0
+    streamed: int = 0
 
     def words(self, seconds: float) -> str:
         """For the job's events."""
-        if not self.files:
-            return ""
-        cached = f", {self.cached} of them from the node's cache" if self.cached else ""
-        return f"{count(self.files)} ({self.size / 1e6:,.1f} MB) in {seconds:.1f} s{cached}"
+        parts = []
+        if self.files:
+            cached = f", {self.cached} of them from the node's cache" if self.cached else ""
+            parts.append(f"{count(self.files)} ({self.size / 1e6:,.1f} MB) in {seconds:.1f} s{cached}")
+        if self.streamed:
+            parts.append(f"{count(self.streamed)} to stream")
+        return "; ".join(parts)
 
 
 def count(files: int) -> str:
     return f"{files:,} file{'' if files == 1 else 's'}"
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where objects were listed, and the folder that they go to."""
+
+    location: S3Location
+    folder: Path
+    objects: Sequence[Stored]
+
+
 class Downloader:
-    def __init__(self, cache: NodeCache, warn: Callable[[str], None]) -> None:
+    def __init__(self, cache: NodeCache, warn: Callable[[str], None], patience: float = PATIENCE) -> None:
         self._cache = cache
         self._warn = warn
+        self._patience = patience
         self._report = Report()
         self.inputs: dict[str, dict[str, Any]] = {}
-        """What was found where the inputs are, for the lineage of models: :func:`weft_trainer.listing.summary`."""
-        self._lock = threading.Lock()
-        # Parts have a pool of their own: a file's worker may wait for another learner's lock on the same file, and
-        # that learner's parts must never wait behind such workers.
-        self._files = ThreadPoolExecutor(_FILES_AT_ONCE, "file")
-        self._parts = ThreadPoolExecutor(_PARTS_AT_ONCE, "part")
+        """What was found where the inputs are, for the lineage of models: :func:`weft_trainer.listing.summary`. Of
+        data in shares it is the whole, of which this learner has one."""
+        self._fetcher = Fetcher(cache, patience)
 
     def run(self, spec: LearnerSpec, folders: Folders) -> str:
         """Raises: DataError. Returns what was brought, in words."""
@@ -68,90 +84,136 @@ class Downloader:
                 self._code(spec.code, folders.model)
         if spec.data:
             with _coded("S302"):
-                self._data(spec.data, folders.data)
+                self._data(spec, folders)
         if spec.pretrained is not None:
             with _coded("S301"):
-                self._pretrained(spec.pretrained, folders.pretrained)
+                self._pretrained(spec.pretrained, folders.pretrained, spec.cpus)
         return self._report.words(time.monotonic() - started)
 
     def _code(self, code: CodeInput, folder: Path) -> None:
         bundle = folder.with_name("code.zip")
         try:
-            self._cache.provide(("code", code.sha256), code.size, None, lambda path: _fetch_code(code, path), bundle)
+            self._cache.bring(
+                Wanted.of(("code", code.sha256), code.size, None, bundle), lambda file: _fetch_code(code, file)
+            )
             extract(bundle, folder)
         finally:
             bundle.unlink(missing_ok=True)
 
-    def _data(self, inputs: Sequence[DataInput], folder: Path) -> None:
+    def _data(self, spec: LearnerSpec, folders: Folders) -> None:
         """All data stores side by side."""
+
+        def listed(source: DataInput) -> tuple[S3Location, list[Stored]]:
+            location, found = self._listed(f"data store '{source.id}'", source.location)
+            return location, select(found, source)
+
+        with ThreadPoolExecutor(max(1, len(spec.data)), "list") as pool:
+            found = list(pool.map(listed, spec.data))
+        wholes = [objects for _, objects in found]
+        places = [
+            (source, Place(location, folders.data, share(objects, source, spec.rank, spec.learners)))
+            for source, (location, objects) in zip(spec.data, found)  # noqa: B905 - for Python 3.9
+        ]
         owners: dict[str, str] = {}
-        work: list[tuple[S3Location, Stored, Path]] = []
-        for one in inputs:
-            if one.mode != "download":
-                self._warn(f"data store '{one.id}': mode {one.mode} is not known here: downloaded instead")
-            for location, stored in self._listed(f"data store '{one.id}'", one.location):
-                other = owners.setdefault(stored.key, one.id)
-                if other != one.id:
-                    raise DataError(f"data stores '{other}' and '{one.id}' both have '{stored.key}' for DATA_DIR")
-                work.append((location, stored, folder))
+        for source, place in places:
+            if source.mode == "stream":
+                write_stream(folders.streams, source.id, self._fetcher.store(place.location), place.objects)
+                self._report.streamed += len(place.objects)
+                continue
+            for one in place.objects:
+                other = owners.setdefault(one.key, source.id)
+                if other != source.id:
+                    raise DataError(f"data stores '{other}' and '{source.id}' both have '{one.key}' for DATA_DIR")
         _check_tree(owners)
-        self.inputs["data"] = summary((stored for _, stored, _ in work), etags=True)
-        self._fetch_all(work)
+        self.inputs["data"] = summary((one for objects in wholes for one in objects), etags=True)
+        self._bring([place for source, place in places if source.mode != "stream"], spec.cpus)
 
-    def _pretrained(self, place: S3Location, folder: Path) -> None:
-        files = self._listed("the pretrained model", place)
+    def _pretrained(self, location: S3Location, folder: Path, cpus: float) -> None:
+        there, found = self._listed("the pretrained model", location)
+        files = [one for one in found if one.key and not one.key.endswith("/")]
         if not files:
-            raise DataError(f"there is no pretrained model at {place.words}")
-        self.inputs["pretrained"] = summary((one for _, one in files), etags=True)
-        self._fetch_all([(location, one, folder) for location, one in files])
+            raise DataError(f"there is no pretrained model at {location.words}")
+        self.inputs["pretrained"] = summary(files, etags=True)
+        self._bring([Place(there, folder, files)], cpus)
 
-    def _listed(self, name: str, location: S3Location) -> list[tuple[S3Location, Stored]]:
+    def _listed(self, name: str, location: S3Location) -> tuple[S3Location, list[Stored]]:
         """What is at a location: the objects below its prefix, or the one that it points at."""
-        from weft_trainer.s3 import S3Store  # boto3 takes 0.3 s
-
         try:
-            found = patiently(S3Store(location).list, PATIENCE)
+            store = self._fetcher.store(location)
+            found: list[Stored] = []
+            token: str | None = ""
+            while token is not None:
+                page, token = patiently(lambda token=token: store.page("", token), self._patience)  # type: ignore[misc]
+                found += page
             if not found and location.prefix:
                 folder, _, key = location.prefix.rpartition("/")
                 parent = replace(location, prefix=folder)
-                single = patiently(lambda: S3Store(parent).head(key), PATIENCE)
+                single = patiently(lambda: self._fetcher.store(parent).head(key), self._patience)
                 if single is not None:
-                    return [(parent, single)]
+                    return parent, [single]
         except DataError as error:
             raise DataError(f"{name}: {error}") from error
         if not found:
             self._warn(f"{name}: there is nothing at {location.words}")
-        # Some tools mark an empty folder by an object 'folder/'.
-        return [(location, one) for one in found if one.key and not one.key.endswith("/")]
+        return location, found
 
-    def _fetch_all(self, work: Sequence[tuple[S3Location, Stored, Path]]) -> None:
-        from weft_trainer.s3 import S3Store
+    def _bring(self, places: Sequence[Place], cpus: float) -> None:
+        missing: list[Item] = []
+        for place in places:
+            missing += self._from_cache(place)
+        if not missing:
+            return
+        with self._cache.room([item.wanted for item in missing]) as chosen:
+            items = [replace(item, cached=item.wanted.identity in chosen) for item in missing]
+            if not all(item.cached for item in items):
+                self._warn(f"the node's cache ({self._cache.limit:,} bytes) has no room for all of it")
+            self._fetch(items, cpus)
 
-        stores = {location: S3Store(location) for location, _, _ in work}
+    def _from_cache(self, place: Place) -> list[Item]:
+        """Put into the folder what the cache has; the rest. Whether these credentials list the objects is known by
+        now; that they may read them, too, is asked for once."""
+        items = [_item(place, one) for one in place.objects]
+        for folder in {os.path.dirname(item.wanted.target) for item in items}:
+            os.makedirs(folder, exist_ok=True)
+        missing = []
+        asked = False
+        for item in items:
+            if not asked and self._cache.has(item.wanted):
+                asked = True
+                self._check_readable(item)
+            if asked and self._cache.give(item.wanted):
+                self._report.cached += 1
+            else:
+                missing.append(item)
+        self._report.files += len(items)
+        self._report.size += sum(item.stored.size for item in items)
+        return missing
 
-        def fetch(item: tuple[S3Location, Stored, Path]) -> None:
-            location, one, folder = item
-            whole = f"{location.prefix}/{one.key}" if location.prefix else one.key
-            identity = (location.endpoint, location.container, whole, one.etag, str(one.size))
-            cached = self._cache.provide(
-                identity,
-                one.size,
-                one.modified,
-                lambda path: stores[location].fetch_parts(one, path, self._parts, PATIENCE),
-                below(folder, one.key),
-            )
-            with self._lock:
-                self._report.files += 1
-                self._report.size += one.size
-                self._report.cached += cached
+    def _check_readable(self, item: Item) -> None:
+        there = patiently(lambda: self._fetcher.store(item.location).head(item.stored.key), self._patience)
+        if there is None or there.etag != item.stored.etag:
+            raise DataError(f"{item.location.words}: '{item.stored.key}' was replaced while it was being downloaded")
 
-        futures = [self._files.submit(fetch, item) for item in work]
-        try:
-            for future in futures:
-                future.result()
-        finally:
-            for future in futures:
-                future.cancel()
+    def _fetch(self, items: Sequence[Item], cpus: float) -> None:
+        """The large ones first: they take longest."""
+        large = sorted((item for item in items if item.stored.size > RANGE), key=lambda item: -item.stored.size)
+        small = [item for item in items if item.stored.size <= RANGE]
+        tally = self._fetcher.run(large)
+        self._report.cached += tally.cached
+        helpers = min(_MOST_PROCESSES, int(cpus), os.cpu_count() or 1) - 1 if len(small) >= _MANY else 0
+        if helpers > 0:
+            tally = fetch_by_processes(self._cache, self._patience, small, helpers, self._fetcher)
+        else:
+            tally = self._fetcher.run(small)
+        self._report.cached += tally.cached
+
+
+def _item(place: Place, one: Stored) -> Item:
+    location = place.location
+    whole = f"{location.prefix}/{one.key}" if location.prefix else one.key
+    identity = (location.endpoint, location.container, whole, one.etag, str(one.size))
+    wanted = Wanted.of(identity, one.size, one.modified, path_below(place.folder, one.key))
+    return Item(location, one, wanted, cached=True)
 
 
 @contextmanager
@@ -171,13 +233,22 @@ def _check_tree(keys: dict[str, str]) -> None:
                 raise DataError(f"'{key[:end]}' in S3 is both an object and a folder: a file system can't hold that")
 
 
-def _fetch_code(code: CodeInput, path: Path) -> None:
+def _fetch_code(code: CodeInput, file: int) -> None:
     http = Http()
+    digest = hashlib.sha256()
+
+    def take(piece: memoryview) -> None:
+        digest.update(piece)
+        while piece:
+            piece = piece[os.write(file, piece) :]
 
     def fetch() -> None:
+        nonlocal digest
+        digest = hashlib.sha256()
+        os.lseek(file, 0, os.SEEK_SET)
+        os.ftruncate(file, 0)
         try:
-            with path.open("wb") as file:
-                answer = http.request("GET", code.url, sink=file)
+            answer = http.request("GET", code.url, take=take)
         except Unreachable as error:
             raise Temporary(f"the code bundle can't be downloaded: {error}") from error
         if answer.status >= 300:
@@ -185,7 +256,7 @@ def _fetch_code(code: CodeInput, path: Path) -> None:
             raise kind(f"the code bundle can't be downloaded: the store answers {answer.status}")
 
     patiently(fetch, PATIENCE)
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != code.sha256:
-        raise DataError(f"the code bundle is not what was submitted: sha256 {found}, expected {code.sha256}")
+    if digest.hexdigest() != code.sha256:
+        raise DataError(
+            f"the code bundle is not what was submitted: sha256 {digest.hexdigest()}, expected {code.sha256}"
+        )

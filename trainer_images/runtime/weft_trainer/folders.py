@@ -25,6 +25,11 @@ class Folders:
     agent: Path
     """The agent's own: log spool, the merged log."""
 
+    @property
+    def streams(self) -> Path:
+        """WEFT_STREAM_DIR: what there is to read of data stores in mode stream."""
+        return self.agent.with_name("streams")
+
     @classmethod
     def create(cls, config: Config, spec: LearnerSpec) -> Folders:
         work = config.workdir

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from weft_trainer.cache import NodeCache
+from weft_trainer.cache import NodeCache, Wanted
 from weft_trainer.download import PATIENCE
 from weft_trainer.errors import DataError
 from weft_trainer.own_store import OwnStore
@@ -30,12 +30,11 @@ def bring_model(store: OwnStore, model: ModelInput, cache: NodeCache, folder: Pa
 
         def fetch(one: Stored) -> None:
             # A version never changes, and its id is its own on all installations that share this node.
-            cache.provide(
-                ("model", model.id, one.key, str(one.size)),
-                one.size,
-                one.modified,
-                lambda path: patiently(lambda: store.fetch(one.key, path), PATIENCE),
-                below(folder, one.key),
+            target = below(folder, one.key)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            cache.bring(
+                Wanted.of(("model", model.id, one.key, str(one.size)), one.size, one.modified, target),
+                lambda file: patiently(lambda: store.fetch(one.key, Path(f"/proc/self/fd/{file}")), PATIENCE),
             )
 
         with ThreadPoolExecutor(_AT_ONCE, "model") as pool:

@@ -12,7 +12,7 @@ from weft_trainer.api import ApiClient
 from weft_trainer.errors import DataError
 from weft_trainer.http import Answer, Http, Unreachable
 from weft_trainer.patience import Temporary
-from weft_trainer.stored import Stored
+from weft_trainer.stored import Multipart, Stored
 
 _BATCH = 200
 _URL_SECONDS = 300.0
@@ -65,6 +65,27 @@ class OwnStore:
 
     def put_bytes(self, key: str, data: bytes) -> None:
         _checked(self._request("PUT", key, data), key)
+
+    def head(self, key: str) -> Stored | None:
+        """Without its ETag."""
+        return next((one for one in self.list(key) if one.key == key), None)
+
+    def begin_multipart(self, key: str) -> Multipart:
+        return Multipart(key, self._api.begin_multipart(self._space, key))
+
+    def put_part(self, upload: Multipart, number: int, data: bytes) -> str:
+        url = self._api.part_url(self._space, upload.key, upload.id, number)
+        try:
+            answer = self._http.request("PUT", url, body=data, timeout=_SLOW)
+        except Unreachable as error:
+            raise Temporary(f"{self._space}/{upload.key}: {error}") from error
+        return _checked(answer, upload.key).headers.get("etag", "")
+
+    def complete_multipart(self, upload: Multipart, etags: Sequence[str]) -> None:
+        self._api.complete_multipart(self._space, upload.key, upload.id, etags)
+
+    def abort_multipart(self, upload: Multipart) -> None:
+        self._api.abort_multipart(self._space, upload.key, upload.id)
 
     def delete(self, keys: Sequence[str]) -> None:
         for start in range(0, len(keys), _BATCH):

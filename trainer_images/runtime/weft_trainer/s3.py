@@ -1,35 +1,30 @@
-"""S3 through boto3, which is imported with this module: a learner that needs no user's store does not pay for it."""
+"""A user's S3 store: the requests that a learner needs, signed here, over connections that are kept alive."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+import hashlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
-
-import boto3
-from boto3.exceptions import S3UploadFailedError
-from boto3.s3.transfer import TransferConfig
-from botocore.config import Config as BotoConfig
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
-from botocore.exceptions import ConnectionError as BotoConnectionError
+from urllib.parse import unquote_plus, urlsplit
+from xml.etree import ElementTree
 
 from weft_trainer.errors import DataError
-from weft_trainer.patience import Temporary, patiently
+from weft_trainer.http import Answer, Http, Take, Unreachable
+from weft_trainer.patience import Temporary
+from weft_trainer.s3_errors import Refusal, explain, reachable, read_refusal
+from weft_trainer.sigv4 import EMPTY, UNSIGNED, Signer, quoted_path, quoted_query
 from weft_trainer.spec import S3Location
-from weft_trainer.stored import Stored
+from weft_trainer.stored import Multipart, Stored
 
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-
-_PART = 16 << 20
-_CHUNK = 1 << 20
-_TRANSFER = TransferConfig(multipart_threshold=4 * _PART, multipart_chunksize=2 * _PART, max_concurrency=4)
-_WRONG_KEYS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthFailure", "InvalidToken", "ExpiredToken")
-_AGAIN = ("SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "Throttling", "ThrottlingException")
+READ_TIMEOUT = 30.0
+"""Seconds without a byte after which a request is tried again."""
+_HOSTED = (".amazonaws.com", ".amazonaws.com.cn", ".aliyuncs.com", ".myqcloud.com")
+"""Stores that want the bucket in the host's name; all others get path style."""
 
 
 class S3Store:
@@ -37,147 +32,249 @@ class S3Store:
 
     def __init__(self, location: S3Location) -> None:
         self.location = location
-        self._bucket = location.container
         self._base = location.prefix + "/" if location.prefix else ""
-        self._client = _client(location)
+        self._scheme, self._host, self._path = _place(location)
+        self._signer = Signer(
+            location.access_key, location.secret_key, location.session_token, location.region or "us-east-1"
+        )
+        self._http = Http(location.ca)
+
+    # --- reading ---
 
     def list(self, prefix: str = "") -> builtins.list[Stored]:
-        found: builtins.list[Stored] = []
-        with self._explained("listed"):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=self._base + prefix
-            )
-            for page in pages:
-                for one in page.get("Contents", []):
-                    key = one["Key"][len(self._base) :]
-                    found.append(Stored(key, one["Size"], one["ETag"].strip('"'), one["LastModified"].timestamp()))
-        return found
+        return [one for page in self.pages(prefix) for one in page]
+
+    def pages(self, prefix: str = "") -> Iterator[builtins.list[Stored]]:
+        """All objects in order of key, a thousand at a time. A page that fails Temporarily may be asked for again
+        only by starting anew: see :meth:`page`."""
+        token: str | None = ""
+        while token is not None:
+            found, token = self.page(prefix, token)
+            yield found
+
+    def page(self, prefix: str, token: str) -> tuple[builtins.list[Stored], str | None]:
+        """One page of a listing, and what asks for the next; the first is asked for by ``''``."""
+        query = {"list-type": "2", "prefix": self._base + prefix, "encoding-type": "url"}
+        if token:
+            query["continuation-token"] = token
+        answer = self._request("listed", "GET", None, query)
+        try:
+            return _listing(answer.body, len(self._base))
+        except (ElementTree.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DataError(f"{self.location.endpoint} answers a listing with what is none: {error}") from None
 
     def head(self, key: str) -> Stored | None:
-        with self._explained("looked at", key):
-            try:
-                head = self._client.head_object(Bucket=self._bucket, Key=self._base + key)
-            except ClientError as error:
-                if _status(error) == 404:
-                    return None
-                raise
-        return Stored(key, head["ContentLength"], head["ETag"].strip('"'), head["LastModified"].timestamp())
+        answer = self._request("looked at", "HEAD", key, missing_ok=True)
+        if answer.status == 404:
+            return None
+        headers = answer.headers
+        modified = headers.get("last-modified")
+        return Stored(
+            key,
+            int(headers.get("content-length", 0)),
+            headers.get("etag", "").strip('"'),
+            parsedate_to_datetime(modified).timestamp() if modified else None,
+        )
 
     def read(self, key: str) -> bytes | None:
-        with self._explained("read", key):
-            try:
-                return self._client.get_object(Bucket=self._bucket, Key=self._base + key)["Body"].read()
-            except ClientError as error:
-                if _code(error) == "NoSuchKey":
-                    return None
-                raise
+        answer = self._request("read", "GET", key, missing_ok=True)
+        return None if answer.status == 404 else answer.body
 
     def fetch(self, key: str, path: Path) -> None:
-        with path.open("wb") as file, self._explained("downloaded", key):
-            body = self._client.get_object(Bucket=self._bucket, Key=self._base + key)["Body"]
-            for chunk in body.iter_chunks(_CHUNK):
-                file.write(chunk)
-
-    def fetch_parts(self, one: Stored, path: Path, pool: ThreadPoolExecutor, patience: float) -> None:
-        """Download in parallel ranges, each of which fails if the object is no longer the listed one."""
         with path.open("wb") as file:
-            file.truncate(one.size)
+            self._request("downloaded", "GET", key, take=file.write)
 
-        def fetch(start: int) -> None:
-            patiently(lambda: self._fetch_part(one, path, start), patience)
+    def fetch_range(self, one: Stored, start: int, end: int, take: Take) -> None:
+        """The bytes from ``start`` to before ``end`` of the very object that was listed. What came before a failure
+        was taken, so the next call may begin behind it.
 
-        for _ in pool.map(fetch, range(0, one.size, _PART)):
-            pass
-
-    def _fetch_part(self, one: Stored, path: Path, start: int) -> None:
-        end = min(start + _PART, one.size)
-        with path.open("r+b") as file, self._explained("downloaded", one.key):
-            file.seek(start)
-            answer = self._client.get_object(
-                Bucket=self._bucket, Key=self._base + one.key, Range=f"bytes={start}-{end - 1}", IfMatch=one.etag
+        Raises:
+            DataError: among others if it is not that object any more.
+        """
+        headers = {"If-Match": f'"{one.etag}"'} if one.etag else {}
+        whole = start == 0 and end == one.size
+        if not whole:
+            headers["Range"] = f"bytes={start}-{end - 1}"
+        answer = self._request("downloaded", "GET", one.key, headers=headers, take=take)
+        # Not every store heeds If-Match, or Range.
+        etag = answer.headers.get("etag", "").strip('"')
+        if one.etag and etag and etag != one.etag:
+            raise DataError(f"{self._where(one.key)} can't be downloaded: {_REPLACED}")
+        length = int(answer.headers.get("content-length", end - start))
+        if length != end - start or (not whole and answer.status != 206):
+            raise DataError(
+                f"{self._where(one.key)} can't be downloaded: asked for {end - start:,} bytes, {length:,} came"
             )
-            for chunk in answer["Body"].iter_chunks(_CHUNK):
-                file.write(chunk)
-            if file.tell() != end:
-                raise Temporary(f"{one.key}: the answer broke off after {file.tell() - start} of {end - start} bytes")
+
+    def presigned(self, key: str, seconds: int) -> str:
+        """A URL by which anybody may read the object for so long."""
+        path = self._path + quoted_path("/" + self._base + key)
+        return f"{self._scheme}://{self._host}{path}?{self._signer.presigned(self._host, path, seconds)}"
+
+    # --- writing ---
 
     def announce(self, keys: Sequence[str]) -> None:
         """Nothing to prepare: requests are signed here."""
 
     def put_file(self, key: str, path: Path) -> None:
-        with self._explained("stored", key):
-            self._client.upload_file(str(path), self._bucket, self._base + key, Config=_TRANSFER)
+        self.put_bytes(key, path.read_bytes())
 
     def put_bytes(self, key: str, data: bytes) -> None:
-        with self._explained("stored", key):
-            self._client.put_object(Bucket=self._bucket, Key=self._base + key, Body=data)
+        self._request("stored", "PUT", key, body=data)
+
+    def begin_multipart(self, key: str) -> Multipart:
+        answer = self._request("stored", "POST", key, {"uploads": ""})
+        return Multipart(key, _text(answer, "UploadId"))
+
+    def put_part(self, upload: Multipart, number: int, data: bytes) -> str:
+        query = {"partNumber": str(number), "uploadId": upload.id}
+        return self._request("stored", "PUT", upload.key, query, body=data).headers.get("etag", "")
+
+    def complete_multipart(self, upload: Multipart, etags: Sequence[str]) -> None:
+        body = "".join(
+            f"<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>" for number, etag in enumerate(etags, 1)
+        )
+        document = f'<CompleteMultipartUpload xmlns="{_NAMESPACE}">{body}</CompleteMultipartUpload>'.encode()
+        answer = self._request("stored", "POST", upload.key, {"uploadId": upload.id}, body=document)
+        if b"<Error" in answer.body[:1000]:  # S3 may say 200 first and fail then
+            raise Temporary(f"{self._where(upload.key)} can't be stored: {read_refusal(answer).code}")
+
+    def abort_multipart(self, upload: Multipart) -> None:
+        self._request("stored", "DELETE", upload.key, {"uploadId": upload.id}, missing_ok=True)
+
+    def abandoned_multiparts(self, prefix: str) -> builtins.list[Multipart]:
+        """Uploads below ``prefix`` that nobody has completed."""
+        query = {"uploads": "", "prefix": self._base + prefix}
+        root = ElementTree.fromstring(self._request("listed", "GET", None, query).body)  # noqa: S314
+        found = []
+        for one in root.iter():
+            if _name(one) == "Upload":
+                fields = {_name(field): field.text or "" for field in one}
+                key = fields.get("Key", "")
+                if key.startswith(self._base + prefix):
+                    found.append(Multipart(key[len(self._base) :], fields.get("UploadId", "")))
+        return found
 
     def delete(self, keys: Sequence[str]) -> None:
-        with self._explained("deleted"):
-            for key in keys:  # DeleteObjects wants a checksum header that not every store takes
-                self._client.delete_object(Bucket=self._bucket, Key=self._base + key)
+        for key in keys:  # DeleteObjects wants a checksum header that not every store takes
+            self._request("deleted", "DELETE", key, missing_ok=True)
 
-    @contextmanager
-    def _explained(self, done: str, key: str | None = None) -> Iterator[None]:
-        """boto3's errors in the user's words."""
-        where = f"{self._bucket}/{self._base}{key or ''}"
-        try:
-            yield
-        except ClientError as error:
-            raise self._explain(error, f"{where} can't be {done}") from error
-        except S3UploadFailedError as error:
-            if isinstance(error.__context__, ClientError):
-                raise self._explain(error.__context__, f"{where} can't be {done}") from error
-            raise Temporary(f"{where} can't be {done}: {error}") from error
-        except (BotoConnectionError, HTTPClientError, IncompleteReadError, ConnectionError, TimeoutError) as error:
-            raise Temporary(f"{where} can't be {done}: {self.location.endpoint} does not answer: {error}") from error
-        except (BotoCoreError, ValueError) as error:
-            raise DataError(f"{where} can't be {done}: {error}") from error
+    # --- one request ---
 
-    def _explain(self, error: ClientError, what: str) -> DataError:
-        code, status = _code(error), _status(error)
-        if code == "NoSuchBucket":
-            return DataError(f"{what}: there is no bucket '{self._bucket}' at {self.location.endpoint}")
-        if code in _WRONG_KEYS:
-            return DataError(f"{what}: {self.location.endpoint} does not take these credentials ({code})")
-        if status == 403:
-            return DataError(f"{what}: these credentials may not do that ({code})")
-        if status == 412:
-            return DataError(f"{what}: it was replaced while it was being downloaded")
-        words = f"{what}: {code} ({status}) from {self.location.endpoint}"
-        return Temporary(words) if status >= 500 or status == 429 or code in _AGAIN else DataError(words)
+    def _request(
+        self,
+        done: str,
+        method: str,
+        key: str | None,
+        query: Mapping[str, str] | None = None,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        take: Take | None = None,
+        missing_ok: bool = False,
+    ) -> Answer:
+        """``done`` says in an error what could not be done. Raises: DataError."""
+        what = f"{self._where(key or '')} can't be {done}"
+        path = self._path + quoted_path("/" + self._base + key if key is not None else "/")
+        asked = quoted_query(query or {})
+        payload = EMPTY if body is None else hashlib.sha256(body).hexdigest() if self._scheme == "http" else UNSIGNED
+        url = f"{self._scheme}://{self._host}{path}" + ("?" + asked if asked else "")
+        for attempt in range(3):
+            sent = self._signer.headers(method, self._host, path, asked, payload) | dict(headers or {})
+            if body is None and method in ("PUT", "POST"):
+                sent["Content-Length"] = "0"
+            try:
+                answer = self._http.request(method, url, body=body, headers=sent, timeout=READ_TIMEOUT, take=take)
+            except Unreachable as error:
+                raise reachable(error, self.location, what) from error
+            if answer.status < 300 or (missing_ok and answer.status == 404 and _only_key(answer, method)):
+                return answer
+            refusal = read_refusal(answer)
+            if attempt == 2 or not self._adapted(refusal, answer):
+                raise explain(refusal, self.location, what)
+        raise AssertionError("the last round returns or raises")
+
+    def _adapted(self, refusal: Refusal, answer: Answer) -> bool:
+        """Whether the store has said by which region or clock it would take the same request."""
+        signer = self._signer
+        if refusal.region and refusal.region != signer.region and self.location.region is None:
+            self._signer = Signer(signer.access_key, signer.secret_key, signer.session_token, refusal.region)
+            return True
+        if refusal.code == "RequestTimeTooSkewed" and (date := answer.headers.get("date")):
+            theirs, ours = parsedate_to_datetime(date).timestamp(), time.time()
+            self._signer = replace(signer, skew=theirs - ours)
+            return True
+        return False
+
+    def _where(self, key: str) -> str:
+        return f"{self.location.container}/{self._base}{key}"
 
 
-def _client(location: S3Location) -> S3Client:
-    host = urlsplit(location.endpoint).hostname or ""
-    style = "auto" if host.endswith("amazonaws.com") else "path"
-    config = BotoConfig(
-        connect_timeout=5,
-        read_timeout=60,
-        retries={"mode": "standard", "total_max_attempts": 3},
-        max_pool_connections=32,
-        s3={"addressing_style": style},  # type: ignore[arg-type]
-        # What newer boto3 adds by itself, not every S3 store understands.
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-    )
+_NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
+_REPLACED = "it was replaced while it was being downloaded"
+
+
+def _place(location: S3Location) -> tuple[str, str, str]:
+    """Scheme, host and quoted path of the bucket. Raises: DataError."""
     try:
-        return boto3.session.Session().client(
-            "s3",
-            endpoint_url=location.endpoint,
-            region_name=location.region or "us-east-1",
-            aws_access_key_id=location.access_key,
-            aws_secret_access_key=location.secret_key,
-            aws_session_token=location.session_token,
-            config=config,
+        parts = urlsplit(location.endpoint)
+        host, _ = parts.hostname or "", parts.port  # reading the port checks it
+    except ValueError:
+        host = ""
+    if not host or parts.scheme not in ("http", "https"):
+        raise DataError(f"'{location.endpoint}' is no S3 endpoint: expected http:// or https:// and a host")
+    netloc = parts.netloc.rpartition("@")[2].lower()
+    default = {"http": ":80", "https": ":443"}[parts.scheme]
+    netloc = netloc.removesuffix(default)  # signed without it, so sent without it
+    base = quoted_path(parts.path.rstrip("/"))
+    bucket = location.container
+    named = host.endswith(_HOSTED) and bucket.islower() and "_" not in bucket
+    if named and not (parts.scheme == "https" and "." in bucket):  # no certificate has such a host
+        return parts.scheme, netloc if host.startswith(bucket + ".") else f"{bucket}.{netloc}", base
+    return parts.scheme, netloc, f"{base}/{quoted_path(bucket)}"
+
+
+def _only_key(answer: Answer, method: str) -> bool:
+    """Whether a 404 is about the object, or the upload, and not about the bucket."""
+    return method == "HEAD" or read_refusal(answer).code in ("NoSuchKey", "NoSuchUpload", "NotFound", "404", "")
+
+
+def _listing(body: bytes, cut: int) -> tuple[list[Stored], str | None]:
+    root = ElementTree.fromstring(body)  # noqa: S314 - expat itself bounds what entities may grow to
+    space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
+    if root.tag != space + "ListBucketResult":
+        raise ValueError(f"a document <{root.tag.removeprefix(space)}>")
+    encoded = root.findtext(space + "EncodingType") == "url"
+    found = []
+    for one in root.iterfind(space + "Contents"):
+        field = {child.tag: child.text for child in one}
+        key = field[space + "Key"] or ""
+        found.append(
+            Stored(
+                (unquote_plus(key) if encoded else key)[cut:],
+                int(field[space + "Size"] or 0),
+                (field.get(space + "ETag") or "").strip('"'),
+                _moment(field[space + "LastModified"] or ""),
+            )
         )
-    except ValueError as error:
-        raise DataError(f"'{location.endpoint}' is no S3 endpoint: {error}") from None
+    more = root.findtext(space + "IsTruncated") == "true"
+    return found, (root.findtext(space + "NextContinuationToken") or None) if more else None
 
 
-def _code(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
+def _moment(text: str) -> float:
+    """``2026-01-31T08:00:00.000Z`` in seconds, whole ones, as HEAD gives them, too."""
+    return datetime.fromisoformat(text[:19] + "+00:00").timestamp()
 
 
-def _status(error: ClientError) -> int:
-    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+def _text(answer: Answer, wanted: str) -> str:
+    try:
+        for one in ElementTree.fromstring(answer.body).iter():  # noqa: S314
+            if _name(one) == wanted and one.text:
+                return one.text
+    except ElementTree.ParseError:
+        pass
+    raise Temporary(f"the store's answer has no {wanted}")
+
+
+def _name(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2]

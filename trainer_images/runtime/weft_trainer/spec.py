@@ -18,6 +18,8 @@ class S3Location:
     prefix: str = ""
     region: str | None = None
     session_token: str | None = field(default=None, repr=False)
+    ca: str | None = None
+    """Certificates (PEM) of a private authority that signs the endpoint's."""
 
     @property
     def words(self) -> str:
@@ -30,6 +32,9 @@ class DataInput:
     id: str
     location: S3Location
     mode: str = "download"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    shard: str = "none"
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,14 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
         known["code"] = _optional(CodeInput, data.get("code"))
         known["model"] = _optional(ModelInput, data.get("model"))
         known["data"] = tuple(
-            DataInput(one["id"], _location(one["location"]), one.get("mode", "download"))
+            DataInput(
+                one["id"],
+                _location(one["location"]),
+                one.get("mode", "download"),
+                tuple(one.get("include", ())),
+                tuple(one.get("exclude", ())),
+                one.get("shard", "none"),
+            )
             for one in data.get("data", [])
         )
         for name in ("pretrained", "results", "checkpoints"):

@@ -19,6 +19,14 @@ class Stored:
     modified: float | None = None
 
 
+@dataclass(frozen=True)
+class Multipart:
+    """An object that comes in parts and does not show yet."""
+
+    key: str
+    id: str
+
+
 class Store(Protocol):
     """Thread-safe. Every method raises DataError, and its kind Temporary for what may work later."""
 

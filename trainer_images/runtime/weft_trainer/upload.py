@@ -1,4 +1,4 @@
-"""RESULT_DIR to its place in S3."""
+"""Files to their place in a store: several at once, large ones in parts."""
 
 from __future__ import annotations
 
@@ -7,39 +7,40 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from weft_trainer.errors import Fenced
+from weft_trainer.multipart import send_file
 from weft_trainer.paths import files_below
-from weft_trainer.patience import patiently
 from weft_trainer.stored import Store
 
-_AT_ONCE = 8
+_FILES_AT_ONCE = 8
+_PARTS_AT_ONCE = 8
 _BATCH = 200
 
 
-def upload_folder(store: Store, folder: Path, inside: Path, patience: float, fenced: Callable[[], bool]) -> int:
-    """Every file below ``folder``, by its path there; the number of files. A link counts as the file it points at,
-    provided that lies ``inside`` the learner's own folder.
-
-    Raises:
-        DataError: the store refused, or was away for ``patience`` seconds.
-        Fenced: this attempt is over, so nothing more may be written.
-    """
+def files_of(folder: Path, inside: Path) -> list[tuple[str, Path]]:
+    """Every file below ``folder``, by its path there. A link counts as the file it points at, provided that lies
+    ``inside`` the learner's own folder."""
     home = inside.resolve()
-    files = [(key, path) for key, path in files_below(folder) if _belongs(path, home)]
-    upload_files(store, files, patience, fenced)
-    return len(files)
+    return [(key, path) for key, path in files_below(folder) if _belongs(path, home)]
 
 
 def upload_files(store: Store, files: Sequence[tuple[str, Path]], patience: float, fenced: Callable[[], bool]) -> None:
+    """Raises:
+    DataError: the store refused, or was away for ``patience`` seconds.
+    Fenced: this attempt is over, so nothing more may be written.
+    """
+
     def put(item: tuple[str, Path]) -> None:
         if fenced():
             raise Fenced
-        key, path = item
-        patiently(lambda: store.put_file(key, path), patience)
+        send_file(store, *item, parts, patience, fenced)
 
-    with ThreadPoolExecutor(_AT_ONCE, "upload") as pool:
+    with (
+        ThreadPoolExecutor(_FILES_AT_ONCE, "upload") as pool,
+        ThreadPoolExecutor(_PARTS_AT_ONCE, "part") as parts,
+    ):
         for start in range(0, len(files), _BATCH):
             batch = files[start : start + _BATCH]
-            store.announce([key for key, _ in batch])
+            store.announce([key for key, path in batch])
             _all(pool.map(put, batch))
 
 

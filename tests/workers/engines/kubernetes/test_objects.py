@@ -243,9 +243,12 @@ def test_what_a_learner_may_write_is_mounted_and_limited() -> None:
 
 
 def test_a_cache_may_be_a_claim() -> None:
-    pod = make_pod(settings(cache_claim="shared-cache"))
+    pod = make_pod(settings(cache_claim="shared-cache", cache_size=5 << 30))
     assert {"name": "cache", "persistentVolumeClaim": {"claimName": "shared-cache"}} in pod["spec"]["volumes"]
-    assert {"name": "cache", "mountPath": environment(pod)["WEFT_CACHE_DIR"]} in container(pod)["volumeMounts"]
+    [mount] = [one for one in container(pod)["volumeMounts"] if one["name"] == "cache"]
+    assert mount["mountPath"] == environment(pod)["WEFT_CACHE_DIR"]
+    assert mount["subPath"] == spec().project_id, "no project sees what another's learners have brought"
+    assert environment(pod)["WEFT_CACHE_SIZE"] == str(5 << 30)
 
 
 def test_the_profile_goes_over_the_engines_defaults() -> None:

@@ -32,7 +32,7 @@ import sys
 from importlib.util import find_spec
 print(*sys.version_info[:2], *(name for name in sys.argv[1:] if find_spec(name) is None))
 """
-_NEEDED = ("boto3", "psutil")
+_NEEDED = ("psutil",)
 _OLDEST = (3, 11)
 
 
@@ -129,7 +129,8 @@ class Learner:
             "WEFT_RANK": str(self._rank),
             "WEFT_NUM_LEARNERS": str(request["learners"]),
             "WEFT_WORKDIR": str(work),
-            "WEFT_CACHE_DIR": str(root / "cache"),
+            "WEFT_CACHE_DIR": request.get("cache_dir") or str(root / "cache"),
+            "WEFT_CACHE_SIZE": "" if request.get("cache_size") is None else str(request["cache_size"]),
             "WEFT_ADVERTISE_ADDRESS": address,
         }
 

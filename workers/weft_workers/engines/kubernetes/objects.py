@@ -168,7 +168,8 @@ def _container(settings: KubernetesSettings, repository: str, spec: LaunchSpec, 
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
     ]
     if settings.cache_claim:
-        mounts.append({"name": "cache", "mountPath": _CACHE})
+        # A project's learners could write what another's would read.
+        mounts.append({"name": "cache", "mountPath": _CACHE, "subPath": spec.project_id})
     command = ["python", "-m", "weft_trainer"]
     if _mounts_agent(settings, spec):
         mounts.append({"name": "agent", "mountPath": _AGENT, "readOnly": True})
@@ -223,6 +224,7 @@ def _environment(settings: KubernetesSettings, spec: LaunchSpec, rank: int) -> l
         "WEFT_NUM_LEARNERS": str(spec.learners),
         "WEFT_WORKDIR": f"{ROOT}/work",
         "WEFT_CACHE_DIR": _CACHE if settings.cache_claim else f"{ROOT}/cache",
+        **({} if settings.cache_size is None else {"WEFT_CACHE_SIZE": str(settings.cache_size)}),
         "WEFT_GRACE_SECONDS": f"{spec.grace:g}",
         "HOME": ROOT,
         "TMPDIR": "/tmp",  # noqa: S108

@@ -59,6 +59,7 @@ class LocalEngine:
         self._images = images
         self._installation = installation_id
         self._runs = self._home / "runs"
+        self._cache = (settings.cache_dir or self._home / "cache").expanduser().absolute()
 
     # --- the contract with the reconciler ---
 
@@ -149,7 +150,7 @@ class LocalEngine:
         draft = RunFolder(self._runs / f"{_DRAFT}{run.name}-{os.getpid()}-{time.monotonic_ns()}")
         (draft.path / "shared").mkdir(parents=True, mode=0o700)
         draft.path.chmod(0o700)
-        (self._home / "cache").mkdir(exist_ok=True)
+        self._cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft.write_spec(
             {
                 "engine": self.name,
@@ -197,7 +198,8 @@ class LocalEngine:
             "WEFT_NUM_LEARNERS": str(spec.learners),
             "WEFT_WORKDIR": str(work),
             "WEFT_SHARED_DIR": str(run.path / "shared"),
-            "WEFT_CACHE_DIR": str(self._home / "cache"),
+            "WEFT_CACHE_DIR": str(self._cache),
+            "WEFT_CACHE_SIZE": "" if self._settings.cache_size is None else str(self._settings.cache_size),
             "WEFT_ADVERTISE_ADDRESS": "127.0.0.1",  # all learners are here, whatever the network does
         }
 

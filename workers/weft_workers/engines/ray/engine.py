@@ -115,6 +115,8 @@ class RayEngine:
             "token": spec.token,
             "image": spec.image,
             "python": environments.get(spec.image) or environments.get("*"),
+            "cache_dir": self._settings.cache_dir,
+            "cache_size": self._settings.cache_size,
             "gpu_types": [pool.gpu_type for pool in self._settings.autoscaling if pool.gpu_type],
             **self._resources(spec),
         }
