@@ -18,6 +18,7 @@ JOBS = {
     "mnist-torchrun": ("pytorch:2.13.0", "torchrun", 2),
     "mnist-tensorflow-mirrored": ("tensorflow:2.21.0", "none", 1),
     "fashion-ray": ("ray:2.60.0", "ray", 2),
+    "cifar10-resnet18": ("horovod:0.28.1-torch2.13", "horovod", 2),
     "transfer-learning": ("pytorch:2.13.0", "none", 1),
 }
 
