@@ -142,6 +142,20 @@ def test_folders_take_the_place_of_s3(desk: Desk) -> None:
     desk.nothing_is_left()
 
 
+def test_a_folder_is_shared_and_streamed_as_s3_is(desk: Desk) -> None:
+    images = desk.folder / "images"
+    images.mkdir()
+    for name in ("a.tar", "b.tar", "note.txt"):
+        (images / name).write_text(name * 2)
+    program = "from weft_trainer.data import Stream; print([(one.key, one.open().read()) for one in Stream('images')])"
+    how = {"container": "c", "mode": "stream", "shard": "learner", "include": ["*.tar"]}
+    store = {"id": "images", "datastore": "kept", "training_data": how}
+    manifest = desk.manifest(f'python -c "{program}"', learners=2, data_stores=[store])
+    done = desk.run(manifest, "--data", images)
+    assert sorted(done.stdout.splitlines()) == ["[1] [('a.tar', b'a.tara.tar')]", "[2] [('b.tar', b'b.tarb.tar')]"]
+    desk.nothing_is_left()
+
+
 def test_ctrl_c_saves_a_checkpoint_and_resume_goes_on_from_it(desk: Desk) -> None:
     manifest = desk.manifest("exec python steps.py 40 0.1")
     process = desk.start(manifest)

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from weft_core.launch import LearnerSpec
-from weft_core.manifest import ParsedManifest, parse_manifest
+from weft_core.manifest import ParsedManifest, TrainingData, parse_manifest
 from weft_core.settings import Settings
-from weft_embedded.run.data_dir import LinkedData
+from weft_embedded.run.data_dir import LinkedData, LocalInput
 from weft_embedded.run.folder import choose_folder
 from weft_embedded.run.learners import Gang
 from weft_embedded.run.request import Request, RunError
@@ -87,17 +87,39 @@ def test_secrets_are_asked_for_by_name(tmp_path: Path) -> None:
     assert find_secrets(request(tmp_path, secrets={"api-key": "v"}), wanted) == {"KEY": "v"}
 
 
+def local(name: str, folder: Path, **how: Any) -> LocalInput:
+    return LocalInput(name, folder, TrainingData(container="c", **how))
+
+
+def url_of(store: str, key: str) -> str:
+    return f"{store}/{key}"
+
+
 def test_folders_side_by_side_in_data_dir(tmp_path: Path) -> None:
     one, two, work = tmp_path / "one", tmp_path / "two", tmp_path / "work"
     for folder in (one / "deep", two / "deep", work):
         folder.mkdir(parents=True)
     (one / "deep/a").write_text("1")
     (two / "deep/b").write_text("2")
-    LinkedData([("one", one), ("two", two)], alone=True).place(work)
+    assert LinkedData([local("one", one), local("two", two)], True, 1).place(work, 0, url_of) == {}
     assert {path.name: path.read_text() for path in (work / "data/deep").iterdir()} == {"a": "1", "b": "2"}
     (two / "deep/a").write_text("again")
     with pytest.raises(RunError, match="'one' and 'two' both have 'deep/a'"):
-        LinkedData([("one", one), ("two", two)], alone=True)
+        LinkedData([local("one", one), local("two", two)], True, 1)
+
+
+def test_patterns_and_shares_are_the_agents(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("a.tar", "b.tar", "c.tar", "d.txt"):
+        (folder / name).write_text(name)
+    data = LinkedData([local("s", folder, include=["*.tar"], shard="learner")], True, 2)
+    for rank, expected in enumerate((["a.tar", "c.tar"], ["b.tar"])):
+        work = tmp_path / f"work-{rank}"
+        data.place(work, rank, url_of)
+        assert sorted(path.name for path in (work / "data").iterdir()) == expected
+    with pytest.raises(RunError, match="leaves none of 4 objects"):
+        LinkedData([local("s", folder, include=["*.jpg"])], True, 1)
 
 
 # --- the run's folder -------------------------------------------------------------------------------------------------
@@ -139,12 +161,14 @@ class Learners:
             job_id="run-1", job_name="a", attempt=1, rank=0, learners=2, cpus=1, gpus=0, command="true",
             framework="python", launcher="none", env={},
         )  # fmt: skip
-        self.gang = Gang(spec, lambda what, /, **f: self.told.append((what, f)), lambda rank: None, self.exits.append)
+        self.gang = Gang(spec, lambda what, /, **f: self.told.append((what, f)), lambda rank: {}, self.exits.append)
         self.folder = folder
         spaces = {"results": folder / "results", "checkpoints": folder / "checkpoints"}
         for path in (*spaces.values(), folder / "incoming"):
             path.mkdir()
-        self.server = LearnerServer(spaces, folder / "incoming", None)
+        (folder / "data").mkdir()
+        (folder / "data/ü 1.tar").write_bytes(b"0123456789")
+        self.server = LearnerServer(spaces, folder / "incoming", None, {"images": folder / "data"})
         self.server.serve(self.gang, "secret")
 
     def call(self, operation: str, rank: int = 0, token: str = "secret", instance: str = "i", **fields: Any) -> Any:
@@ -223,3 +247,21 @@ def test_files_go_nowhere_but_into_their_folders(learners: Learners, tmp_path: P
     assert status(lambda: learners.http("GET", url)) == 404
     assert not (tmp_path / "out").exists()
     assert list((tmp_path / "incoming").iterdir()) == []
+
+
+def test_streams_are_read_by_url_in_ranges_and_never_written(learners: Learners, tmp_path: Path) -> None:
+    data = LinkedData([local("images", tmp_path / "data", mode="stream")], True, 1)
+    where = data.place(tmp_path / "work", 0, learners.server.data_url)["WEFT_STREAM_DIR"]
+    [line] = [json.loads(text) for text in Path(where, "images.jsonl").read_text().splitlines()]
+    assert (line["key"], line["size"]) == ("ü 1.tar", 10)
+    assert learners.http("GET", line["url"]) == b"0123456789"
+    for asked, expected in (("bytes=3-", b"3456789"), ("bytes=3-4", b"34"), ("bytes=8-99", b"89")):
+        request = urllib.request.Request(line["url"], headers={"Range": asked})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert (answer.status, answer.read()) == (206, expected)
+    assert (
+        status(lambda: urllib.request.urlopen(urllib.request.Request(line["url"], headers={"Range": "bytes=10-"})))
+        == 416
+    )
+    assert status(lambda: learners.http("PUT", line["url"], b"x")) == 403
+    assert not (tmp_path / "work/data").exists()

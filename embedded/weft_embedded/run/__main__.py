@@ -54,14 +54,14 @@ def _serve(request: Request) -> None:
     bundle = check_bundle(request.code, settings.limits) if request.code is not None else None
     stores = find_stores(request, parsed)
     secrets = find_secrets(request, parsed)
-    data = LinkedData(stores.folders, alone=not stores.inputs)
+    data = LinkedData(stores.folders, alone=not stores.inputs, learners=manifest.learners)
     out = choose_folder(request, manifest.name)
     news: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(news,), daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: news.put(Stop(request.grace)))
     with out.taken():
         spaces = {"results": out.results, "checkpoints": out.checkpoints}
-        with LearnerServer(spaces, out.incoming, request.code).serving() as server:
+        with LearnerServer(spaces, out.incoming, request.code, data.streamed).serving() as server:
             code = CodeInput(sha256=bundle.sha256, size=bundle.size, url=server.code_url) if bundle else None
             tell("run", name=manifest.name, learners=manifest.learners, folder=str(out.path), resumes=out.attempts > 0)
             for note in [*manifest.notes, *notes, *stores.notes]:

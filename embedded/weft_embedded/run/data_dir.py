@@ -1,51 +1,110 @@
-"""DATA_DIR of folders that lie here: nothing is copied."""
+"""What learners find in DATA_DIR and WEFT_STREAM_DIR of training data that lies here: nothing is copied.
+
+Which files a learner gets is the agent's own rule, so that here and in the service it is the same one.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from weft_core.manifest import TrainingData
 from weft_embedded.run.request import RunError
+from weft_trainer.errors import DataError
+from weft_trainer.selection import select, share
+from weft_trainer.spec import DataInput, S3Location
+from weft_trainer.stored import Stored
+
+
+@dataclass(frozen=True)
+class LocalInput:
+    """A folder in place of a data store's training data."""
+
+    id: str
+    folder: Path
+    how: TrainingData
+
+    @property
+    def whole(self) -> bool:
+        """Whether each learner gets all of it, as files."""
+        return self.how.mode == "download" and self.how.shard == "none" and not (self.how.include or self.how.exclude)
+
+    def chosen(self, rank: int, learners: int) -> list[Stored]:
+        """The files of one learner. Raises RunError."""
+        place = S3Location(endpoint="", access_key="", secret_key="", container=str(self.folder))
+        how = self.how
+        source = DataInput(self.id, place, how.mode, tuple(how.include), tuple(how.exclude), how.shard)
+        try:
+            return share(select(_files(self.folder), source), source, rank, learners)
+        except DataError as error:
+            raise RunError(str(error)) from None
 
 
 class LinkedData:
-    """What goes to a learner's DATA_DIR.
+    """One folder alone becomes DATA_DIR itself, by a link, however many files it holds. Of several, of parts, or beside
+    data from S3, each file gets a link in real folders, as data stores lie side by side.
 
-    One folder alone becomes DATA_DIR itself, by a link, however many files it holds. Of several, or beside data from
-    S3, each file gets a link in real folders, as data stores lie side by side.
+    Args:
+        inputs: in manifest order.
+        alone: nothing comes from S3.
+        learners: how many.
 
     Raises:
-        RunError: two of them have a file of the same path.
+        RunError: two of them have a file of the same path; the patterns leave nothing.
     """
 
-    def __init__(self, folders: Sequence[tuple[str, Path]], alone: bool) -> None:
-        self._whole = folders[0][1] if len(folders) == 1 and alone else None
-        self._files: dict[str, Path] = {}
+    def __init__(self, inputs: Sequence[LocalInput], alone: bool, learners: int) -> None:
+        self._whole = inputs[0].folder if len(inputs) == 1 and alone and inputs[0].whole else None
+        self._files: list[dict[str, Path]] = [{} for _ in range(learners)]
+        self._streams: list[dict[str, list[Stored]]] = [{} for _ in range(learners)]
+        self.streamed = {one.id: one.folder for one in inputs if one.how.mode == "stream"}
+        """What is read by URLs, by data store."""
         if self._whole is None:
-            owners: dict[str, str] = {}
-            for name, folder in folders:
-                for key, path in _files(folder):
-                    if key in owners:
-                        raise RunError(f"data stores {owners[key]!r} and {name!r} both have {key!r} for DATA_DIR")
-                    owners[key], self._files[key] = name, path
+            for rank in range(learners):
+                self._choose(inputs, rank, learners)
 
-    def place(self, workdir: Path) -> None:
-        """Before the agent makes the rest of its folders in ``workdir``."""
-        target = workdir / "data"
+    def _choose(self, inputs: Sequence[LocalInput], rank: int, learners: int) -> None:
+        owners: dict[str, str] = {}
+        for one in inputs:
+            chosen = one.chosen(rank, learners)
+            if one.how.mode == "stream":
+                self._streams[rank][one.id] = chosen
+                continue
+            for file in chosen:
+                if file.key in owners:
+                    raise RunError(f"data stores {owners[file.key]!r} and {one.id!r} both have {file.key!r}")
+                owners[file.key], self._files[rank][file.key] = one.id, one.folder / file.key
+
+    def place(self, workdir: Path, rank: int, url_of: Callable[[str, str], str]) -> Mapping[str, str]:
+        """Before the agent makes the rest of its folders in ``workdir``; returns what the learner's environment needs.
+        ``url_of`` gives the URL of a file by data store and key."""
         if self._whole is not None:
-            target.symlink_to(self._whole, target_is_directory=True)
-            return
-        for key, path in self._files.items():
-            link = target / key
+            (workdir / "data").symlink_to(self._whole, target_is_directory=True)
+        for key, path in self._files[rank].items():
+            link = workdir / "data" / key
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(path)
+        if not self._streams[rank]:
+            return {}
+        streams = workdir / "streams"
+        streams.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, files in self._streams[rank].items():
+            lines = [
+                {"key": one.key, "size": one.size, "etag": one.etag, "url": url_of(name, one.key)} for one in files
+            ]
+            (streams / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return {"WEFT_STREAM_DIR": str(streams)}
 
 
-def _files(folder: Path) -> list[tuple[str, Path]]:
+def _files(folder: Path) -> list[Stored]:
     found = []
     for parent, _, names in os.walk(folder, followlinks=True):
         for name in names:
             path = Path(parent, name)
-            found.append((path.relative_to(folder).as_posix(), path))
+            status = path.stat()
+            etag = f"{status.st_mtime_ns:x}-{status.st_size:x}"
+            found.append(Stored(path.relative_to(folder).as_posix(), status.st_size, etag, status.st_mtime))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ class Learner:
     phase: LearnerPhase = _Phase.WAITING
     address: str | None = None
     ports: list[int] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict, repr=False)
     sequence: int = 0
     exit_code: int | None = None
     reason: str = ""
@@ -45,7 +46,7 @@ class Gang:
     Args:
         spec: what each learner is to do, but for its rank.
         tell: called with ``(type, fields)``, under the lock.
-        prepare: called with a rank before its learner gets its spec.
+        prepare: called with a rank before its learner gets its spec; what its environment needs besides.
         on_exit: called with each rank that has reported its end.
     """
 
@@ -53,7 +54,7 @@ class Gang:
         self,
         spec: LearnerSpec,
         tell: Callable[..., None],
-        prepare: Callable[[int], None],
+        prepare: Callable[[int], Mapping[str, str]],
         on_exit: Callable[[int], None],
     ) -> None:
         self._spec = spec
@@ -92,10 +93,11 @@ class Gang:
             if self.stopping or learner.exited:
                 raise Refused(410, "stale_attempt", "the attempt is to stop: stop and exit")
             if learner.instance is None:
-                self._prepare(learner.rank)
+                learner.env = {**self._spec.env, **self._prepare(learner.rank)}
                 learner.instance = call["instance"]
             self._advance(learner, _Phase.STARTED)
-        return self._spec.model_copy(update={"rank": learner.rank}).model_dump(mode="json")
+        spec = self._spec.model_copy(update={"rank": learner.rank, "env": learner.env})
+        return spec.model_dump(mode="json")
 
     def address(self, call: dict[str, Any]) -> None:
         learner = self._granted(call)

@@ -7,7 +7,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -240,11 +240,11 @@ class _Attempt:
     def _gang_grace(self) -> float:
         return min(self._job.grace, _GANG_GRACE)
 
-    def _prepare(self, rank: int) -> None:
-        """A learner's agent has come, and its folder is there by now."""
+    def _prepare(self, rank: int) -> Mapping[str, str]:
+        """A learner's agent has come, and its folder is there by now; what its environment needs."""
         self._folders_known.wait(timeout=10)
         try:
-            self._job.data.place(self._folders[rank])
+            return self._job.data.place(self._folders[rank], rank, self._server.data_url)
         except (OSError, IndexError) as error:
             self._news.put({"failed": f"DATA_DIR can't be made: {error}"})
             raise Refused(410, "stale_attempt", "the learner can't start: stop and exit") from None

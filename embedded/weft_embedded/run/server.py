@@ -6,10 +6,12 @@ from __future__ import annotations
 import errno
 import hmac
 import json
+import os
+import re
 import secrets
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
@@ -32,10 +34,14 @@ class LearnerServer:
         spaces: a folder for each of 'results' and 'checkpoints'.
         incoming: for files that are on their way into one of them.
         code: the zip that learners get.
+        data: folders that learners read from by URLs, by data store.
     """
 
-    def __init__(self, spaces: dict[str, Path], incoming: Path, code: Path | None) -> None:
+    def __init__(
+        self, spaces: dict[str, Path], incoming: Path, code: Path | None, data: Mapping[str, Path] | None = None
+    ) -> None:
         self._spaces = spaces
+        self._data = data or {}
         self._incoming = incoming
         self._code = code
         self._gang: Gang | None = None
@@ -63,6 +69,10 @@ class LearnerServer:
     @property
     def code_url(self) -> str:
         return f"{self.url}/{self._signature}/code.zip"
+
+    def data_url(self, store: str, key: str) -> str:
+        """Where a file of a data store's folder is read."""
+        return f"{self.url}/{self._signature}/data/{quote(store, safe='')}/{quote(key)}"
 
     # --- calls ---
 
@@ -108,19 +118,25 @@ class LearnerServer:
 
     # --- bytes ---
 
-    def find(self, path: str) -> Path | None:
+    def find(self, path: str, *, reading: bool = False) -> Path | None:
         """The file behind a URL's path, if its signature is right; it need not exist."""
-        signature, _, rest = unquote(path).lstrip("/").partition("/")
+        signature, _, rest = path.lstrip("/").partition("/")
         if not hmac.compare_digest(signature.encode(), self._signature.encode()):
             return None
         if rest == "code.zip":
             return self._code
         space, _, key = rest.partition("/")
+        store, _, file = key.partition("/")
+        folder = self._spaces.get(space, self._incoming / "exit")
+        if space == "data":
+            if not reading or unquote(store) not in self._data:
+                return None
+            folder, key = self._data[unquote(store)], file
         try:
-            _check_key(key)
+            _check_key(unquote(key))
         except Refused:
             return None
-        return self._spaces[space] / key if space in self._spaces else self._incoming / "exit" / key
+        return folder / unquote(key)
 
     def take(self, target: Path, source: BufferedIOBase, size: int) -> None:
         """Write ``size`` bytes to ``target``, which appears whole."""
@@ -165,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         if parts.path.startswith(_API):
             return self._call(lambda: {name: values[0] for name, values in parse_qs(parts.query).items()})
-        found = self.server.owner.find(parts.path)
+        found = self.server.owner.find(parts.path, reading=True)
         try:
             file = found.open("rb") if found is not None and found.is_file() else None
         except OSError:
@@ -173,11 +189,28 @@ class _Handler(BaseHTTPRequestHandler):
         if file is None:
             return self._send(404, b"")
         with file:
-            self.send_response(200)
-            self.send_header("Content-Length", str(found.stat().st_size if found else 0))
+            return self._send_file(file)
+
+    def _send_file(self, file: BufferedIOBase) -> None:
+        size = file.seek(0, os.SEEK_END)
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        start = int(asked[1]) if asked else 0
+        end = min(int(asked[2]) + 1 if asked and asked[2] else size, size)
+        if asked and start >= size:
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{size}")
+            self.send_header("Content-Length", "0")
             self.end_headers()
-            shutil.copyfileobj(file, self.wfile, _CHUNK)
-        return None
+            return
+        self.send_response(206 if asked else 200)
+        if asked:
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{size}")
+        self.send_header("Content-Length", str(end - start))
+        self.end_headers()
+        file.seek(start)
+        while start < end and (data := file.read(min(_CHUNK, end - start))):
+            self.wfile.write(data)
+            start += len(data)
 
     def do_PUT(self) -> None:
         target = self.server.owner.find(urlsplit(self.path).path)

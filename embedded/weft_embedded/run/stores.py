@@ -10,6 +10,7 @@ from pathlib import Path
 
 from weft_core.launch import DataInput, S3Location
 from weft_core.manifest import Credentials, DataStore, ModelReference, ParsedManifest, Place
+from weft_embedded.run.data_dir import LocalInput
 from weft_embedded.run.request import Request, RunError
 
 
@@ -17,8 +18,8 @@ from weft_embedded.run.request import Request, RunError
 class Stores:
     inputs: list[DataInput] = field(default_factory=list)
     """Training data that the learners fetch from S3."""
-    folders: list[tuple[str, Path]] = field(default_factory=list)
-    """Training data that lies here, as (data store's id, folder)."""
+    folders: list[LocalInput] = field(default_factory=list)
+    """Training data that lies here."""
     pretrained: S3Location | Path | None = None
     model: str = ""
     """The registry's name of the pretrained model, if the manifest has it from there."""
@@ -67,9 +68,7 @@ class _Finder:
         given = self._data_folders()
         for store, place in self._manifest.inputs:
             if store.id in given:
-                found.folders.append((store.id, given[store.id]))
-                if place.mode == "stream":
-                    found.notes.append(f"data store {store.id!r}: nothing is streamed, DATA_DIR is the folder itself")
+                found.folders.append(LocalInput(store.id, given[store.id], place))
             else:
                 location = self._at(store, place, f"training_data: give a folder instead with --data {store.id}=FOLDER")
                 how = place.model_dump(include=set(DataInput.model_fields))  # mode, and whatever else both know
@@ -153,7 +152,9 @@ class _Finder:
         if text is not None:
             try:
                 kept = json.loads(text)
-                credentials = Credentials(kept["user_name"], kept["password"], kept.get("session_token"))
+                credentials = Credentials(
+                    kept["user_name"], kept["password"], kept.get("session_token"), kept.get("ca")
+                )
                 return _location(kept["endpoint"], kept.get("region"), credentials)
             except (ValueError, KeyError, TypeError):
                 raise RunError(
@@ -176,6 +177,7 @@ def _location(endpoint: str, region: str | None, credentials: Credentials) -> S3
         access_key=credentials.user_name,
         secret_key=credentials.password,
         session_token=credentials.session_token,
+        ca=credentials.ca,
         container="",
     )
 
