@@ -31,7 +31,6 @@ def test_two_learners_are_one_gang(stack: Stack, framework: str, command: str) -
 
 SIZES = [(1, 0), (3, 1), (2, 2)]
 """Learners, and GPUs of each."""
-PLACES = {"torchrun": "torch"}  # a command with the word torchrun in it would be taken for one that starts it itself
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,7 @@ def pretend_gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     ids=["horovod-torch", "horovod-tensorflow", "torchrun", "tensorflow", "none"],
 )
 def test_rank_world_size_and_device_are_right(pretend_gpus: Stack, framework: dict[str, str], launcher: str) -> None:
-    asked = framework | {"launcher": launcher, "command": f"python gang.py {PLACES.get(launcher, launcher)}"}
+    asked = framework | {"launcher": launcher, "command": f"python gang.py {launcher}"}
     each = manifest("", cpus=0.5, memory="2Gb", framework=asked)
     jobs = {
         (learners, gpus): pretend_gpus.client.train(

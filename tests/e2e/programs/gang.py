@@ -29,7 +29,7 @@ def horovod() -> tuple[int, int, int, list]:
     return hvd.rank(), hvd.size(), hvd.local_rank(), hvd.allgather_object(place)
 
 
-def torch() -> tuple[int, int, int, list]:
+def torchrun() -> tuple[int, int, int, list]:
     import torch.distributed as dist
 
     dist.init_process_group("gloo")
@@ -86,10 +86,10 @@ def _device(local_rank: int | None) -> str:
     return ",".join(DEVICES) if local_rank is None else DEVICES[local_rank]
 
 
-def main(framework: str) -> None:
+def main(launcher: str) -> None:
     assert len(DEVICES) == GPUS, f"{GPUS} GPUs, but CUDA_VISIBLE_DEVICES={DEVICES}"
-    rank, size, local, told = globals()[framework]()
-    each = max(1, GPUS) if framework in ("horovod", "torch") else 1
+    rank, size, local, told = globals()[launcher]()
+    each = max(1, GPUS) if launcher in ("horovod", "torchrun") else 1
     assert size == LEARNERS * each, f"{size} processes, not {LEARNERS} × {each}"
     assert (rank, local) == ((LEARNER - 1) * each + local, rank % each), (rank, local)
     places = sorted(tuple(one) for one in told)
