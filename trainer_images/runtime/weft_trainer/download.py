@@ -112,7 +112,7 @@ class Downloader:
         wholes = [objects for _, objects in found]
         places = [
             (source, Place(location, folders.data, share(objects, source, spec.rank, spec.learners)))
-            for source, (location, objects) in zip(spec.data, found)  # noqa: B905 - for Python 3.9
+            for source, (location, objects) in zip(spec.data, found)
         ]
         owners: dict[str, str] = {}
         for source, place in places:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from weft_trainer.api import ApiClient
@@ -42,7 +42,7 @@ def _write_file(api: ApiClient, rank: int, ending: Ending) -> None:
         "rank": rank,
         "exit_code": ending.exit_code,
         "reason": ending.reason[:_LONGEST_REASON],
-        "at": datetime.now(UTC).isoformat(),
+        "at": datetime.now(timezone.utc).isoformat(),
     }
     url = api.object_urls("exit", "put", [_KEY], deadline=_FILE_SECONDS)[_KEY]
     answer = Http().request("PUT", url, body=json.dumps(document).encode(), timeout=_FILE_SECONDS)

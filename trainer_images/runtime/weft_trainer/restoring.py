@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,8 @@ class Restored:
             return self.trouble
         origin = self.origin or {}
         at, attempt = origin["at"], origin["attempt"]
-        when = f" of {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC" if isinstance(at, int | float) else ""
+        known = isinstance(at, (int, float))
+        when = f" of {datetime.fromtimestamp(at, timezone.utc):%Y-%m-%d %H:%M:%S} UTC" if known else ""
         other = f" of {origin['job']}" if origin["job"] not in (job_id, None) else ""
         whose = f" by attempt {attempt}{other}" if attempt else ""
         return f"{count(self.files)} of the checkpoint{when}{whose}{self.trouble}"
@@ -212,4 +213,7 @@ def merge(cut: Cut, rank: int) -> dict[str, tuple[int, Entry]]:
 
 def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+        return digest.hexdigest()
