@@ -60,6 +60,8 @@ def train(config: dict) -> dict:
     print(f"worker {hvd.rank()} of {hvd.size()} on learner {os.environ['LEARNER_ID']}", flush=True)
     model = Net().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=config["learning_rate"], momentum=0.9)
+    # Before it gets any state: this makes a new optimizer, which takes over the settings only.
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     done = 0
     if config["checkpoint"] is not None:
         model.load_state_dict(config["checkpoint"]["model"])
@@ -67,7 +69,6 @@ def train(config: dict) -> dict:
         done = config["checkpoint"]["epochs"]
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     pictures = TensorDataset(*read_images(Path(os.environ["DATA_DIR"]), "train"))
     sampler = DistributedSampler(pictures, hvd.size(), hvd.rank(), seed=config["seed"])
     loader = DataLoader(pictures, config["batch_size"], sampler=sampler)

@@ -95,6 +95,8 @@ def main() -> None:
 
     model = Net().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.learning_rate, momentum=0.9)
+    # Before it gets any state: this makes a new optimizer, which takes over the settings only.
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     start = 0
     if hvd.rank() == 0 and CHECKPOINT.exists():
         # An earlier attempt of this job was interrupted: go on after its last epoch.
@@ -107,7 +109,6 @@ def main() -> None:
     start = hvd.broadcast_object(start, root_rank=0)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
     for epoch in range(start, args.epochs):
         sampler.set_epoch(epoch)

@@ -107,13 +107,14 @@ def main() -> None:
     digits = TensorDataset(*read_digits(DATA, "train"))
     model = Net().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.learning_rate, momentum=0.9)
+    # Before it gets any state: this makes a new optimizer, which takes over the settings only.
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     epochs = 0
     if CHECKPOINT.exists():  # Weft has brought it to every learner
         found = torch.load(CHECKPOINT, weights_only=True, map_location=device)
         model.load_state_dict(found["model"])
         optimizer.load_state_dict(found["optimizer"])
         epochs = found["epochs"]
-    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     sampler = hvd.elastic.ElasticSampler(digits, seed=args.seed)
     sampler.set_epoch(epochs)
     state = hvd.elastic.TorchState(model=model, optimizer=optimizer, sampler=sampler, epoch=epochs)

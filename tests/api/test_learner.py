@@ -178,7 +178,7 @@ def test_a_hundred_waiting_learners_leave_the_api_free(api: Api, ann: Person) ->
         ) as http,
         ThreadPoolExecutor(100) as pool,
     ):
-        waiting = [pool.submit(http.get, f"/api/v1/learner/peers?rank={rank}&wait=4") for rank in range(100)]
+        waiting = [pool.submit(http.get, f"/api/v1/learner/peers?rank={rank}&wait=12") for rank in range(100)]
         while sum(one.running() for one in waiting) < 100:
             time.sleep(0.01)
         assert ann.http.get("/api/v1/jobs").status_code == 200
