@@ -119,6 +119,7 @@ def opened(folder: Path) -> Iterator[Bench]:
     with ExitStack() as stack:
         stack.callback(cluster.release)
         images.load(cluster, images.PYTHON, _REPOSITORY)
+        images.load_agent(cluster, _REPOSITORY)
         namespace = stack.enter_context(cluster.namespace(f"weft-suite-{unique}"))
         bench = KubernetesBench(cluster, namespace, folder, f"weft.test/slot-{unique}")
         stack.callback(bench.proxy.close)

@@ -25,7 +25,8 @@ def kube() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def python_image(kube: Cluster) -> str:
-    """The trainer image `python`, on every node."""
+    """The trainer image `python`, on every node; beside it the agent for images of the users' own."""
+    images.load_agent(kube)
     return images.load(kube, images.PYTHON)
 
 

@@ -11,7 +11,6 @@ JOBS, CPUS = 50, 0.25
 
 
 def test_fifty_small_jobs_at_once(on_kube: KubeStack) -> None:
-    free = on_kube.cluster.free_cpus()
     with ThreadPoolExecutor(8) as pool:
         jobs = list(pool.map(lambda n: on_kube.train(f"echo job {n}", cpus=CPUS, name=f"many-{n}"), range(JOBS)))
     most, unplaced = 0, set()
@@ -33,5 +32,7 @@ def test_fifty_small_jobs_at_once(on_kube: KubeStack) -> None:
     for number, job in enumerate(jobs):
         assert outcomes(job.refresh()) == ["SUCCEEDED"]
         assert lines(job) == [f"job {number}"]
-    assert 1 < most * CPUS <= sum(free.values()) + CPUS, "as many as the nodes have room for"
+    assert most > 1
+    # Measured at the end: what tests before this one have left was still there at the beginning.
+    eventually(lambda: most * CPUS <= sum(on_kube.cluster.free_cpus().values()), "no more than the nodes have room for")
     assert unplaced == set(), "admission starts what fits"

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from tests.e2e.stack import REPOSITORY, eventually, lines, saw
-from tests.kubernetes import images
 from tests.kubernetes.stack import ENGINE, KubeStack, outcomes, processing, starts
 
 import weft
@@ -62,7 +61,6 @@ def test_what_a_learner_may_do_in_its_pod(on_kube: KubeStack) -> None:
 
 
 def test_an_image_of_the_users_own_needs_nothing_but_python(on_kube: KubeStack) -> None:
-    images.load_agent(on_kube.cluster)
     on_kube.cluster.image("weft.test/bare:1", "--python", "--env", "PYTHONPATH=/of/the/image")
     command = (
         "python3 -c 'import os, sys; print(*sys.version_info[:2], os.environ[\"PYTHONPATH\"])'; touch $RESULT_DIR/done"
