@@ -53,9 +53,10 @@ def load_agent(cluster: Cluster, repository: str = "weft") -> str:
     mark = _mark(environment)
     if not cluster.has_image(name, mark):
         with tempfile.TemporaryDirectory(prefix="weft-image-") as folder:
-            shutil.copytree(_AGENT, Path(folder, "weft_trainer"), ignore=shutil.ignore_patterns("__pycache__"))
-            shutil.copytree(environment / _PACKAGES / "psutil", Path(folder, "psutil"))
-            cluster.image(name, "--copy", f"{folder}:/opt/weft/agent")
+            agent = Path(folder, "agent")  # the folder itself is for nobody else to read
+            shutil.copytree(_AGENT, agent / "weft_trainer", ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(environment / _PACKAGES / "psutil", agent / "psutil")
+            cluster.image(name, "--copy", f"{agent}:/opt/weft/agent")
         cluster.mark_image(name, mark)
     return name
 

@@ -57,6 +57,8 @@ class ApiDouble:
         self.stored: list[str] = []
         """Keys in the order in which they were put."""
         self.calls: Counter[str] = Counter()
+        self.object_calls: Counter[tuple[str, str]] = Counter()
+        """By space and operation."""
         self.problems: list[str] = []
         # faults
         self.away = False
@@ -163,6 +165,7 @@ class ApiDouble:
 
     def _objects(self, rank: int, learner: LearnerRecord, body: dict[str, Any]) -> Any:
         space, keys = body["space"], body["keys"]
+        self.object_calls[space, body["op"]] += 1
         if body["op"] == "list":
             prefix = f"{space}/{keys[0] if keys else ''}"
             found = {key: data for key, data in sorted(self.objects.items()) if key.startswith(prefix)}

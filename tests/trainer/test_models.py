@@ -21,7 +21,8 @@ def test_a_version_of_the_installations_own_store(start_api: StartApi, launch: L
         assert learner.lines == ["weights!", "digits@3"]
         assert learner.messages == ["2 files of model digits@3"]
     # The second learner on the node only listed: each file came once.
-    assert api.calls["objects"] < 4
+    assert api.object_calls["pretrained", "list"] == 1
+    assert api.object_calls["pretrained", "get"] == 0
 
 
 def test_objects_of_a_version_that_are_gone(start_api: StartApi, launch: Launch) -> None:

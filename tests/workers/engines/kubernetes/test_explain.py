@@ -174,6 +174,12 @@ def test_an_image_without_python_whatever_the_runtime_says() -> None:
         )
 
 
+def test_the_agent_that_can_not_be_copied() -> None:
+    agent = {"name": "agent", "image": "weft/agent:1", "state": terminated(1, message="cp: no space left\n")}
+    found = pod(waiting("PodInitializing"), phase="Failed", initContainerStatuses=[agent])
+    assert look(found).reason == "the agent could not be brought into its pod: exit code 1: cp: no space left"
+
+
 def test_the_agents_image_that_can_not_be_pulled() -> None:
     message = 'rpc error: code = NotFound desc = failed to pull and unpack image "weft/agent:1": not found'
     agent = {"name": "agent", "image": "weft/agent:1", "state": waiting("ErrImagePull", message)}

@@ -209,6 +209,10 @@ def _own_end(pod: Json, ended: Json, code: int | None) -> str:
     if code and (message := (ended.get("message") or "").strip()):
         return f"{_how(code)}: {_brief(message.splitlines()[-1])}"
     if status.get("phase") == "Failed" and not ended:
+        for one in status.get("initContainerStatuses") or []:
+            if failed := (one.get("state") or {}).get("terminated"):
+                why = _brief((failed.get("message") or "").strip()) or failed.get("reason") or "no reason given"
+                return f"the agent could not be brought into its pod: exit code {failed.get('exitCode')}: {why}"
         return f"its pod failed: {_brief(status.get('message') or status.get('reason') or 'no reason given')}"
     return _how(code) if code else ""
 
