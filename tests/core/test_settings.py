@@ -151,7 +151,10 @@ def test_the_environment_wins_over_the_file_key_by_key(write, monkeypatch: pytes
             '[engines.k]\ntype = "kubernetes"\nnamspace = "x"',
             "engines.k.namspace: no such key: did you mean 'namespace'?",
         ),
-        ('[engines.k]\ntype = "local"\nxyz = 1', "engines.k.xyz: no such key; there are: cpus, gpus, memory, type"),
+        (
+            '[engines.k]\ntype = "local"\nxyz = 1',
+            "engines.k.xyz: no such key; there are: cache_dir, cache_size, cpus, gpus, memory, type",
+        ),
         (
             '[engines.k]\ntype = "kubernetes"\ntimeout = "soon"',
             "engines.k.timeout: Input should be a valid number, unable to parse string as a number",
