@@ -159,8 +159,8 @@ class RayCluster:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         if self.token:
-            env |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
-        return env
+            return env | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
+        return env | {"RAY_AUTH_MODE": "disabled"}  # a token in the home folder would switch it on
 
     def start(self) -> RayCluster:
         try:
