@@ -1,0 +1,80 @@
+"""Jobs that make no progress are told of, with their stacks; those that only are quiet are left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.e2e.stack import Stack, eventually, lines, manifest
+
+import weft
+
+AFTER = 5
+SETTINGS = {"WEFT_TIMINGS__HEARTBEAT": "0.5", "WEFT_TIMINGS__NO_OUTPUT": "7"}
+
+
+def start(stack: Stack, what: str, seconds: float = 20, learners: int = 2, **changes: object) -> weft.Job:
+    stall = {"after": f"{AFTER}s", "action": "warn"} | dict(changes.pop("stall", {}))  # type: ignore[call-overload]
+    command = f"exec python quiet.py {what} {seconds}"
+    return stack.train(manifest(command, name=what, learners=learners, cpus=0.2, stall=stall, **changes))
+
+
+def warnings(job: weft.Job, words: str) -> list[weft.Event]:
+    return [one for one in job.events() if one.kind == "warning" and words in one.message]
+
+
+def stacks(job: weft.Job, learner: int, attempt: int = 1) -> list[str]:
+    return [line.text for line in job.logs(learner=learner, attempt=attempt) if line.text.startswith("weft: ")]
+
+
+def shows_where_it_hangs(job: weft.Job, learner: int, attempt: int = 1) -> bool:
+    return any("wait_for_a_peer_that_never_comes" in line for line in stacks(job, learner, attempt))
+
+
+@pytest.mark.timeout(400)
+def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(own_stack: Callable[..., Stack]) -> None:
+    stack = own_stack(**SETTINGS)
+    deadlocked = start(stack, "deadlock")
+    ended = start(stack, "deadlock", stall={"action": "end"}, retries=1)
+    ignored = start(stack, "deadlock", learners=1, stall={"action": "ignore"})
+    quiet = {what: start(stack, what, learners=1) for what in ("burn", "log")}
+    quiet["write"] = start(stack, "write", learners=1, stall={"action": "ignore"})  # else stalled, as it logs nothing
+
+    [warning] = eventually(lambda: warnings(deadlocked, "no progress for 5s"), "a warning", 120)
+    assert "learner 1 since" in warning.message
+    assert "learner 2 since" in warning.message
+    assert [one["learner"] for one in warning.data["learners"]] == [1, 2]
+    for learner in (1, 2):
+        eventually(lambda n=learner: shows_where_it_hangs(deadlocked, n), f"the stack of learner {learner}", 30)
+    assert deadlocked.refresh().condition.startswith("no progress since ")  # type: ignore[union-attr]
+
+    # Nobody forgets it, and nobody says it again.
+    parts = stack.parts()
+    for part in ("worker", "api"):
+        stack.kill(part)
+    for part in ("worker", "api"):
+        eventually(lambda part=part: stack.parts()[part] not in (parts[part], None), f"{part} restarted")
+
+    done = ended.wait(timeout=120)
+    assert [one.outcome for one in done.attempts] == ["FAILED", "SUCCEEDED"]
+    assert done.attempts[0].reason.startswith("no progress since ")
+    assert "stall.action" in done.attempts[0].reason
+    assert done.failures == 1
+    assert shows_where_it_hangs(ended, 1)
+    assert shows_where_it_hangs(ended, 2)
+
+    for what, job in quiet.items():
+        job.wait(timeout=120)
+        assert warnings(job, "no progress") == [], what
+        assert stacks(job, 1) == [], what
+    assert [len(warnings(job, "has written nothing")) for job in quiet.values()] == [1, 1, 0]
+
+    assert len(warnings(deadlocked, "no progress")) == 1
+    for learner in (1, 2):
+        assert sum("wait_for_a_peer_that_never_comes" in line for line in stacks(deadlocked, learner)) == 1
+    assert len(warnings(deadlocked, "has written nothing")) == 1, "also of a job that is stalled"
+    assert warnings(ignored, "no progress") == []
+    assert ignored.refresh().condition is None
+    for job in (deadlocked, ignored):
+        job.halt(grace_seconds=0)
+    assert "deadlock begins" in lines(deadlocked, 2)
