@@ -125,13 +125,21 @@ class Cluster:
 
     def free_cpus(self) -> dict[str, float]:
         """By node that takes pods, what its pods have not asked for."""
-        pods = json.loads(self.kubectl("get", "pods", "-A", "-o", "json"))["items"]
-        free = {}
-        for node in json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]:
-            name, there = node["metadata"]["name"], _cpus(node["status"]["allocatable"]["cpu"])
-            taken = sum(_asked(pod) for pod in pods if pod["spec"].get("nodeName") == name)
-            free[name] = there - taken
-        return free
+        pods = self.pods()
+        return {
+            name: there - sum(asked_cpus(pod) for pod in pods if pod["spec"].get("nodeName") == name)
+            for name, there in self.cpus().items()
+        }
+
+    def cpus(self) -> dict[str, float]:
+        """By node, what its pods may ask for together."""
+        nodes = json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]
+        return {node["metadata"]["name"]: _cpus(node["status"]["allocatable"]["cpu"]) for node in nodes}
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Everybody's, as of one moment."""
+        found: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", "-A", "-o", "json"))["items"]
+        return found
 
     def is_ready(self, node: str) -> bool:
         path = "{.status.conditions[?(@.type=='Ready')].status}"
@@ -179,7 +187,7 @@ def _cpus(quantity: str) -> float:
     return float(quantity[:-1]) / 1000 if quantity.endswith("m") else float(quantity)
 
 
-def _asked(pod: dict[str, Any]) -> float:
+def asked_cpus(pod: dict[str, Any]) -> float:
     """CPUs that a pod which has not ended has asked for."""
     if pod["status"].get("phase") in ("Succeeded", "Failed"):
         return 0.0

@@ -315,6 +315,19 @@ def test_learners_are_counted_where_they_run_whatever_the_order() -> None:
     ]
 
 
+def test_a_learner_is_not_where_it_was_meant_to_be_if_others_fill_that_node() -> None:
+    nodes = node("n1", gpus=2), node("n2", gpus=2)
+    seen = [Running(2, need(gpus=1), nodes=["n1", "n2"])]
+    # Admission had filled n1 and then n2; the scheduler has spread them, and has not said so of all yet.
+    meant = [Running(1, need(gpus=1), meant=["n1"]), Running(1, need(gpus=1), meant=["n1"])]
+    for running in (seen + meant, meant + seen):
+        assert reasons([Request("a", 1, need(gpus=1))], *nodes, running=running) == ["waiting for 1 GPU: 0 of 4 free"]
+    # Where there is room for it, it is counted where it was meant to be.
+    assert plan("e", Capacity(nodes), meant, [Request("a", 2, need(gpus=1))]).places == {"a": ("n2", "n2")}
+    gang = [Running(3, need(gpus=1), nodes=["n2"], meant=["n2", "n2"])]
+    assert plan("e", Capacity(nodes), gang, [Request("a", 1, need(gpus=1))]).places == {"a": ("n1",)}
+
+
 @pytest.mark.parametrize(
     ("asked", "there", "fits"),
     [

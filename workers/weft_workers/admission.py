@@ -41,7 +41,9 @@ class Running:
     learners: int
     each: Resources
     nodes: Sequence[str] = ()
-    """Where its learners run or, where that is not known yet, where admission had placed them; may be outdated."""
+    """Where its learners were seen; may be outdated."""
+    meant: Sequence[str] = ()
+    """Of learners that were not seen yet: where admission had placed them. The engine may do otherwise."""
     placement: Placement = field(default_factory=Placement)
 
 
@@ -141,14 +143,26 @@ def plan(engine: str, capacity: Capacity, running: Sequence[Running], queue: Seq
 
 
 def _occupy(rooms: list[_Room], running: Sequence[Running]) -> None:
-    """Subtract the open attempts: where they are, and then the rest where it fits, else from the emptiest nodes."""
+    """Subtract the open attempts: where they are, then where they were meant to be, then the rest where it fits, else
+    from the emptiest nodes.
+
+    What was only meant must not overfill a node: the engine has put it elsewhere, and room there would count as free.
+    """
     by_name = {room.node.name: room for room in rooms}
-    rest: list[Request] = []
+    left = []
     for one in running:
         placed = [name for name in one.nodes if name in by_name][: one.learners]
         for name in placed:
             by_name[name].give(one.each)
-        rest.append(Request("", one.learners - len(placed), one.each, one.placement))
+        left.append(one.learners - len(placed))
+    rest: list[Request] = []
+    for one, number in zip(running, left, strict=True):
+        request = Request("", number, one.each, one.placement)
+        for name in one.meant[:number]:
+            if (room := by_name.get(name)) and room.slots(request):
+                room.give(one.each)
+                number -= 1
+        rest.append(replace(request, learners=number))
     for request in rest:
         if request.learners and not _place(rooms, request):
             _reserve(rooms, request)

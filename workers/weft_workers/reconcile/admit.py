@@ -168,7 +168,7 @@ def _plan(session: Session, settings: Settings, engine: str, capacity: Capacity,
 
 
 def _running(session: Session, settings: Settings, engine: str) -> list[Running]:
-    """The open attempts: their learners are where the engine saw them, else where admission meant them to be."""
+    """The open attempts, with where the engine saw their learners, and where admission meant the others to be."""
     seen: dict[str, dict[int, str]] = defaultdict(dict)
     placed = (
         select(Learner.attempt_id, Learner.rank, Learner.node, Learner.left_at)
@@ -193,10 +193,10 @@ def _running(session: Session, settings: Settings, engine: str) -> list[Running]
     )
     running = []
     for attempt_id, resources, named in session.execute(opened):
-        meant = dict(enumerate(resources.get("nodes", ()))) | seen[attempt_id]
-        nodes = tuple(node for rank, node in meant.items() if rank not in gone[attempt_id])
+        nodes, away = tuple(seen[attempt_id].values()), seen[attempt_id].keys() | gone[attempt_id]
+        meant = tuple(node for rank, node in enumerate(resources.get("nodes", ())) if rank not in away)
         number = int(resources["learners"]) - len(gone[attempt_id])
-        running.append(Running(number, read_resources(resources), nodes, read_placement(settings, named)))
+        running.append(Running(number, read_resources(resources), nodes, meant, read_placement(settings, named)))
     return running
 
 
