@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
-_CHUNK = 1 << 20
+_CHUNK = 64 << 10
+"""Bytes. The buffers of sixteen threads then stay in the processor's cache between the read and the write; with
+1 MiB the kernel takes twice the time."""
 _MOST_HEADERS = 200
 _LONGEST_LINE = 65536
 _GONE_STALE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
