@@ -9,10 +9,12 @@ import boto3
 import pytest
 from tests.trainer.agents import Agent, Launch, spec
 from tests.trainer.api_double import ApiDouble
+from tests.trainer.faulty_s3 import FaultyS3
 
 from weft_core.settings import S3Settings
 
 StartApi = Callable[..., ApiDouble]
+Proxied = Callable[..., FaultyS3]
 
 
 @pytest.fixture
@@ -84,3 +86,10 @@ class Bucket:
 @pytest.fixture
 def bucket(s3: S3Settings) -> Bucket:
     return Bucket(s3)
+
+
+@pytest.fixture
+def proxied(s3: S3Settings) -> Iterator[Proxied]:
+    """``proxied(rule)``: a way to the real S3 that ``rule`` spoils."""
+    with ExitStack() as stack:
+        yield lambda rule=lambda request: None: stack.enter_context(FaultyS3(s3.endpoint, rule).serving())

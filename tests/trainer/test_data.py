@@ -9,8 +9,6 @@ import os
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
 from cryptography.x509.oid import NameOID
 from tests.core.test_objects import location
 from tests.trainer.agents import Launch, spec
-from tests.trainer.conftest import Bucket, StartApi
+from tests.trainer.conftest import Bucket, Proxied, StartApi
 from tests.trainer.faulty_s3 import Fault, FaultyS3, Request, times
 from tests.trainer.test_downloads import folders
 
@@ -40,15 +38,6 @@ from weft_trainer.s3 import S3Store
 from weft_trainer.selection import matcher, select, share
 from weft_trainer.spec import DataInput, S3Location, parse_spec
 from weft_trainer.stored import Stored
-
-Proxied = Callable[..., FaultyS3]
-
-
-@pytest.fixture
-def proxied(s3: S3Settings) -> Iterator[Proxied]:
-    """``proxied(rule)``: a way to the real S3 that ``rule`` spoils."""
-    with ExitStack() as stack:
-        yield lambda rule=lambda request: None: stack.enter_context(FaultyS3(s3.endpoint, rule).serving())
 
 
 class Node:

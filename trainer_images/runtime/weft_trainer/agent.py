@@ -231,12 +231,12 @@ class Learner:
     def _download(self) -> str:
         self._api.phase("DOWNLOADING")
         cache = NodeCache(self._config.cache_dir, self._config.cache_size)
-        downloader = Downloader(cache, _warn)
+        downloader = Downloader(cache, _warn, say=self._say)
         report = downloader.run(self._spec, self._folders)
         self._inputs = downloader.inputs
         model = self._spec.model
         if model is not None and self._spec.pretrained is None:
-            files = bring_model(OwnStore(self._api, "pretrained"), model, cache, self._folders.pretrained)
+            files = bring_model(OwnStore(self._api, "pretrained"), model, cache, self._folders.pretrained, self._say)
             self._inputs["pretrained"] = summary(files, etags=False)
             report = "; ".join(filter(None, [report, f"{count(len(files))} of model {model.reference}"]))
         if self._spec.may_have_checkpoints and self._spec.elastic is None:  # elsewhere each round does so
@@ -293,7 +293,10 @@ class Learner:
         from weft_trainer.stacks import dump  # psutil takes 20 ms
 
         for text in dump(self._watchdog.pid):
-            self._logs.write([Line(int(time.time() * 1000), text)])
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        self._logs.write([Line(int(time.time() * 1000), text)])
 
     def _hurry(self) -> None:
         if self._checkpoints is not None:

@@ -22,6 +22,7 @@ from weft_trainer.http import Http, Unreachable
 from weft_trainer.listing import summary
 from weft_trainer.paths import path_below
 from weft_trainer.patience import Temporary, patiently
+from weft_trainer.progress import Progress
 from weft_trainer.selection import select, share
 from weft_trainer.spec import CodeInput, DataInput, LearnerSpec, S3Location
 from weft_trainer.stored import Stored
@@ -66,9 +67,23 @@ class Place:
 
 
 class Downloader:
-    def __init__(self, cache: NodeCache, warn: Callable[[str], None], patience: float = PATIENCE) -> None:
+    """
+    Args:
+        warn: gets what an operator should know.
+        patience: seconds without any progress after which a store is given up.
+        say: gets what the user should know of a download that takes long.
+    """
+
+    def __init__(
+        self,
+        cache: NodeCache,
+        warn: Callable[[str], None],
+        patience: float = PATIENCE,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._cache = cache
         self._warn = warn
+        self._say = say
         self._patience = patience
         self._report = Report()
         self.inputs: dict[str, dict[str, Any]] = {}
@@ -83,11 +98,13 @@ class Downloader:
             with _coded("C102"):
                 self._code(spec.code, folders.model)
         if spec.data:
-            with _coded("S302"):
-                self._data(spec, folders)
+            progress = Progress("data", self._say)
+            with _coded("S302"), progress.spoken_of():
+                self._data(spec, folders, progress)
         if spec.pretrained is not None:
-            with _coded("S301"):
-                self._pretrained(spec.pretrained, folders.pretrained, spec.cpus)
+            progress = Progress("pretrained model", self._say)
+            with _coded("S301"), progress.spoken_of():
+                self._pretrained(spec.pretrained, folders.pretrained, spec.cpus, progress)
         return self._report.words(time.monotonic() - started)
 
     def _code(self, code: CodeInput, folder: Path) -> None:
@@ -100,11 +117,11 @@ class Downloader:
         finally:
             bundle.unlink(missing_ok=True)
 
-    def _data(self, spec: LearnerSpec, folders: Folders) -> None:
+    def _data(self, spec: LearnerSpec, folders: Folders, progress: Progress) -> None:
         """All data stores side by side."""
 
         def listed(source: DataInput) -> tuple[S3Location, list[Stored]]:
-            location, found = self._listed(f"data store '{source.id}'", source.location)
+            location, found = self._listed(f"data store '{source.id}'", source.location, progress)
             return location, select(found, source)
 
         with ThreadPoolExecutor(max(1, len(spec.data)), "list") as pool:
@@ -126,17 +143,17 @@ class Downloader:
                     raise DataError(f"data stores '{other}' and '{source.id}' both have '{one.key}' for DATA_DIR")
         _check_tree(owners)
         self.inputs["data"] = summary((one for objects in wholes for one in objects), etags=True)
-        self._bring([place for source, place in places if source.mode != "stream"], spec.cpus)
+        self._bring([place for source, place in places if source.mode != "stream"], spec.cpus, progress)
 
-    def _pretrained(self, location: S3Location, folder: Path, cpus: float) -> None:
-        there, found = self._listed("the pretrained model", location)
+    def _pretrained(self, location: S3Location, folder: Path, cpus: float, progress: Progress) -> None:
+        there, found = self._listed("the pretrained model", location, progress)
         files = [one for one in found if one.key and not one.key.endswith("/")]
         if not files:
             raise DataError(f"there is no pretrained model at {location.words}")
         self.inputs["pretrained"] = summary(files, etags=True)
-        self._bring([Place(there, folder, files)], cpus)
+        self._bring([Place(there, folder, files)], cpus, progress)
 
-    def _listed(self, name: str, location: S3Location) -> tuple[S3Location, list[Stored]]:
+    def _listed(self, name: str, location: S3Location, progress: Progress) -> tuple[S3Location, list[Stored]]:
         """What is at a location: the objects below its prefix, or the one that it points at."""
         try:
             store = self._fetcher.store(location)
@@ -145,6 +162,7 @@ class Downloader:
             while token is not None:
                 page, token = patiently(lambda token=token: store.page("", token), self._patience)  # type: ignore[misc]
                 found += page
+                progress.listed(len(page))
             if not found and location.prefix:
                 folder, _, key = location.prefix.rpartition("/")
                 parent = replace(location, prefix=folder)
@@ -157,19 +175,21 @@ class Downloader:
             self._warn(f"{name}: there is nothing at {location.words}")
         return location, found
 
-    def _bring(self, places: Sequence[Place], cpus: float) -> None:
+    def _bring(self, places: Sequence[Place], cpus: float, progress: Progress) -> None:
         missing: list[Item] = []
         for place in places:
-            missing += self._from_cache(place)
+            progress.expect(len(place.objects), sum(one.size for one in place.objects))
+        for place in places:
+            missing += self._from_cache(place, progress)
         if not missing:
             return
         with self._cache.room([item.wanted for item in missing]) as chosen:
             items = [replace(item, cached=item.wanted.identity in chosen) for item in missing]
             if not all(item.cached for item in items):
                 self._warn(f"the node's cache ({self._cache.limit:,} bytes) has no room for all of it")
-            self._fetch(items, cpus)
+            self._fetch(items, cpus, progress)
 
-    def _from_cache(self, place: Place) -> list[Item]:
+    def _from_cache(self, place: Place, progress: Progress) -> list[Item]:
         """Put into the folder what the cache has; the rest. Whether these credentials list the objects is known by
         now; that they may read them, too, is asked for once."""
         items = [_item(place, one) for one in place.objects]
@@ -183,6 +203,7 @@ class Downloader:
                 self._check_readable(item)
             if asked and self._cache.give(item.wanted):
                 self._report.cached += 1
+                progress.cached(1, item.stored.size)
             else:
                 missing.append(item)
         self._report.files += len(items)
@@ -194,17 +215,17 @@ class Downloader:
         if there is None or there.etag != item.stored.etag:
             raise DataError(f"{item.location.words}: '{item.stored.key}' was replaced while it was being downloaded")
 
-    def _fetch(self, items: Sequence[Item], cpus: float) -> None:
+    def _fetch(self, items: Sequence[Item], cpus: float, progress: Progress) -> None:
         """The large ones first: they take longest."""
         large = sorted((item for item in items if item.stored.size > RANGE), key=lambda item: -item.stored.size)
         small = [item for item in items if item.stored.size <= RANGE]
-        tally = self._fetcher.run(large)
+        tally = self._fetcher.run(large, progress)
         self._report.cached += tally.cached
         helpers = min(_MOST_PROCESSES, int(cpus), os.cpu_count() or 1) - 1 if len(small) >= _MANY else 0
         if helpers > 0:
-            tally = fetch_by_processes(self._cache, self._patience, small, helpers, self._fetcher)
+            tally = fetch_by_processes(self._cache, self._patience, small, helpers, self._fetcher, progress)
         else:
-            tally = self._fetcher.run(small)
+            tally = self._fetcher.run(small, progress)
         self._report.cached += tally.cached
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from weft_trainer.cache import Brought, NodeCache, Wanted
 from weft_trainer.errors import DataError
 from weft_trainer.patience import patiently
+from weft_trainer.progress import Progress
 from weft_trainer.s3 import S3Store
 from weft_trainer.spec import S3Location
 from weft_trainer.stored import Stored
@@ -36,6 +39,7 @@ class Tally:
     fetched: int = 0
     cached: int = 0
     """Another process of the node had brought them by then."""
+    cached_bytes: int = 0
 
 
 class Fetcher:
@@ -60,49 +64,67 @@ class Fetcher:
             found = self._stores.setdefault(location, S3Store(location))
         return found
 
-    def run(self, items: Sequence[Item]) -> Tally:
+    def run(self, items: Sequence[Item], progress: Progress) -> Tally:
         """Bring all of them; what another process is downloading just now is waited for at the end, when this one has
         nothing else to do. Raises: DataError, with the rest left off."""
         tally = Tally()
-        busy = self._round(items, tally, wait=False)
-        self._round(busy, tally, wait=True)
+        busy = self._round(items, tally, progress, wait=False)
+        self._round(busy, tally, progress, wait=True)
         return tally
 
-    def _round(self, items: Sequence[Item], tally: Tally, *, wait: bool) -> list[Item]:
-        busy = []
-        futures = [(item, self._files.submit(self._bring, item, wait)) for item in items]
+    def _round(self, items: Sequence[Item], tally: Tally, progress: Progress, *, wait: bool) -> list[Item]:
+        """The ones that another process was downloading."""
+        busy: list[Item] = []
+        left = deque(items)
+        lock = threading.Lock()
+
+        def work() -> None:  # one a thread rather than one an item: a small object costs hardly more than a future
+            while True:
+                try:
+                    item = left.popleft()
+                except IndexError:
+                    return
+                brought = self._bring(item, wait, progress)
+                with lock:
+                    if brought is Brought.BUSY:
+                        busy.append(item)
+                    elif brought is Brought.CACHED:
+                        tally.cached += 1
+                        tally.cached_bytes += item.stored.size
+                        progress.cached(1, item.stored.size)
+                    else:
+                        tally.fetched += 1
+                        progress.brought()
+
+        futures = [self._files.submit(work) for _ in range(min(_FILES_AT_ONCE, len(items)))]
         try:
-            for item, future in futures:
-                brought = future.result()
-                if brought is Brought.BUSY:
-                    busy.append(item)
-                tally.cached += brought is Brought.CACHED
-                tally.fetched += brought is Brought.FETCHED
+            for future in as_completed(futures):
+                future.result()
         finally:
-            for _, future in futures:
+            left.clear()
+            for future in futures:
                 future.cancel()
         return busy
 
-    def _bring(self, item: Item, wait: bool) -> Brought:
+    def _bring(self, item: Item, wait: bool, progress: Progress) -> Brought:
         store = self.store(item.location)
 
         def fetch(file: int) -> None:
-            self._fetch(store, item.stored, file)
+            self._fetch(store, item.stored, file, progress)
 
         if item.cached:
             return self._cache.bring(item.wanted, fetch, wait=wait)
         self._cache.bypass(item.wanted, fetch)
         return Brought.FETCHED
 
-    def _fetch(self, store: S3Store, one: Stored, file: int) -> None:
-        starts = range(0, one.size, RANGE)
-        if len(starts) <= 1:
-            _fetch_range(store, one, 0, one.size, file, self._patience)
+    def _fetch(self, store: S3Store, one: Stored, file: int, progress: Progress) -> None:
+        def fetch(start: int) -> None:
+            _fetch_range(store, one, start, min(start + RANGE, one.size), file, self._patience, progress)
+
+        if one.size <= RANGE:
+            fetch(0)
             return
-        futures = [
-            self._ranges.submit(_fetch_range, store, one, start, min(start + RANGE, one.size), file, self._patience)
-            for start in starts
-        ]
+        futures = [self._ranges.submit(fetch, start) for start in range(0, one.size, RANGE)]
         try:
             for future in futures:
                 future.result()
@@ -114,13 +136,16 @@ class Fetcher:
                     future.exception()
 
 
-def _fetch_range(store: S3Store, one: Stored, start: int, end: int, file: int, patience: float) -> None:
+def _fetch_range(
+    store: S3Store, one: Stored, start: int, end: int, file: int, patience: float, progress: Progress
+) -> None:
     at = start
 
     def take(piece: memoryview) -> None:
         nonlocal at
         if at + len(piece) > end:
             raise DataError(f"{one.key}: the store sends more than it was asked for")
+        progress.came(len(piece))
         while piece:
             written = os.pwrite(file, piece, at)
             at += written
@@ -131,6 +156,3 @@ def _fetch_range(store: S3Store, one: Stored, start: int, end: int, file: int, p
             store.fetch_range(one, at, end, take)
 
     patiently(fetch, patience, progress=lambda: at)
-
-
-Bring = Callable[[Sequence[Item]], Tally]

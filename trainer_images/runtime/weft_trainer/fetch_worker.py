@@ -21,12 +21,15 @@ from weft_trainer.config import TOKEN_VARIABLE
 from weft_trainer.errors import DataError
 from weft_trainer.fetch import Fetcher, Item, Tally
 from weft_trainer.processes import hide_environment
+from weft_trainer.progress import Progress
 
 BATCH = 256
 _RUNTIME = Path(__file__).resolve().parent.parent
 
 
-def fetch_by_processes(cache: NodeCache, patience: float, items: Sequence[Item], processes: int, own: Fetcher) -> Tally:
+def fetch_by_processes(
+    cache: NodeCache, patience: float, items: Sequence[Item], processes: int, own: Fetcher, progress: Progress
+) -> Tally:
     """Bring ``items`` by ``own`` and so many more processes. Raises: DataError."""
     batches: queue.SimpleQueue[list[Item]] = queue.SimpleQueue()
     for start in range(0, len(items), BATCH):
@@ -38,7 +41,7 @@ def fetch_by_processes(cache: NodeCache, patience: float, items: Sequence[Item],
     def work(run: Any) -> None:
         try:
             while not failures:
-                done = run(batches.get_nowait())
+                done = run(batches.get_nowait(), progress)
                 with lock:
                     whole.fetched += done.fetched
                     whole.cached += done.cached
@@ -73,7 +76,7 @@ class _Helper:
         )
         self._setting: tuple[str, int, float] | None = (str(cache.folder), cache.limit, patience)
 
-    def run(self, items: Sequence[Item]) -> Tally:
+    def run(self, items: Sequence[Item], progress: Progress) -> Tally:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -88,6 +91,9 @@ class _Helper:
         if isinstance(answer, DataError):
             raise answer
         assert isinstance(answer, Tally)
+        progress.cached(answer.cached, answer.cached_bytes)
+        progress.came(sum(item.stored.size for item in items) - answer.cached_bytes)
+        progress.brought(answer.fetched)
         return answer
 
     def end(self) -> None:
@@ -103,10 +109,11 @@ def serve(orders: BinaryIO, answers: BinaryIO) -> None:
     """The worker itself."""
     folder, limit, patience = pickle.load(orders)  # noqa: S301
     fetcher = Fetcher(NodeCache(Path(folder), limit), patience)
+    unheard = Progress("", lambda _: None)
     while True:
         items = pickle.load(orders)  # noqa: S301
         try:
-            answer: Tally | DataError = fetcher.run(items)
+            answer: Tally | DataError = fetcher.run(items, unheard)
         except DataError as error:
             answer = DataError(str(error))
         except OSError as error:

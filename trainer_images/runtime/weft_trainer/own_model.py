@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from weft_trainer.cache import NodeCache, Wanted
+from weft_trainer.cache import Brought, NodeCache, Wanted
 from weft_trainer.download import PATIENCE
 from weft_trainer.errors import DataError
 from weft_trainer.own_store import OwnStore
 from weft_trainer.paths import below
 from weft_trainer.patience import patiently
+from weft_trainer.progress import Progress
 from weft_trainer.spec import ModelInput
 from weft_trainer.stored import Stored
 
 _AT_ONCE = 8
 
 
-def bring_model(store: OwnStore, model: ModelInput, cache: NodeCache, folder: Path) -> list[Stored]:
-    """Put all files of ``model`` into ``folder``, by way of the node's cache; returns them.
+def bring_model(
+    store: OwnStore, model: ModelInput, cache: NodeCache, folder: Path, say: Callable[[str], None]
+) -> list[Stored]:
+    """Put all files of ``model`` into ``folder``, by way of the node's cache; returns them. ``say`` gets what the user
+    should know when it takes long.
 
     Raises:
         DataError: nothing is there (any more), or it does not come.
@@ -32,12 +37,20 @@ def bring_model(store: OwnStore, model: ModelInput, cache: NodeCache, folder: Pa
             # A version never changes, and its id is its own on all installations that share this node.
             target = below(folder, one.key)
             target.parent.mkdir(parents=True, exist_ok=True)
-            cache.bring(
+            brought = cache.bring(
                 Wanted.of(("model", model.id, one.key, str(one.size)), one.size, one.modified, target),
-                lambda file: patiently(lambda: store.fetch(one.key, Path(f"/proc/self/fd/{file}")), PATIENCE),
+                lambda file: patiently(
+                    lambda: store.fetch(one.key, Path(f"/proc/self/fd/{file}"), progress.came), PATIENCE
+                ),
             )
+            if brought is Brought.CACHED:
+                progress.cached(1, one.size)
+            else:
+                progress.brought()
 
-        with ThreadPoolExecutor(_AT_ONCE, "model") as pool:
+        progress = Progress("pretrained model", say)
+        progress.expect(len(files), sum(one.size for one in files))
+        with progress.spoken_of(), ThreadPoolExecutor(_AT_ONCE, "model") as pool:
             for _ in pool.map(fetch, files):
                 pass
     except DataError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from weft_trainer.api import ApiClient
@@ -37,11 +37,17 @@ class OwnStore:
         answer = self._request("GET", key)
         return None if answer.status == 404 else _checked(answer, key).body
 
-    def fetch(self, key: str, path: Path) -> None:
+    def fetch(self, key: str, path: Path, came: Callable[[int], None] = lambda size: None) -> None:
+        """``came`` gets the size of each piece."""
         with path.open("wb") as file:
+
+            def take(piece: memoryview) -> None:
+                file.write(piece)
+                came(len(piece))
+
             url = self._url("get", key)
             try:
-                answer = self._http.request("GET", url, timeout=_SLOW, sink=file)
+                answer = self._http.request("GET", url, timeout=_SLOW, take=take)
             except Unreachable as error:
                 raise Temporary(f"{self._space}/{key}: {error}") from error
         _checked(answer, key)
