@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 from tests.kubernetes.cluster import Cluster
-from tests.kubernetes.fixtures import horovod_image, kube, python_image
+from tests.kubernetes.fixtures import horovod_image, kube, python_image, ray_image
 from tests.kubernetes.stack import KubeStack, kube_stack
 
-__all__ = ["horovod_image", "kube", "python_image"]
+__all__ = ["horovod_image", "kube", "python_image", "ray_image"]
 
 
 @pytest.fixture(scope="session")

@@ -34,3 +34,9 @@ def python_image(kube: Cluster) -> str:
 def horovod_image(kube: Cluster) -> str:
     """The trainer image `horovod` (PyTorch), on every node."""
     return images.load(kube, images.HOROVOD)
+
+
+@pytest.fixture(scope="session")
+def ray_image(kube: Cluster) -> str:
+    """The trainer image `ray`, on every node."""
+    return images.load(kube, images.RAY)

@@ -22,6 +22,7 @@ _PACKAGES = "lib/python3.11/site-packages"
 _ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache/weft/environments"))
 PYTHON = "python:3.11"
 HOROVOD = "horovod:0.28.1-torch2.13"
+RAY = "ray:2.60.0"
 
 
 def load(cluster: Cluster, image: str, repository: str = "weft") -> str:

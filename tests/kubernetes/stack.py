@@ -21,7 +21,15 @@ import weft
 
 ENGINE, BY_PROXY = "kubernetes", "kubernetes-by-proxy"
 # Small where that keeps their meaning; the grace stays long, so that nobody is killed who still saves.
-TIMINGS = {"heartbeat": 1, "silence": 12, "verdict": 45, "orphan_grace": 3, "sweep": 1, "lease": 5}
+TIMINGS = {
+    "heartbeat": 1,
+    "silence": 12,
+    "verdict": 45,
+    "orphan_grace": 3,
+    "sweep": 1,
+    "lease": 5,
+    "elastic_cooldown": 4,
+}
 _EVERYWHERE = {"labelSelector": {"matchLabels": {"app.kubernetes.io/name": "weft-learner"}}}
 _SPREAD = [{"weight": 100, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", **_EVERYWHERE}}]
 _NOWHERE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "weft.test/nowhere", "operator": "Exists"}]}]}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import tempfile
 import threading
 import time
+import types
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,32 @@ def options(made: Plan) -> NodeOptions:
     return NodeOptions(**json.loads(made.helpers[0].argv[-1]))
 
 
+def test_ray_start_waits_longer_than_rays_own_30_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def get_node(address: str, node: str) -> dict[str, int]:
+        asked.append((address, node))
+        if len(asked) < 3:
+            raise RuntimeError("not registered")
+        return {"node_manager_port": 1}
+
+    services, params = types.ModuleType("ray._private.services"), types.SimpleNamespace()
+    monkeypatch.setattr(services, "get_node", get_node, raising=False)
+    monkeypatch.setitem(sys.modules, "ray._private.services", services)
+    monkeypatch.setenv("RAY_START_HOOK", ray_options.START_HOOK)
+    ray_options.start_hook(params, True)
+    assert params.ray_client_server_port is None
+    assert services.get_node("10.0.0.1:1001", "id") == {"node_manager_port": 1}
+    assert asked == [("10.0.0.1:1001", "id")] * 3
+    monkeypatch.setattr(ray_options, "_REGISTERED_SECONDS", 0.3)
+    with pytest.raises(RuntimeError, match="it never comes"):
+        ray_options._patient(_refuse)()
+
+
+def _refuse() -> None:
+    raise RuntimeError("it never comes")
+
+
 def test_the_command_runs_on_learner_1_only() -> None:
     first, second = plan(), plan(rank=1)
     assert first.processes[0].argv[-3:] == ["10.0.0.1", "1002", "python train.py"]
@@ -54,6 +82,7 @@ def test_the_command_runs_on_learner_1_only() -> None:
         "RAY_ADDRESS": "10.0.0.1:1001",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_COLOR_PREFIX": "0",
+        "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "150",
         "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
     }
     assert [one.helpers[0].env for one in (first, second)] == [first.processes[0].env] * 2

@@ -1,6 +1,8 @@
 """A training loop of torch.distributed in small, which goes on from its last checkpoint with whatever gang there is.
 
-usage: elastic_torch.py STEPS SECONDS_BETWEEN
+usage: elastic_torch.py STEPS SECONDS_BETWEEN [ROUND]
+
+With ROUND it trains without end until then, and STEPS steps from there.
 
 Each step adds 1 in all processes together, so that the sum at the end tells of every step that was lost or done twice.
 """
@@ -19,6 +21,8 @@ dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 state = torch.load(checkpoint) if checkpoint.exists() else {"step": 0, "sum": torch.zeros(1)}
 assert size == int(os.environ["NUM_LEARNERS"]), "the gang is as large as the agent says"
+if len(sys.argv) > 3:
+    steps = state["step"] + steps if int(os.environ["WEFT_ROUND"]) >= int(sys.argv[3]) else sys.maxsize
 print(f"round {os.environ['WEFT_ROUND']}: rank {rank} of {size} starts at step {state['step']}", flush=True)
 while state["step"] < steps:
     time.sleep(pause)

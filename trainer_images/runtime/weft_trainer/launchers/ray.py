@@ -24,6 +24,7 @@ from weft_trainer.spec import LearnerSpec
 _GCS, _GATE, _CLIENT, _DASHBOARD = range(4)
 _DEFAULTS = {
     "RAY_COLOR_PREFIX": "0",  # a job's log is no terminal
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "150",  # many processes start, on perhaps one busy CPU
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",  # it shows each line that a worker prints twice
 }
 

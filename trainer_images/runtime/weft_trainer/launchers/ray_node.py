@@ -24,12 +24,18 @@ from pathlib import Path
 
 from weft_trainer.launchers.ray_folder import session_folder
 from weft_trainer.launchers.ray_gate import Gate, GateClient, GateClosed
-from weft_trainer.launchers.ray_options import START_HOOK, NodeOptions, object_store, spill_folder, start_command
+from weft_trainer.launchers.ray_options import (
+    START_HOOK,
+    START_SECONDS,
+    NodeOptions,
+    object_store,
+    spill_folder,
+    start_command,
+)
 from weft_trainer.processes import become_reaper, die_with_parent
 
 _OLDEST = (2, 52)
 """The first Ray that can keep strangers out (RAY_AUTH_MODE=token)."""
-_START_SECONDS = 180.0
 _JOIN_SECONDS = 540.0
 """How long the slowest learner may need until its node has joined, downloads included, when the fastest is there."""
 _POLL = 0.05
@@ -111,7 +117,7 @@ class Keeper:
             )
         # Where `ray.init(address="auto")` looks, too; `ray start` writes it when the node is registered.
         self._wait(
-            (folder / "ray_current_cluster").exists, _START_SECONDS, "Ray did not start", lambda: self._check(folder)
+            (folder / "ray_current_cluster").exists, START_SECONDS, "Ray did not start", lambda: self._check(folder)
         )
 
     def _await_others(self, gate: Gate, check: Callable[[], None]) -> None:

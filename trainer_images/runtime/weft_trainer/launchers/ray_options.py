@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 _OBJECT_STORE_SHARE = 0.3  # Ray's own
 _SMALLEST_STORE = 80 << 20  # Ray refuses less than 75 MiB
+START_SECONDS = 300.0
+"""For `ray start` as a whole."""
+_REGISTERED_SECONDS = 120.0
 START_HOOK = f"{__name__}.start_hook"
 
 
@@ -37,9 +44,30 @@ class NodeOptions:
 
 
 def start_hook(ray_params: object, _head: bool) -> None:
-    """Called by `ray start` (RAY_START_HOOK): no Ray Client server, a process of 90 MB for drivers from outside."""
+    """Called by `ray start` (RAY_START_HOOK): no Ray Client server, a process of 90 MB for drivers from outside.
+
+    And more patience than Ray's own 30 s until the node is there: a dozen processes start, on perhaps one busy CPU.
+    """
     del os.environ["RAY_START_HOOK"]
     ray_params.ray_client_server_port = None  # type: ignore[attr-defined]
+    services: Any = importlib.import_module("ray._private.services")
+    services.get_node = _patient(services.get_node)
+
+
+def _patient(ask: Callable[..., T]) -> Callable[..., T]:
+    """``ask`` again while it raises RuntimeError, which says here that the node has not registered yet."""
+
+    def ask_on(*arguments: object) -> T:
+        end = time.monotonic() + _REGISTERED_SECONDS
+        while True:
+            try:
+                return ask(*arguments)
+            except RuntimeError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.2)
+
+    return ask_on
 
 
 def start_command(options: NodeOptions, folder: Path, object_store_bytes: int | None) -> list[str]:

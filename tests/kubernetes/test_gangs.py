@@ -1,0 +1,89 @@
+"""Gangs that do more than start together: a Ray cluster of pods, learners that come and go, models handed on."""
+
+from __future__ import annotations
+
+import contextlib
+import zipfile
+from pathlib import Path
+
+import psutil
+from tests.e2e.stack import eventually, lines, saw
+from tests.kubernetes.stack import KubeStack, messages, outcomes, when
+
+import weft
+
+
+def completed(job: weft.Job) -> weft.Job:
+    job = job.wait(timeout=400, check=False)
+    assert job.state == "COMPLETED", f"{job.reason}\n" + "\n".join(line.text for line in job.logs())
+    assert outcomes(job) == ["SUCCEEDED"]
+    return job
+
+
+def test_a_ray_cluster_of_pods(on_kube: KubeStack, ray_image: str) -> None:
+    framework = {"name": "ray", "command": "python ray_nodes.py"}
+    job = on_kube.train("", framework=framework, learners=2, cpus=1, memory="2 GiB")
+    eventually(lambda: len(on_kube.pods(job)) == 2, "two pods", 120)
+    hosts = {learner: pod["metadata"]["name"] for learner, pod in on_kube.pods(job).items()}
+    job = completed(job)
+    said = lines(job, 1)
+    for learner, host in hosts.items():
+        assert f"learner {learner} on {host}" in said, said
+    assert "totals as they should be: True" in said
+    assert not any(line.startswith("totals") for line in lines(job, 2)), "the script runs once"
+    assert {"learner-1.txt", "learner-2.txt"} <= {Path(file.path).name for file in job.files()}
+
+
+def test_a_pod_is_killed_and_training_goes_on_with_fewer_and_then_with_more(
+    on_kube: KubeStack, horovod_image: str, tmp_path: Path
+) -> None:
+    # It ends some steps after the gang has been made whole again, however long that takes.
+    command = "exec python elastic_torch.py 5 0.1 3"
+    job = on_kube.train(
+        "",
+        framework={"name": "horovod", "launcher": "torchrun", "command": command},
+        learners=2,
+        elastic={"min": 1, "max": 2},
+        cpus=0.5,
+        memory="2 GiB",
+        checkpoint={"every": "1s"},
+    )
+    when(job, lambda now: saw(job, "with 2")() or now.is_terminal, "training with two", 240)
+    # Nobody is given more learners while another job waits for room.
+    other = on_kube.train("true", cpus=64)
+    when(other, lambda now: "does not fit" in now.reason, "it waits")
+    for process in on_kube.cluster.processes_of(on_kube.pods(job)[2]["metadata"]["uid"]):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it goes with the pod's first one
+            process.kill()
+    lost = "learner 2 was lost (killed by signal 9 (SIGKILL)): training goes on with 1 of 2"
+    eventually(lambda: lost in messages(job), "a learner is lost", 120)
+    eventually(saw(job, "with 1"), "training with one", 240)
+    assert "there is room for more" not in messages(job)
+    other.halt()
+    job = completed(job)
+    assert "learner 3 joined: training goes on with 2 learners" in messages(job)
+    rounds = [line for line in lines(job) if line.startswith("round ")]
+    assert [line.split(" starts")[0] for line in rounds] == [
+        "round 1: rank 0 of 2",
+        "round 2: rank 0 of 1",
+        "round 3: rank 0 of 2",
+    ]
+    begun = [int(line.rsplit(" ", 1)[1]) for line in rounds]
+    assert begun[0] == 0 < begun[1] < begun[2], "each goes on from the last checkpoint"
+    with zipfile.ZipFile(job.download_trained_model(tmp_path / "model.zip")) as archive:
+        [model] = [name for name in archive.namelist() if name.endswith("model.txt")]
+        assert archive.read(model).decode() == f"{begun[2] + 5} steps, sum {begun[2] + 5}\n"
+
+
+def test_a_model_is_a_version_and_the_next_job_starts_from_it(on_kube: KubeStack) -> None:
+    models, keeps = on_kube.stack.client.models, {"training_results": {"model": "podded"}}
+    first = completed(on_kube.train("echo one > $RESULT_DIR/weights", data_stores=[keeps]))
+    [version] = models.versions("podded")
+    assert (version.job, version.version) == (first.id, 1)
+    command = 'sed "s/^/$PRETRAINED_MODEL $LEARNER_ID /" $PRETRAINED_DIR/weights | tee $RESULT_DIR/weights'
+    second = completed(on_kube.train(command, learners=2, data_stores=[{"model": "podded@1"} | keeps]))
+    assert [lines(second, learner) for learner in (1, 2)] == [["podded@1 1 one"], ["podded@1 2 one"]]
+    assert "registered as podded@2" in messages(second)
+    told = models.version("podded@2")
+    assert (told.job, told.parent) == (second.id, "podded@1")
+    assert told.lineage["pretrained"]["sha256"] == version.files["sha256"]
