@@ -692,6 +692,19 @@ def test_up_hands_over_all_arguments(weft: Weft, monkeypatch: pytest.MonkeyPatch
     ]
 
 
+def test_every_command_has_its_help(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.execv", lambda program, arguments: None)  # up and its kin have a parser of their own
+
+    def check(command: Any, *words: str) -> None:
+        done = weft(*words, "--help")
+        assert (done.code, done.err) == (0, ""), words
+        for name, one in getattr(command, "commands", {}).items():
+            check(one, *words, name)
+
+    for name, entry in COMMANDS.items():
+        check(load(name, entry), name)
+
+
 def test_checkpoints_and_a_rerun_from_the_last(double: Double, weft: Weft) -> None:
     kept = {"generation": "000002-000001", "learner": 1, "job": ID, "attempt": 2, "at": "2026-01-31T08:21:44Z"}
     double.on("GET", f"jobs/{ID}", as_json(job()))

@@ -31,7 +31,7 @@ app = typer.Typer(
     help="Make an image data set ready for training: image folder, WebDataset or TFRecords.",
 )
 
-_TARGET = "A folder (/…, ./…, ~/…), or [DATASTORE:]CONTAINER[/PREFIX]."
+_TARGET = r"A folder (/…, ./…, ~/…), or [DATASTORE:]CONTAINER\[/PREFIX]."  # no tag of rich's
 _SHOWN = 5  # corrupt images named on the terminal
 
 TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help=_TARGET, show_default=False)]

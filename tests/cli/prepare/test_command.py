@@ -50,4 +50,4 @@ def test_without_the_extra_it_says_what_to_install(weft: Weft, tmp_path: Path, m
 def test_every_source_has_its_help(weft: Weft) -> None:
     for source in ("imagenet", "imagefolder", "mnist", "tfrecords"):
         assert source in weft("data", "prepare", "--help").out
-        assert "TARGET" in weft("data", "prepare", source, "--help").out
+        assert "CONTAINER[/PREFIX]" in weft("data", "prepare", source, "--help").out
