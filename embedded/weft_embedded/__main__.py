@@ -151,6 +151,9 @@ def _status(home: Home, options: argparse.Namespace) -> int:
 
 
 def _env(home: Home, options: argparse.Namespace) -> int:
+    if not home.config.exists():
+        where = shlex.quote(str(home.path))
+        raise HomeError(f"no Weft was started in {home.path}: `weft up --home {where}` starts one there")
     home.open(check_room=False)
     stack = Stack(home, read_settings(home), Choice())
     stack.choose_host(None)

@@ -63,6 +63,14 @@ def test_a_folder_that_is_no_home_is_left_alone(folder: Path, capsys: pytest.Cap
     assert [one.name for one in folder.iterdir()] == ["thesis.tex"]
 
 
+def test_the_environment_of_a_home_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "--home", str(folder)]) == 1
+    said = capsys.readouterr()
+    assert f"no Weft was started in {folder}: `weft up --home {folder}` starts one there" in said.err
+    assert said.out == ""
+    assert not folder.exists(), "asking makes none"
+
+
 def test_full_disk(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=5 << 20))
     assert main(["up", "--home", str(folder)]) == 1
