@@ -271,5 +271,20 @@ def test_the_settings_engines_are_built(tmp_path: Path) -> None:
     assert node.memory > 0
     far = {"lab": {"type": "ray"}, "far": {"type": "kubernetes", "kubeconfig": str(tmp_path / "none")}}
     assert [*engines.build(Settings(home=tmp_path, engines={"lab": far["lab"]}), "inst-1")] == ["lab"]
-    with pytest.raises(ValueError, match="engine far: there is no kubeconfig"):
-        engines.build(Settings(home=tmp_path, engines=far), "inst-1")
+
+
+def test_an_engine_that_can_not_be_set_up_is_unreachable_and_the_others_work(bench: Bench, tmp_path: Path) -> None:
+    chosen = {"local": {"type": "local"}, "far": {"type": "kubernetes", "kubeconfig": str(tmp_path / "none")}}
+    made = engines.build(Settings(home=tmp_path, engines=chosen), "inst-1")
+    assert made["local"].capacity().nodes
+    far, spec = made["far"], bench.spec(FOREVER)
+    asked = (
+        far.observe,
+        far.capacity,
+        lambda: far.launch(spec),
+        lambda: far.grow(spec, [1]),
+        lambda: far.stop(spec.run_name, timedelta(0)),
+    )
+    for ask in asked:
+        with pytest.raises(EngineUnreachable, match="far could not be set up: there is no kubeconfig /"):
+            ask()

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import structlog
+
 from weft_core.engine import Engine
 from weft_core.engine_settings import EngineSettings, KubernetesSettings, LocalSettings, RaySettings
 from weft_core.settings import Settings
+from weft_workers.engines.broken import BrokenEngine
 from weft_workers.engines.local import LocalEngine
 from weft_workers.environments import EnvironmentBuilder
 
+log = structlog.get_logger(__name__)
+
 
 def build(settings: Settings, installation_id: str) -> dict[str, Engine]:
-    """The engines of the settings, by name. None of them is asked anything yet.
-
-    Raises:
-        ValueError: an engine's settings can't be (a kubeconfig that is not there).
-    """
-    return {name: _build(name, chosen, settings, installation_id) for name, chosen in settings.engines.items()}
+    """The engines of the settings, by name. None of them is asked anything yet. One whose settings can't be (a
+    kubeconfig that is not there) is unreachable, with the reason, and takes no other along."""
+    made: dict[str, Engine] = {}
+    for name, chosen in settings.engines.items():
+        try:
+            made[name] = _build(name, chosen, settings, installation_id)
+        except Exception as error:  # whatever it is, the other engines work
+            log.exception("an engine could not be set up", engine=name)
+            made[name] = BrokenEngine(name, str(error) or type(error).__name__)
+    return made
 
 
 def _build(name: str, chosen: EngineSettings, settings: Settings, installation_id: str) -> Engine:

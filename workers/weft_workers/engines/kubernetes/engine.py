@@ -35,7 +35,7 @@ class KubernetesEngine:
     def __init__(self, name: str, settings: KubernetesSettings, repository: str, installation_id: str) -> None:
         names.check_namespace(settings.namespace)
         if settings.kubeconfig is not None and not settings.kubeconfig.expanduser().is_file():
-            raise ValueError(f"engine {name}: there is no kubeconfig {settings.kubeconfig}")
+            raise ValueError(f"there is no kubeconfig {settings.kubeconfig}")
         self.name = name
         self.grows_runs = not settings.queue  # Kueue admits a group of pods once, with their number
         self._settings, self._repository, self._installation = settings, repository, installation_id
