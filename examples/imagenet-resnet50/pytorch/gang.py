@@ -77,7 +77,8 @@ class Horovod(Alone):
         return self.hvd.allreduce(torch.tensor(numbers, dtype=torch.float64), op=self.hvd.Sum).tolist()
 
     def from_first(self, value):
-        return self.hvd.broadcast_object(value, root_rank=0)
+        # With a name: else it takes that of the type, and the first one's value may be of another than the others'.
+        return self.hvd.broadcast_object(value, root_rank=0, name="value")
 
     def average_statistics(self, model) -> None:
         running = [buffer for buffer in model.buffers() if buffer.is_floating_point()]

@@ -32,8 +32,8 @@ class Training:
         groups = [{"params": decayed, "weight_decay": args.weight_decay}, {"params": others}]
         plain = torch.optim.SGD(groups, args.base_lr, args.momentum, nesterov=args.momentum > 0)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=args.amp == "float16")
-        self.epoch = self._resume(plain)
         self.model, self.optimizer = gang.wrap(self.net, plain, args.fp16_allreduce)
+        self.epoch = self._resume()  # after that: Horovod's optimizer is a new one, without the old one's state
 
     def step(self, images, labels, epochs: float):
         """One step on one batch; loss (mean), and how many of the images were among the first one and five."""
@@ -70,7 +70,7 @@ class Training:
         torch.save({**state, "epoch": epoch}, part)
         part.replace(place)
 
-    def _resume(self, optimizer) -> int:
+    def _resume(self) -> int:
         """After which epoch to go on: 0, or where an earlier attempt of this job was interrupted."""
         place = _checkpoint()
         first = self.gang.rank == 0 and place.exists() and not self.args.benchmark
@@ -78,7 +78,7 @@ class Training:
         if state is None:
             return 0
         self.net.load_state_dict(state["net"])
-        optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.load_state_dict(state["optimizer"])
         if self.scaler.is_enabled() and state["scaler"]:  # it may have begun without --amp
             self.scaler.load_state_dict(state["scaler"])
         if self.gang.rank == 0:

@@ -1,0 +1,80 @@
+"""Two processes of imagenet-resnet50 in each framework: an interrupted job goes on after its checkpoint as if nothing
+had been, and --fp16-allreduce takes effect."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.environments import FIRST_RUN, python_of
+
+FOLDER = Path(__file__).parents[2] / "examples/imagenet-resnet50"
+PROGRAM = Path(__file__).parent / "programs" / "imagenet_runs.py"
+HOROVODRUN = ("horovod.runner.launch", "-np", "2", "--gloo", "--network-interfaces", "lo")
+TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+pytestmark = pytest.mark.timeout(FIRST_RUN)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("pytorch", "horovod:0.28.1-torch2.13", HOROVODRUN),
+        ("pytorch", "pytorch:2.13.0", TORCHRUN),
+        ("tensorflow", "horovod:0.28.1-tf2.21", HOROVODRUN),
+        ("keras", "horovod:0.28.1-tf2.21", HOROVODRUN),
+    ],
+    ids=["pytorch-horovod", "pytorch-torchrun", "tensorflow", "keras"],
+)
+def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What came of each run, by the first process, which speaks for all."""
+    folder, image, (launcher, *options) = request.param
+    work = tmp_path_factory.mktemp(folder)
+    python = python_of(image)
+    environment = {
+        **os.environ,
+        "PATH": f"{python.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(FOLDER / folder),
+        "OMP_NUM_THREADS": "1",
+        "HOROVOD_CYCLE_TIME": "1",
+        "TF_ENABLE_ONEDNN_OPTS": "0",  # the same sums in the same order, always
+    }
+    program = [] if launcher == TORCHRUN[0] else [python]
+    done = subprocess.run(
+        [python, "-m", launcher, *options, *program, PROGRAM, work],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    found: dict[str, dict[str, Any]] = json.loads((work / "found-0.json").read_text())
+    return found
+
+
+def epochs(case: dict[str, Any]) -> list[str]:
+    """The lines that tell the end of an epoch, without the speed."""
+    return [line.rpartition("  ")[0] for line in case["lines"] if re.match(r"epoch \d/\d  loss", line)]
+
+
+def test_an_interrupted_job_goes_on_as_if_nothing_had_been(cases: dict[str, Any]) -> None:
+    undisturbed, interrupted, resumed = (cases[name] for name in ("undisturbed", "interrupted", "resumed"))
+    assert [len(epochs(case)) for case in (undisturbed, interrupted, resumed)] == [4, 2, 2]
+    assert any(line.startswith("resuming after epoch 2 from ") for line in resumed["lines"])
+    assert epochs(resumed)[0].startswith("epoch 3/4  loss")
+    assert resumed["weights"] == pytest.approx(undisturbed["weights"], rel=1e-4, abs=1e-5)
+    assert interrupted["weights"] != pytest.approx(undisturbed["weights"], rel=1e-4, abs=1e-5)
+
+
+def test_fp16_allreduce_sends_16_bits(cases: dict[str, Any]) -> None:
+    plain, half = cases["undisturbed"], cases["fp16"]
+    assert "float16" in half["sent"]
+    assert "float16" not in plain["sent"]
+    assert half["weights"] != plain["weights"]  # rounded on the way
+    first = [float(epochs(case)[0].split("loss ")[1].split()[0]) for case in (plain, half)]
+    assert first[0] == pytest.approx(first[1], rel=0.1)  # and only rounded
