@@ -6,13 +6,14 @@ import base64
 import http.client
 import io
 import os
+import socket
 import ssl
 import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 _CHUNK = 64 << 10
 """Bytes. The buffers of sixteen threads then stay in the processor's cache between the read and the write; with
@@ -100,13 +101,51 @@ class _Response(http.client.HTTPResponse):
             line = self.fp.readline(_LONGEST_LINE + 1)
             if len(line) > _LONGEST_LINE:
                 raise http.client.LineTooLong("header line")
-            if line in (b"\r\n", b"\n", b""):
+            if line in (b"\r\n", b"\n"):
                 return
+            if not line:
+                raise http.client.IncompleteRead(b"")
             yield line
         raise http.client.HTTPException(f"more than {_MOST_HEADERS} headers")
 
     def getheaders(self) -> list[tuple[str, str]]:
         return list(self.headers.found.items())  # type: ignore[attr-defined]
+
+
+class _Begun(io.RawIOBase):
+    """A connection of which something has been read already, in a socket's place for http.client."""
+
+    def __init__(self, begun: bytes, sock: socket.socket) -> None:
+        self._begun = begun
+        self._sock = sock
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._begun:
+            return self._sock.recv_into(buffer)
+        count = min(len(buffer), len(self._begun))
+        buffer[:count], self._begun = self._begun[:count], self._begun[count:]
+        return count
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+
+def _plain(head: bytes) -> dict[str, str] | None:
+    """The headers of a response (without the empty line) that holds no surprise: 200 or 206, a body of known length,
+    the connection kept. Of any other it is http.client's to say what it means."""
+    first, *lines = head.split(b"\r\n")
+    if not first.startswith((b"HTTP/1.1 200", b"HTTP/1.1 206")) or len(lines) > _MOST_HEADERS:
+        return None
+    if b"\n" in b"".join(lines) or any(line[:1].isspace() or b":" not in line for line in lines):
+        return None
+    found = _Headers(lines).found
+    length = found.get("content-length", "")
+    unusual = "transfer-encoding" in found or found.get("connection", "keep-alive").lower() != "keep-alive"
+    twice = len(found) != len(lines)
+    return None if unusual or twice or not (length.isascii() and length.isdecimal()) else found
 
 
 class Http:
@@ -149,6 +188,8 @@ class Http:
                 raise Unreachable(_words(parts, error)) from error
             prefix, added = getattr(connection, "through", ("", {}))
             try:
+                if method == "GET" and body is None and into is not None:
+                    return self._get(connection, prefix + target, parts.netloc, sent | added, into)
                 return self._exchange(connection, method, prefix + target, body, sent | added, into)
             except _GONE_STALE as error:
                 self._drop(origin)
@@ -175,12 +216,14 @@ class Http:
         into: Take | None,
     ) -> Answer:
         connection.request(method, target, body=body, headers=dict(headers))
-        response = connection.getresponse()
+        return self._received(connection.getresponse(), into)
+
+    def _received(self, response: http.client.HTTPResponse, into: Take | None) -> Answer:
         found = dict(response.getheaders())
         if into is None or not 200 <= response.status < 300:
             return Answer(response.status, found, response.read())
         expected = response.length
-        buffer = memoryview(bytearray(min(_CHUNK, expected or _CHUNK)))
+        buffer = self._buffer()
         came = 0
         while count := _read(response, buffer):
             into(buffer[:count])
@@ -190,13 +233,62 @@ class Http:
             raise http.client.IncompleteRead(b"", expected - came)
         return Answer(response.status, found, b"")
 
+    def _get(
+        self,
+        connection: http.client.HTTPConnection,
+        target: str,
+        netloc: str,
+        headers: Mapping[str, str],
+        into: Take,
+    ) -> Answer:
+        """A GET without http.client, which takes more time than all else that a small object costs. An answer that is
+        not of the plain kind goes to http.client after all, from its first byte on."""
+        request = _request(target, netloc, headers)
+        if connection.sock is None:
+            connection.connect()
+        sock: socket.socket = connection.sock
+        sock.sendall(request)
+        buffer = self._buffer()
+        filled = sock.recv_into(buffer)
+        if not filled:
+            raise http.client.RemoteDisconnected("the connection ended without an answer")
+        begun = bytes(buffer[:filled])
+        end = begun.find(b"\r\n\r\n")
+        found = _plain(begun[:end]) if end >= 0 else None
+        if found is None:
+            response = _Response(_Begun(begun, sock), method="GET")  # type: ignore[arg-type]
+            try:
+                response.begin()
+                answer = self._received(response, into)
+            except _GONE_STALE as error:  # it has begun to answer, so it was not the connection that was stale
+                raise http.client.IncompleteRead(b"") from error
+            if response.will_close:
+                connection.close()
+            return answer
+        left = int(found["content-length"]) - (filled - end - 4)
+        if left < 0:
+            raise http.client.HTTPException("the answer is longer than it says")
+        if filled > end + 4:
+            into(buffer[end + 4 : filled])
+        while left:
+            left -= _pass_on(sock, buffer[: min(left, len(buffer))], into)
+        return Answer(int(begun[9:12]), found, b"")
+
+    def _buffer(self) -> memoryview:
+        """This thread's."""
+        found: memoryview | None = self._local.__dict__.get("buffer")
+        if found is None:
+            found = self._local.buffer = memoryview(bytearray(_CHUNK))
+        return found
+
     def _connection(
         self, origin: tuple[str, str], timeout: float, *, fresh: bool
     ) -> tuple[http.client.HTTPConnection, bool]:
         pool: dict[tuple[str, str], http.client.HTTPConnection] = self._local.__dict__.setdefault("pool", {})
         found = pool.get(origin)
         if found is not None and not fresh and found.sock is not None:
-            found.sock.settimeout(timeout)
+            if found.sock.gettimeout() != timeout:  # setting it is a system call
+                found.sock.settimeout(timeout)
             return found, True
         pool[origin] = connection = self._open(*origin, timeout)
         return connection, False
@@ -236,6 +328,32 @@ class Http:
         connection = self._local.__dict__.get("pool", {}).pop(origin, None)
         if connection is not None:
             connection.close()
+
+
+def _request(target: str, netloc: str, headers: Mapping[str, str]) -> bytes:
+    """A GET, by what http.client adds to it."""
+    host = {} if any(name.lower() == "host" for name in headers) else {"Host": netloc.rpartition("@")[2]}
+    lines = [f"{name}: {value}" for name, value in {**host, **headers, "Accept-Encoding": "identity"}.items()]
+    if " " in target or not all(line.isprintable() for line in (target, *lines)):
+        raise http.client.InvalidURL("a control character or blank where none may be")
+    return "\r\n".join([f"GET {target} HTTP/1.1", *lines, "", ""]).encode("latin-1")
+
+
+def _pass_on(sock: socket.socket, buffer: memoryview, into: Take) -> int:
+    """Fill the buffer, or as much of it as comes; to `into` goes whatever did come, also before a break."""
+    filled = 0
+    try:
+        while filled < len(buffer):
+            count = sock.recv_into(buffer[filled:])
+            if not count:
+                raise http.client.IncompleteRead(b"", len(buffer) - filled)
+            filled += count
+    except _GONE_STALE as error:
+        raise http.client.IncompleteRead(b"", len(buffer) - filled) from error
+    finally:
+        if filled:
+            into(buffer[:filled])
+    return filled
 
 
 def _read(response: http.client.HTTPResponse, buffer: memoryview) -> int:
