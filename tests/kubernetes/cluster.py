@@ -195,6 +195,14 @@ def asked_cpus(pod: dict[str, Any]) -> float:
     return sum(_cpus(one.get("cpu", "0")) for one in each)
 
 
+def is_bygone(found: dict[str, Any]) -> bool:
+    """Whether it is a pod that has ended and is deleted: only its object is left, and nothing holds it. The kubelet
+    removes it when it comes to it, after 10 s or 40."""
+    metadata = found["metadata"]
+    ended = found["kind"] == "Pod" and found["status"].get("phase") in ("Succeeded", "Failed")
+    return ended and "deletionTimestamp" in metadata and not metadata.get("finalizers")
+
+
 def full(name: str) -> str:
     """An image's name as containerd keeps it."""
     first, slash, _ = name.partition("/")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.stack import Stack, eventually, manifest, running
-from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.cluster import Cluster, is_bygone
 from tests.kubernetes.proxy import Proxy
 
 import weft
@@ -110,14 +110,14 @@ class KubeStack:
         return placed if len(placed) == job.learners and all(placed.values()) else {}
 
     def left(self, job: weft.Job | str | None = None) -> list[str]:
-        """What is left on the cluster of a job, or of all."""
+        """What is left on the cluster of a job, or of all, but for the objects of pods that have ended and go."""
         kinds = "pods,secrets,networkpolicies"
         label = "weft.dev/job" + ("" if job is None else f"={job if isinstance(job, str) else job.id}")
         found = self.cluster.items(kinds, self.namespace, label)
-        return [f"{one['kind']} {one['metadata']['name']}" for one in found]
+        return [f"{one['kind']} {one['metadata']['name']}" for one in found if not is_bygone(one)]
 
     def check_nothing_left(self, job: weft.Job | str | None = None) -> None:
-        """A pod's object goes some time after its container has ended."""
+        """The cluster's garbage collector takes its time."""
         deadline = time.monotonic() + 120
         while left := self.left(job):
             assert time.monotonic() < deadline, f"still on the cluster: {left}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.cluster import Cluster, is_bygone
 from tests.workers.engines.bench import until
 from tests.workers.engines.kubernetes import samples
 
@@ -62,9 +62,11 @@ class KubeBench:
         return json.loads(found) if found.strip() else None
 
     def things(self, run_name: str, namespace: str | None = None) -> list[str]:
-        """Names of what is left of a run, with the uids."""
+        """Names of what is left of a run, with the uids; but for the objects of pods that have ended and go."""
         found = self.kube.items("secrets,networkpolicies,pods", namespace or self.namespace, f"weft.dev/run={run_name}")
-        return sorted(f"{one['kind']}/{one['metadata']['name']}/{one['metadata']['uid']}" for one in found)
+        return sorted(
+            f"{one['kind']}/{one['metadata']['name']}/{one['metadata']['uid']}" for one in found if not is_bygone(one)
+        )
 
     # --- what the engine says ---
 
@@ -96,5 +98,5 @@ class KubeBench:
         return self.wait(spec, lambda one: one.state is LearnerState.EXITED, engine)
 
     def gone(self, spec: LaunchSpec, namespace: str | None = None) -> None:
-        until(lambda: self.look(spec) is None, PATIENCE)
+        until(lambda: (seen := self.look(spec)) is None or seen.gone, PATIENCE)
         until(lambda: not self.things(spec.run_name, namespace), PATIENCE)

@@ -38,6 +38,7 @@ def test_a_run_from_start_to_end(bench: KubeBench) -> None:
     assert bench.things(spec.run_name) == there, "all of it was adopted"
     bench.engine.stop(spec.run_name, timedelta(seconds=30))
     bench.gone(spec)
+    until(lambda: bench.look(spec) is None, PATIENCE)  # with its pods' objects
     bench.engine.stop(spec.run_name, NOW)
 
 
