@@ -227,6 +227,15 @@ def test_what_can_not_be_is_said_before_anything_starts(desk: Desk) -> None:
     desk.nothing_is_left()
 
 
+@pytest.mark.timeout(1500)
+def test_two_learners_of_tensorflow_meet(desk: Desk) -> None:
+    framework = {"name": "tensorflow", "command": "python sum_tensorflow.py"}
+    done = desk.run(desk.manifest("", learners=2, cpus=1, memory="3Gb", framework=framework))
+    told = {f"[{learner}] learner {learner}: rank {learner - 1} of 2, sum 3" for learner in (1, 2)}
+    assert told <= set(done.stdout.splitlines()), done.stdout
+    desk.nothing_is_left()
+
+
 def test_a_kept_data_store_is_opened_with_the_environments_credentials(desk: Desk, stack: Stack) -> None:
     """The manifest's own S3, for data and results; not a word to the server."""
     kept = _s3(stack)
