@@ -19,6 +19,7 @@ JOBS = {
     "mnist-tensorflow-mirrored": ("tensorflow:2.21.0", "none", 1),
     "fashion-ray": ("ray:2.60.0", "ray", 2),
     "cifar10-resnet18": ("horovod:0.28.1-torch2.13", "horovod", 2),
+    "cats-dogs-densenet": ("tensorflow:2.21.0", "none", 1),
     "transfer-learning": ("pytorch:2.13.0", "none", 1),
 }
 
@@ -64,6 +65,12 @@ def test_it_has_what_a_reader_looks_for(name: str) -> None:
             "transfer-learning",
             "manifest-base.yml",
             {"name", "description", "framework.command", "data_stores.pretrained_model"},
+        ),
+        (
+            "cats-dogs-densenet",
+            "manifest-pretrain.yml",
+            {"name", "description", "framework.command"}
+            | {f"data_stores.{place}" for place in ("training_data", "pretrained_model", "training_results")},
         ),
         (
             "transfer-learning",

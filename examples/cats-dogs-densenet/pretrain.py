@@ -1,0 +1,60 @@
+"""Train a DenseNet-121 from nothing on some data set of images, and store its backbone for train.py.
+
+For where ImageNet's weights can't be had; see README.md. Weft gives DATA_DIR and RESULT_DIR.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import tensorflow as tf
+from model import Progress, backbone, classifier, compile_for, devices, set_precision
+from records import class_names, read_shuffled, read_weighted
+
+DATA = Path(os.environ["DATA_DIR"])
+RESULTS = Path(os.environ["RESULT_DIR"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--batch-size", type=int, default=16, help="of each replica")
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--blocks", type=int, default=4, choices=range(1, 5), help="dense blocks; 4 is DenseNet-121")
+    parser.add_argument("--precision", default="auto", choices=["auto", "float32", "mixed_float16", "mixed_bfloat16"])
+    parser.add_argument("--cpu-devices", type=int, default=2, help="replicas when there is no GPU")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+
+    keras.utils.set_random_seed(args.seed)
+    strategy = tf.distribute.MirroredStrategy(devices(args.cpu_devices))
+    precision, classes = set_precision(args.precision), class_names(DATA)
+    batch = args.batch_size * strategy.num_replicas_in_sync
+    print(f"{', '.join(classes)}: {strategy.num_replicas_in_sync} replicas, {precision}", flush=True)
+    training = read_shuffled(DATA, "train", args.image_size, batch, args.seed, mirror=True)
+    with strategy.scope():
+        features = backbone(args.blocks)
+        for layer in features.layers:
+            if isinstance(layer, keras.layers.BatchNormalization):
+                layer.momentum = 0.9  # Keras's 0.99 is still far from the truth after the few steps of a short training
+        model = classifier(features, args.image_size, len(classes), dropout=0.0)
+        steps = args.epochs * len(training)
+        rate = keras.optimizers.schedules.CosineDecay(args.learning_rate, steps)
+        compile_for(model, keras.optimizers.Adam(rate))
+    held_out = read_weighted(DATA, "validation", args.image_size, batch)
+    progress = Progress("pretraining")
+    model.fit(training, validation_data=held_out, epochs=args.epochs, callbacks=[progress], shuffle=False, verbose=0)
+
+    keras.mixed_precision.set_global_policy("float32")
+    stored = backbone(args.blocks)  # on one device
+    stored.set_weights(features.get_weights())
+    stored.save(RESULTS / "backbone.keras")
+    print(f"saved backbone.keras: {args.blocks} dense blocks, {stored.count_params():,} weights", flush=True)
+
+
+if __name__ == "__main__":
+    main()
