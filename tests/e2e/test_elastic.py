@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.e2e.stack import Stack, eventually, lines, manifest, running, saw
+from tests.e2e.stack import REPOSITORY, Stack, eventually, lines, manifest, running, saw
 
 import weft
 
@@ -141,3 +143,34 @@ def test_horovod_goes_on_from_the_checkpoint_when_its_driver_is_lost(stack: Stac
     trains(job, "with 1", learner=2)
     assert said(job, "learner 1 was lost (killed by signal 9 (SIGKILL)): training goes on with 1 of 2")
     check_result(stack, job, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def digits(quick: Stack, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What the examples train on."""
+    folder = tmp_path_factory.mktemp("digits")
+    subprocess.run([sys.executable, str(REPOSITORY / "examples/data/digits.py"), str(folder)], check=True)
+    quick.weft("data", "put", str(folder), "default:mnist-data")
+    quick.weft("data", "create", "default:mnist-models")
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize(("name", "program"), [("mnist-torchrun", "train.py")])
+def test_an_example_loses_a_learner_and_gets_another_one(quick: Stack, digits: None, name: str, program: str) -> None:
+    folder = REPOSITORY / "examples" / name
+    # So many epochs that a learner can join in the middle of them on any machine.
+    changes = {"framework.command": f"python {program} --epochs 150", "elastic.max": "2", "checkpoint.every": "1s"}
+    job = quick.client.train(folder / "manifest-elastic.yml", folder, overrides=changes)
+    eventually(saw(job, "epoch 3/150  loss"), "training under way", 1200)
+    agent(quick, 2).kill()
+    lost = "learner 2 was lost (killed by signal 9 (SIGKILL)): training goes on with 1 of 2"
+    eventually(lambda: said(job, lost), "a learner is lost")
+    eventually(lambda: said(job, "learner 3 joined: training goes on with 2 learners"), "a learner joins", 120)
+    job = job.wait(timeout=600, check=False)
+    assert job.state == "COMPLETED", job.reason
+    assert [one.outcome for one in job.attempts] == ["SUCCEEDED"], "no retry was needed"
+    log = lines(job)
+    assert any(line.startswith("epoch 150/150  loss") for line in log)
+    (tested,) = (line for line in log if line.startswith("test accuracy"))
+    assert float(tested.split()[2]) >= 0.95
+    assert any(file.path.endswith("model.pt") for file in job.files())
