@@ -81,4 +81,7 @@ def test_clothes_on_a_ray_cluster(tmp_path: Path) -> None:
             few = {"engine": "ray", "framework.command": "python train.py --epochs 2"}
             job = completed(stack.client.train(FASHION / "manifest.yml", FASHION, overrides=few))
             check_clothes(stack, job, data, tmp_path / "model", 0.5)
-            eventually(lambda: not cluster.actors("weft-"), "the outer cluster is free again")
+            eventually(
+                lambda: not cluster.actors("weft-") and not cluster.supervisors("weft-"),
+                "the outer cluster is free again",
+            )

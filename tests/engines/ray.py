@@ -59,8 +59,9 @@ class RayBench(Bench):
         return [f"{kind} {one['name']}" for one in found if run_name in one["name"] and one["state"] != dead]
 
     def remove_learner(self, run_name: str, rank: int) -> None:
-        """The process of its actor is killed."""
-        os.kill(self._cluster.actors(run_name)[rank]["pid"], signal.SIGKILL)
+        """The process of its actor is killed; that of a lone learner is Ray's own."""
+        actors = self._cluster.actors(run_name) or {0: self._cluster.supervisors(run_name)[run_name]}
+        os.kill(actors[rank]["pid"], signal.SIGKILL)
 
     def late(self) -> Mapping[str, Any]:
         """No node has so much."""

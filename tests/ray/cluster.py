@@ -228,10 +228,18 @@ class RayCluster:
         return {job["submission_id"]: job for job in self.get("/api/jobs/") if job["submission_id"]}
 
     def actors(self, run_name: str) -> dict[int, Any]:
-        """Living ones of a run, by rank."""
+        """Living ones of a gang's learners, by rank."""
+        found = self._living_actors(run_name)
+        return {int(name.rpartition("-")[2]): one for name, one in found.items()}
+
+    def supervisors(self, run_name: str) -> dict[str, Any]:
+        """Living actors of Ray's own that look after the jobs of runs, by the run's name."""
+        prefix = "_ray_internal_job_actor_"
+        return {name.removeprefix(prefix): one for name, one in self._living_actors(prefix + run_name).items()}
+
+    def _living_actors(self, prefix: str) -> dict[str, Any]:
         found = self.get("/api/v0/actors?detail=1&limit=10000")["data"]["result"]["result"]
-        named = {one["name"]: one for one in found if one["state"] == "ALIVE" and one["name"].startswith(run_name)}
-        return {int(name.rpartition("-")[2]): one for name, one in named.items()}
+        return {one["name"]: one for one in found if one["state"] == "ALIVE" and one["name"].startswith(prefix)}
 
     def run_driver(self, script: str) -> subprocess.Popen[bytes]:
         """A Python program of somebody else's on the cluster; ends with the head at the latest."""

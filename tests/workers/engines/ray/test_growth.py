@@ -37,3 +37,10 @@ def test_nodes_come_for_a_gang_and_go_after_it(growing: Bench) -> None:
     run.stop()
     run.forgotten()
     until(lambda: [one.potential for one in growing.engine.capacity().nodes] == [False, True, True])
+
+
+def test_a_node_comes_for_a_lone_learner(growing: Bench) -> None:
+    run = growing.run(cpus=1, extra={"quick": 1}).launch().started()
+    assert run.look().learners[0].node != "head"
+    run.stop()
+    run.forgotten()

@@ -60,6 +60,19 @@ def test_a_driver_that_is_killed_takes_its_run_along(bench: Bench) -> None:
     run.forgotten()
 
 
+def test_the_actor_of_a_lone_learner_takes_it_along(bench: Bench) -> None:
+    """Ray's own, whose job is the learner."""
+    run = bench.run(ESCAPES).launch().started()
+    assert not bench.cluster.actors(run.name)
+    os.kill(bench.cluster.supervisors(run.name)[run.name]["pid"], signal.SIGKILL)
+    [one] = run.ended().values()
+    assert one.interrupted
+    assert one.reason.startswith("its driver on the Ray cluster was lost: ")
+    until(lambda: not run.processes(), run.describe)
+    run.stop()
+    run.forgotten()
+
+
 def test_a_node_that_is_lost_interrupts_its_learners(bench: Bench) -> None:
     node = bench.cluster.add_node(cpus=1, resources={"far": 1})
     try:

@@ -157,6 +157,21 @@ def test_a_gang_that_waits_is_taken_back_at_once(bench: Bench) -> None:
     assert not run.api.calls
 
 
+def test_one_that_fits_nowhere_is_taken_back(bench: Bench) -> None:
+    """Its Ray job has not begun, and Ray itself stops only those that have."""
+    run = bench.run(cpus=64).launch()
+    seen = run.wait(lambda seen: seen.learners[0].reason)
+    assert seen.learners[0].state is LearnerState.STARTING
+    assert seen.learners[0].reason == (
+        "Ray is placing it: 1 × {CPU: 64, memory: 0.0625 GiB}; where there is no room, its autoscaler is asked"
+    )
+    run.stop(600)
+    run.forgotten()
+    until(lambda: not [name for name in bench.cluster.jobs() if run.name in name], run.describe)
+    assert not bench.cluster.supervisors(run.name)
+    assert not run.api.calls
+
+
 def test_images_have_their_environments(bench: Bench) -> None:
     engine = bench.new_engine(environments={"python:3.11": sys.executable, "*": "/nowhere/bin/python"})
     run = bench.run("echo $(python -c 'import sys; print(sys.prefix)'); sleep 600").launch(engine).started()

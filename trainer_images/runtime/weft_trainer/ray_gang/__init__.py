@@ -2,9 +2,11 @@
 
     driver (a Ray job, on the head)  ──▶  one actor a learner  ──▶  guard  ──▶  agent  ──▶  the user's processes
 
-``driver`` asks for a placement group, starts the actors and keeps the books (``board``): a run's status stands in its
-Ray job's metadata, so that one listing of jobs shows the engine all runs. ``learner`` is the actor, ``guard`` a small
-process that nothing of a learner survives.
+    the job's process (a Ray job with a learner's resources)  ──▶  guard  ──▶  agent  ──▶  the user's processes
+
+The first is a gang, the second a run of one learner (``alone``). ``driver`` asks for a placement group, starts the
+actors and keeps the books (``board``): a run's status stands in its Ray job's metadata, so that one listing of jobs
+shows the engine all runs. ``learner`` is the actor, ``guard`` a small process that nothing of a learner survives.
 
 The driver runs on the cluster's own Python. The actors get their code from the driver and import nothing of Weft.
 """

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ray._raylet import GcsClient  # type: ignore[import-not-found]
 from ray.experimental import internal_kv  # type: ignore[import-not-found]
 
 STATUS = "weft_status"
@@ -20,6 +21,11 @@ _RECORD = "_ray_internal_job_info_"
 
 class BoardFailed(Exception):
     """This Ray keeps its jobs otherwise than the one Weft was built for."""
+
+
+def connect(address: str) -> None:
+    """For a process that is none of the cluster's, with the address of its GCS."""
+    internal_kv._initialize_internal_kv(GcsClient(address=address))
 
 
 class Board:
@@ -44,14 +50,25 @@ class Board:
             internal_kv._internal_kv_del(key)
         return min((max(0.0, float(one["grace"])) for one in requests if one is not None), default=None)
 
+    def node_id(self) -> str:
+        """Where the job itself runs. Raises: BoardFailed."""
+        return str(self._job()["driver_node_id"])
+
     def publish(self, status: Mapping[str, Any]) -> None:
         """Raises: BoardFailed."""
+        record = self._job()
+        record["metadata"][STATUS] = json.dumps(status, separators=(",", ":"), ensure_ascii=False)
+        internal_kv._internal_kv_put(self._record, json.dumps(record), namespace=_JOBS)
+
+    def _job(self) -> dict[str, Any]:
         try:
-            record = json.loads(internal_kv._internal_kv_get(self._record, namespace=_JOBS))
-            record["metadata"][STATUS] = json.dumps(status, separators=(",", ":"), ensure_ascii=False)
+            record = dict(json.loads(internal_kv._internal_kv_get(self._record, namespace=_JOBS)))
+            known = isinstance(record["metadata"], dict) and record["driver_node_id"]
         except (TypeError, KeyError, ValueError) as error:
             raise BoardFailed(f"the record of this job in Ray's key-value store can't be read: {error!r}") from error
-        internal_kv._internal_kv_put(self._record, json.dumps(record), namespace=_JOBS)
+        if not known:
+            raise BoardFailed(f"the record of this job in Ray's key-value store is another one: {sorted(record)}")
+        return record
 
     def clear(self) -> None:
         """Leave nothing behind that a late request may have written."""

@@ -26,12 +26,13 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # t
 
 from weft_trainer.ray_gang import learner as learner_module
 from weft_trainer.ray_gang.board import Board
+from weft_trainer.ray_gang.orders import StopOrders
 
 _CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _TICK = 0.3  # seconds between two looks for a stop request
 _NODE_VERDICT = 5.0
 """Seconds for Ray to miss a node that has told of an actor's death when it was about to end itself."""
-_STOPPED_BY_HAND = "its job was stopped on the Ray cluster"
+STOPPED_BY_HAND = "its job was stopped on the Ray cluster"
 
 
 class Gang:
@@ -46,16 +47,13 @@ class Gang:
         self._asked: dict[Any, int] = {}  # what is waited for → the rank that answers it
         self._started = [False] * self._size
         self._nodes = [""] * self._size  # ids
-        self._deadline: float | None = None  # of a stop, on the monotonic clock
-        self._signalled = False
-        self._by_hand = False  # told by SIGTERM, not by the engine
+        self._stop = StopOrders(board, float(request["grace"]))
         self._status: dict[str, Any] = {
             "learners": [{"state": "STARTING", "reason": "its driver has started"} for _ in range(self._size)]
         }
         self._published: str = ""
 
     def run(self) -> None:
-        signal.signal(signal.SIGTERM, lambda *_: self._note_signal())
         bundle = make_bundle(self._request, node_resources())
         self._all(state="STARTING", reason=waiting_reason(self._size, bundle))
         self._publish()
@@ -63,7 +61,7 @@ class Gang:
         try:
             while not group.wait(_TICK):
                 self._look_for_stop()
-                if self._deadline is not None:
+                if self._stop.given:
                     return self._take_back()
             self._start(group, bundle)
             self._look_after()
@@ -75,7 +73,8 @@ class Gang:
 
     def _start(self, group: Any, bundle: Mapping[str, float]) -> None:
         places = placement_group_table(group)["bundles_to_node_id"]
-        names = node_names(ray.nodes())
+        nodes = ray.nodes()
+        names = node_names(nodes)
         rest = {name: amount for name, amount in bundle.items() if name not in ("CPU", "GPU", "memory")}
         ray.cloudpickle.register_pickle_by_value(learner_module)
         agent = pack_agent()
@@ -96,7 +95,7 @@ class Gang:
                 scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank),
             ).remote(self._request["run_name"], rank)
             self._actors.append(actor)
-            self._orders.append((dict(self._request), code, digest, address_of(places[rank])))
+            self._orders.append((dict(self._request), code, digest, address_of(places[rank], nodes)))
             self._ask(rank)
         self._publish()
 
@@ -130,7 +129,7 @@ class Gang:
                 self._started[rank] = True
                 learner.update(state="RUNNING", reason="")
                 self._ask(rank)
-                if self._deadline is not None:
+                if self._stop.given:
                     self._send_stop(rank)
             else:
                 self._end(rank, **explain(said))
@@ -144,8 +143,8 @@ class Gang:
     def _end(self, rank: int, **how: Any) -> None:
         learner = self._learner(rank)
         learner.pop("unreachable", None)
-        if self._by_hand:
-            how |= {"interrupted": True, "reason": _STOPPED_BY_HAND}
+        if self._stop.by_hand:
+            how |= {"interrupted": True, "reason": STOPPED_BY_HAND}
         learner.update(state="EXITED", **how)
         print(f"learner {rank + 1} ended: {how}", flush=True)
         ray.kill(self._actors[rank])
@@ -173,31 +172,21 @@ class Gang:
 
     # --- stop ---
 
-    def _note_signal(self) -> None:
-        """SIGTERM: of somebody's `ray job stop`, or of the engine once the grace is over."""
-        self._signalled = True
-
     def _look_for_stop(self) -> None:
-        grace = self._board.stop_grace()
-        if grace is not None:
-            self._by_hand, self._status["stopped"] = False, True
-        elif self._signalled and self._deadline is None:
-            self._by_hand, grace = True, float(self._request["grace"])
-        if grace is None:
-            return
-        end = time.monotonic() + grace
-        if self._deadline is None or end < self._deadline:
-            self._deadline = end
+        new = self._stop.look()
+        if self._stop.by_engine:
+            self._status["stopped"] = True
+        if new:
             for rank in range(len(self._actors)):
                 self._send_stop(rank)
 
     def _send_stop(self, rank: int) -> None:
-        if self._started[rank] and self._learner(rank)["state"] != "EXITED" and self._deadline is not None:
-            self._actors[rank].stop.remote(max(0.0, self._deadline - time.monotonic()))
+        if self._started[rank] and self._learner(rank)["state"] != "EXITED":
+            self._actors[rank].stop.remote(self._stop.left)
 
     def _take_back(self) -> None:
         """No learner was started yet."""
-        reason = _STOPPED_BY_HAND if self._by_hand else "stopped before it had room"
+        reason = STOPPED_BY_HAND if self._stop.by_hand else "stopped before it had room"
         self._all(state="EXITED", exit_code=-15, interrupted=True, reason=reason)
 
     # --- the books ---
@@ -261,8 +250,8 @@ def node_names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {key: name if names.count(name) == 1 else f"{name}-{key[-6:]}" for key, name in alive.items()}
 
 
-def address_of(node: str) -> str:
-    return next((str(one["NodeManagerAddress"]) for one in ray.nodes() if one["NodeID"] == node), "")
+def address_of(node: str, nodes: Sequence[Mapping[str, Any]]) -> str:
+    return next((str(one["NodeManagerAddress"]) for one in nodes if one["NodeID"] == node), "")
 
 
 def explain(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -308,9 +297,18 @@ def main(submission_id: str, notes: str) -> int:
     board = Board(submission_id, notes)
     request = board.take_request()
     if request is None:
-        print("what this run should do is not in Ray's key-value store (any more)", file=sys.stderr)
-        return 1
+        return give_up()
     Gang(board, request).run()
+    leave(board)
+    return 0
+
+
+def give_up() -> int:
+    print("what this run should do is not in Ray's key-value store (any more)", file=sys.stderr)
+    return 1
+
+
+def leave(board: Board) -> None:
     board.clear()
     sys.stdout.flush()
     os._exit(0)  # Ray's own way out takes a second, and leaves nothing that would matter

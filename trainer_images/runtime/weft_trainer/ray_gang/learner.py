@@ -37,7 +37,7 @@ _OLDEST = (3, 11)
 
 
 class Learner:
-    """Methods are called by the driver, several at once."""
+    """Its methods are called by the driver, several at once, or by the process of a run that has no other learner."""
 
     def __init__(self, run_name: str, rank: int) -> None:
         self._name = f"{run_name}-{rank}"
@@ -52,16 +52,21 @@ class Learner:
         """Start the agent, at most once. ``{"started": pid}``, or ``{"failed": why}``."""
         with self._starting:
             if not self._first:
-                self._first = self._start(request, agent, digest, address)
+                try:
+                    code = _unpack(node_folder(), agent, digest)
+                except OSError as error:
+                    self._first = {"failed": f"the agent can't be put on the node: {error}"}
+                else:
+                    self._first = self.start_here(request, code, address)
             return self._first
 
-    def _start(self, request: dict[str, Any], agent: bytes, digest: str, address: str) -> dict[str, Any]:
+    def start_here(self, request: dict[str, Any], code: Path, address: str) -> dict[str, Any]:
+        """The same with the agent's code in a folder that is there."""
         try:
             root = node_folder()
         except OSError as error:
             return {"failed": f"the folder for learners on the node can't be made: {error}"}
         _sweep(root / "runs")
-        code = _unpack(root, agent, digest)
         python = request["python"] or sys.executable
         if problem := probe(python, request["image"]):
             return {"failed": problem}
@@ -90,6 +95,10 @@ class Learner:
         """How the agent has ended, once it has; asked again it says the same again."""
         self._ended.wait()
         return self._report
+
+    def ended(self, timeout: float) -> dict[str, Any] | None:
+        """The same after so many seconds at most; None: it has not."""
+        return self._report if self._ended.wait(timeout) else None
 
     def stop(self, grace: float) -> None:
         """SIGTERM now, SIGKILL after ``grace`` seconds."""

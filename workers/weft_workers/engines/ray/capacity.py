@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections import Counter
@@ -12,7 +11,7 @@ from typing import Any
 from weft_core.engine import Amounts, Capacity, Node
 from weft_core.engine_settings import RaySettings
 from weft_workers.engines.ray.client import RayClient
-from weft_workers.engines.ray.reading import Run
+from weft_workers.engines.ray.reading import Run, reserved
 
 _LAG = 15.0
 """Seconds by which Ray's account of what is used may be late: what a learner of ours has just left is not others'."""
@@ -36,7 +35,7 @@ class Census:
         for run in runs:
             for rank, one in enumerate(run.learners):
                 if (node := one.get("node_id")) and not (run.terminal and (run.name, rank) in self._held):
-                    self._held[run.name, rank] = (str(node), _reserved(run), now)
+                    self._held[run.name, rank] = (str(node), reserved(run), now)
         self._held = {key: one for key, one in list(self._held.items()) if now - one[2] < _LAG}
 
     def take(self, runs: Sequence[Run]) -> Capacity:
@@ -48,10 +47,16 @@ class Census:
         nodes = [_node(one, names, used.get(one["node_id"], {}), ours.get(one["node_id"], {})) for one in there]
         return Capacity((*nodes, *self._potential(there)), grows=True)
 
+    def gpu_name(self, wanted: str) -> str:
+        """What the cluster calls a type of GPU; as the driver of a gang finds it (weft_trainer.ray_gang.driver)."""
+        there = [_gpu_type(_totals(one)) for one in self._ray.nodes()]
+        pools = [pool.gpu_type for pool in self._settings.autoscaling]
+        return next((name for name in (*there, *pools) if name and _plain(wanted) in _plain(name)), wanted)
+
     def _ours(self) -> dict[str, Counter[str]]:
         sums: dict[str, Counter[str]] = {}
-        for node, reserved, _ in list(self._held.values()):
-            sums.setdefault(node, Counter()).update({_plain(name): amount for name, amount in reserved.items()})
+        for node, held, _ in list(self._held.values()):
+            sums.setdefault(node, Counter()).update({_plain(name): amount for name, amount in held.items()})
         return sums
 
     def _used(self) -> dict[str, dict[str, float]]:
@@ -88,14 +93,6 @@ class Census:
                 for n in range(min(len(alike), pool.max), pool.max)
             ]
         return nodes
-
-
-def _reserved(run: Run) -> dict[str, float]:
-    try:
-        each = json.loads(run.metadata["resources"])
-        return {"CPU": each["cpus"], "GPU": each["gpus"], "memory": each["memory"], **each["extra"]}
-    except (KeyError, TypeError, ValueError):
-        return {}
 
 
 def _node(

@@ -18,11 +18,13 @@ from weft_core.launch import LaunchSpec
 from weft_workers.engines.ray.capacity import Census
 from weft_workers.engines.ray.client import Answered, RayClient
 from weft_workers.engines.ray.package import agent_package
-from weft_workers.engines.ray.reading import Run, is_ghost, is_ours, observe
+from weft_workers.engines.ray.reading import CANCELS, Run, is_done_cancel, is_ghost, is_ours, observe
 
 _IDENTITY = ("installation", "project_id", "job_id", "attempt")
 _KILL_SECONDS = 30
 """Beyond the grace, for a driver that got SIGTERM to end its learners; then Ray kills it, and they end with it."""
+_STUCK = 5.0
+"""Seconds after which a stopped run that has not begun is one that Ray finds no room for."""
 _NOTICED = 3.0
 """Seconds in which Ray itself notices a driver's end. Of a job that is deleted before, it makes a ghost."""
 
@@ -88,9 +90,13 @@ class RayEngine:
 
     def _job(self, spec: LaunchSpec, package: str) -> dict[str, Any]:
         wait = math.ceil(spec.grace) + _KILL_SECONDS
+        alone = spec.learners == 1
+        program = "weft_trainer.ray_gang.alone" if alone else "weft_trainer.ray_gang"
         return {
             "submission_id": spec.run_name,
-            "entrypoint": f"python -m weft_trainer.ray_gang {spec.run_name} {self._notes(spec.run_name)}",
+            # Ray starts a shell; replaced, it can't be killed without what it has started.
+            "entrypoint": f"exec python -m {program} {spec.run_name} {self._notes(spec.run_name)}",
+            **(self._room(spec) if alone else {}),
             "runtime_env": {
                 "working_dir": f"gcs://{package}",
                 "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(wait)},
@@ -102,6 +108,19 @@ class RayEngine:
                 "resources": json.dumps(self._resources(spec)),
                 **{field: str(getattr(spec, field)) for field in _IDENTITY},
             },
+        }
+
+    def _room(self, spec: LaunchSpec) -> dict[str, Any]:
+        """What a job has on the node that Ray chooses for it, as the driver of a gang asks for its placement group."""
+        each = spec.resources
+        resources = dict(each.extra)
+        if each.gpus and each.gpu_type:
+            resources[f"accelerator_type:{self._census.gpu_name(each.gpu_type)}"] = 0.001
+        return {
+            "entrypoint_num_cpus": each.cpus,
+            "entrypoint_num_gpus": each.gpus,
+            "entrypoint_memory": each.memory,
+            "entrypoint_resources": resources,
         }
 
     def _request(self, spec: LaunchSpec) -> dict[str, Any]:
@@ -173,12 +192,25 @@ class RayEngine:
     def _forget(self, run: Run) -> bool:
         """Remove a run that was stopped and has ended; False: it has not, or Ray has not noticed it everywhere."""
         now = time.monotonic()
+        if run.pending and run.alone and now - self._stopping.get(run.name, now) >= _STUCK:
+            self._cancel(run)
         if not run.terminal or not (run.stopped or run.name in self._stopping or self._was_stopped(run)):
             return False
         if now - self._ended.setdefault(run.name, now) < _NOTICED:
             return False
         self._delete(run.name)
         return True
+
+    def _cancel(self, run: Run) -> None:
+        """Ray stops no job that still waits for room: have another one end it (weft_trainer.ray_gang.cancel)."""
+        self._ray.submit(
+            {
+                "submission_id": f"{run.name}-cancel",
+                "entrypoint": f"python -m weft_trainer.ray_gang.cancel {run.name}",
+                "runtime_env": {"working_dir": f"gcs://{agent_package().name}"},
+                "metadata": {CANCELS: run.name, "installation": self._installation, "engine": self.name},
+            }
+        )
 
     def _was_stopped(self, run: Run) -> bool:
         """Whether another worker stopped it, and its driver was not there to tell."""
@@ -188,7 +220,7 @@ class RayEngine:
         jobs = self._ray.jobs()
         runs = [Run(job) for job in jobs if is_ours(job, self._installation, self.name)]
         for job in jobs:
-            if is_ghost(job):
+            if is_ghost(job) or is_done_cancel(job, self._installation, self.name):
                 self._delete(job["submission_id"])
         names = {run.name for run in runs}
         self._stopping = {name: since for name, since in list(self._stopping.items()) if name in names}

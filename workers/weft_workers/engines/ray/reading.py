@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from weft_core.engine import LearnerObservation, LearnerState, Observation
 
+CANCELS = "cancels"
+"""In the metadata of a Ray job that takes another one back: which."""
 STATUS = "weft_status"
 """The driver's report in its job's metadata (weft_trainer.ray_gang.board)."""
 _TERMINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 _BROKEN = frozenset({"RUNTIME_ENV_SETUP_FAILURE", "JOB_ENTRYPOINT_COMMAND_START_ERROR"})
+# Of the actor that is the parent of a job's process.
+_OOM = re.compile(r"low on memory|OutOfMemory|out-of-memory|memory monitor", re.IGNORECASE)
+_NODE_LOST = re.compile(r"node (has |had )?(died|was terminated|is dead|was unexpectedly)", re.IGNORECASE)
 _TAIL = 3  # lines of Ray's message that say why
 
 
@@ -34,6 +40,11 @@ class Run:
     def size(self) -> int:
         """How many learners it has."""
         return int(self.metadata["learners"])
+
+    @property
+    def alone(self) -> bool:
+        """It has one learner, which its job's own process looks after (weft_trainer.ray_gang.alone)."""
+        return self.size == 1
 
     @property
     def terminal(self) -> bool:
@@ -74,9 +85,25 @@ class Run:
         return self.job.get("job_id")
 
 
+def reserved(run: Run) -> dict[str, float]:
+    """What each learner has, by Ray's names."""
+    try:
+        each = json.loads(run.metadata["resources"])
+        return {"CPU": each["cpus"], "GPU": each["gpus"], "memory": each["memory"], **each["extra"]}
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
 def is_ours(job: Mapping[str, Any], installation: str, engine: str) -> bool:
     metadata = job.get("metadata")
     if not isinstance(metadata, dict) or not str(metadata.get("learners", "")).isdecimal():
+        return False
+    return metadata.get("installation") == installation and metadata.get("engine") == engine
+
+
+def is_done_cancel(job: Mapping[str, Any], installation: str, engine: str) -> bool:
+    metadata = job.get("metadata")
+    if not isinstance(metadata, dict) or CANCELS not in metadata or job.get("status") not in _TERMINAL:
         return False
     return metadata.get("installation") == installation and metadata.get("engine") == engine
 
@@ -117,9 +144,20 @@ def _learners(run: Run, living: frozenset[int]) -> dict[int, LearnerObservation]
         return {rank: _learner(run, rank, one, rank in living) for rank, one in enumerate(run.learners)}
     ranks = range(run.size)
     if not run.terminal:
-        reason = "its driver is being started on the Ray cluster"
+        reason = _placing(run) if run.alone and run.pending else "its driver is being started on the Ray cluster"
         return {rank: LearnerObservation(rank, LearnerState.STARTING, reason=reason) for rank in ranks}
     return {rank: _taken(run, rank, "") for rank in ranks}
+
+
+def _placing(run: Run) -> str:
+    """What a job has that is not placed yet: Ray does not say whether it lacks room, or is just about to start."""
+    has = reserved(run)
+    shown = ", ".join(
+        f"{name}: {amount / (1 << 30):.3g} GiB" if name == "memory" else f"{name}: {amount:g}"
+        for name, amount in has.items()
+        if amount
+    )
+    return f"Ray is placing it: 1 × {{{shown}}}; where there is no room, its autoscaler is asked"
 
 
 def _learner(run: Run, rank: int, said: Mapping[str, Any], lives: bool) -> LearnerObservation:
@@ -147,8 +185,16 @@ def _learner(run: Run, rank: int, said: Mapping[str, Any], lives: bool) -> Learn
 
 def _taken(run: Run, rank: int, node: str) -> LearnerObservation:
     """The driver ended before this learner did: the cluster's doing, as it runs nothing of a user's."""
+    message = str(run.job.get("message") or "")
+    if run.alone and _OOM.search(message):
+        reason = "killed by Ray's memory monitor: its node was running out of memory"
+        return LearnerObservation(rank, LearnerState.EXITED, exit_code=-9, reason=reason, oom=True, node=node)
     if run.job.get("status") == "STOPPED":
         reason = "its job was stopped on the Ray cluster"
+    elif run.alone and _NODE_LOST.search(message):
+        reason = f"its node {node} was lost"
+    elif run.job.get("error_type") == "JOB_SUPERVISOR_ACTOR_START_TIMEOUT":
+        reason = f"Ray has found no room for it: {_tail(run)}"
     else:
         reason = f"its driver on the Ray cluster was lost: {_tail(run)}"
     return LearnerObservation(rank, LearnerState.EXITED, exit_code=-9, reason=reason, interrupted=True, node=node)
