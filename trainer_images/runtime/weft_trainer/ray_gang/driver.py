@@ -59,7 +59,8 @@ class Gang:
         self._publish()
         group = placement_group([bundle] * self._size, strategy="PACK", name=self._request["run_name"])
         try:
-            while not group.wait(_TICK):
+            while not group.wait(0):  # Ray counts in whole seconds here
+                time.sleep(_TICK)
                 self._look_for_stop()
                 if self._stop.given:
                     return self._take_back()
