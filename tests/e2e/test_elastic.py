@@ -155,7 +155,9 @@ def digits(quick: Stack, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize(("name", "program"), [("mnist-torchrun", "train.py")])
+@pytest.mark.parametrize(
+    ("name", "program"), [("mnist-torchrun", "train.py"), ("mnist-horovod-pytorch", "train_elastic.py")]
+)
 def test_an_example_loses_a_learner_and_gets_another_one(quick: Stack, digits: None, name: str, program: str) -> None:
     folder = REPOSITORY / "examples" / name
     # So many epochs that a learner can join in the middle of them on any machine.
