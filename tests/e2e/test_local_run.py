@@ -236,6 +236,14 @@ def test_two_learners_of_tensorflow_meet(desk: Desk) -> None:
     desk.nothing_is_left()
 
 
+@pytest.mark.timeout(1500)
+def test_two_learners_of_ray_meet(desk: Desk) -> None:
+    framework = {"name": "ray", "command": "python ray_nodes.py"}
+    done = desk.run(desk.manifest("", learners=2, cpus=1, memory="3Gb", framework=framework))
+    assert "[1] totals as they should be: True" in done.stdout.splitlines(), done.stdout
+    desk.nothing_is_left()
+
+
 def test_a_kept_data_store_is_opened_with_the_environments_credentials(desk: Desk, stack: Stack) -> None:
     """The manifest's own S3, for data and results; not a word to the server."""
     kept = _s3(stack)
