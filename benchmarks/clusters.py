@@ -33,6 +33,9 @@ ROUNDS, STARTS = 3, 5
 CPUS, MEMORY = 1.0, 256 << 20
 SLEEP = "import time; time.sleep(1)"
 SAY = "import time; print(time.time(), flush=True)"
+SETTLE = 15.0
+"""Seconds before each measurement, in which a cluster comes to know that what ran before it has ended: Ray's account of
+what is used is several seconds late."""
 _POLL = 0.2
 _PATIENCE = 900.0
 
@@ -56,10 +59,12 @@ def compare(title: str, sides: Sequence[Side], goal: float | None) -> None:
         side.start()  # warm: images, caches, imports
     for _ in range(STARTS):
         for side in sides:
+            time.sleep(SETTLE)
             starts[side.name].append(side.start())
             print(f"  start, {side.name}: {starts[side.name][-1]:.2f} s", file=sys.stderr, flush=True)
     for _ in range(ROUNDS):
         for side in sides:
+            time.sleep(SETTLE)
             wholes[side.name].append(side.many(JOBS))
             print(f"  {JOBS} jobs, {side.name}: {wholes[side.name][-1]:.1f} s", file=sys.stderr, flush=True)
     first = sides[0].name
