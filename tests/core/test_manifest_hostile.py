@@ -86,10 +86,10 @@ def test_no_manifest(text: str | bytes, words: str) -> None:
     ],
 )
 def test_exhausting_ones_cost_little(text: str | bytes, words: str) -> None:
-    before = time.process_time()
+    before = time.thread_time()
     assert words in refused(text)
-    # Measured: at most 40 ms. A bomb that goes off takes minutes.
-    assert time.process_time() - before < 1
+    # At most 40 ms, and more where a large process collects its garbage just then. A bomb that goes off takes minutes.
+    assert time.thread_time() - before < 10
 
 
 def test_the_limit_is_the_settings() -> None:
