@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
+from pathlib import Path
 
 import psutil
 from tests.trainer.agents import ended
@@ -44,6 +46,19 @@ def test_an_actor_that_is_killed_takes_all_of_its_learner_along(bench: Bench) ->
     assert seen.learners[0].reason.startswith("its Ray actor was killed: ")
     assert seen.learners[1].state is LearnerState.RUNNING
     until(lambda: not processes_with(run.api.url, "WEFT_RANK=0"), run.describe)
+    run.stop()
+    run.forgotten()
+
+
+def test_an_actor_that_dies_before_its_agent_runs_is_started_again(bench: Bench, tmp_path: Path) -> None:
+    slow = tmp_path / "python"
+    slow.write_text(f'#!/bin/sh\nsleep 3\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    run = bench.run(learners=2).launch(bench.new_engine(environments={"*": str(slow)}))
+    until(lambda: len(bench.cluster.actors(run.name)) == 2, run.describe)
+    os.kill(bench.cluster.actors(run.name)[0]["pid"], signal.SIGKILL)
+    run.started()
+    assert run.api.calls["start"] == 2
     run.stop()
     run.forgotten()
 

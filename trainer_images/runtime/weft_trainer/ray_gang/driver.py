@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ class Gang:
         self._orders: list[tuple[Any, ...]] = []
         self._asked: dict[Any, int] = {}  # what is waited for → the rank that answers it
         self._started = [False] * self._size
+        self._again = [False] * self._size
+        self._make_actor: Callable[..., Any]
         self._nodes = [""] * self._size  # ids
         self._stop = StopOrders(board, float(request["grace"]))
         self._status: dict[str, Any] = {
@@ -81,12 +83,11 @@ class Gang:
         agent = pack_agent()
         code, digest = ray.put(agent), hashlib.sha256(agent).hexdigest()[:16]
         actor_class = ray.remote(learner_module.Learner)
-        for rank in range(self._size):
-            self._nodes[rank] = places[rank]
-            self._learner(rank).update(node=names.get(places[rank], ""), node_id=places[rank], reason="")
-            actor = actor_class.options(
+
+        def make_actor(rank: int, namespace: str = "weft") -> Any:
+            options = actor_class.options(
                 name=f"{self._request['run_name']}-{rank}",
-                namespace="weft",
+                namespace=namespace,
                 num_cpus=bundle.get("CPU", 0),
                 num_gpus=bundle.get("GPU", 0),
                 memory=bundle.get("memory", 0),
@@ -94,8 +95,14 @@ class Gang:
                 max_restarts=0,
                 max_concurrency=4,  # waits, starts and stops at the same time
                 scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank),
-            ).remote(self._request["run_name"], rank)
-            self._actors.append(actor)
+            )
+            return options.remote(self._request["run_name"], rank)
+
+        self._make_actor = make_actor
+        for rank in range(self._size):
+            self._nodes[rank] = places[rank]
+            self._learner(rank).update(node=names.get(places[rank], ""), node_id=places[rank], reason="")
+            self._actors.append(make_actor(rank))
             self._orders.append((dict(self._request), code, digest, address_of(places[rank], nodes)))
             self._ask(rank)
         self._publish()
@@ -118,7 +125,9 @@ class Gang:
             learner.update(unreachable=True, reason="its node does not answer")
             self._ask(rank)
         except RayActorError as error:
-            self._end(rank, **self._why_died(rank, error))
+            how = self._why_died(rank, error)
+            if not self._begins_again(rank, how):
+                self._end(rank, **how)
         except RayError as error:
             self._end(rank, exit_code=1, reason=f"its Ray actor failed: {_headline(error)}")
         else:
@@ -134,6 +143,16 @@ class Gang:
                     self._send_stop(rank)
             else:
                 self._end(rank, **explain(said))
+
+    def _begins_again(self, rank: int, how: Mapping[str, Any]) -> bool:
+        """Once, if the actor died before its agent ran: now and then Ray loses a worker that it has just started."""
+        if self._started[rank] or self._again[rank] or self._stop.given or how.get("oom") or how.get("interrupted"):
+            return False
+        self._again[rank] = True
+        print(f"learner {rank + 1} is started again: {how['reason']}", flush=True)
+        self._actors[rank] = self._make_actor(rank, "weft-again")  # in the first namespace its name stays taken
+        self._ask(rank)
+        return True
 
     def _ask(self, rank: int) -> None:
         """Wait for the learner's start, then for its end. Both questions may be asked again."""
