@@ -26,7 +26,8 @@ _KILL_SECONDS = 30
 _STUCK = 5.0
 """Seconds after which a stopped run that has not begun is one that Ray finds no room for."""
 _NOTICED = 3.0
-"""Seconds in which Ray itself notices a driver's end. Of a job that is deleted before, it makes a ghost."""
+"""Seconds in which Ray itself notices a driver's end. Of a job that is deleted before, it makes a ghost, or never ends
+the actor that looked after it."""
 
 
 class RayEngine:
@@ -196,10 +197,14 @@ class RayEngine:
             self._cancel(run)
         if not run.terminal or not (run.stopped or run.name in self._stopping or self._was_stopped(run)):
             return False
-        if now - self._ended.setdefault(run.name, now) < _NOTICED:
+        if not self._has_noticed(run.name):
             return False
         self._delete(run.name)
         return True
+
+    def _has_noticed(self, ended: str) -> bool:
+        now = time.monotonic()
+        return now - self._ended.setdefault(ended, now) >= _NOTICED
 
     def _cancel(self, run: Run) -> None:
         """Ray stops no job that still waits for room: have another one end it (weft_trainer.ray_gang.cancel)."""
@@ -219,10 +224,12 @@ class RayEngine:
     def _runs(self) -> list[Run]:
         jobs = self._ray.jobs()
         runs = [Run(job) for job in jobs if is_ours(job, self._installation, self.name)]
+        cancels = {job["submission_id"] for job in jobs if is_done_cancel(job, self._installation, self.name)}
         for job in jobs:
-            if is_ghost(job) or is_done_cancel(job, self._installation, self.name):
-                self._delete(job["submission_id"])
-        names = {run.name for run in runs}
+            name = job["submission_id"]
+            if is_ghost(job) or (name in cancels and self._has_noticed(name)):
+                self._delete(name)
+        names = {run.name for run in runs} | cancels
         self._stopping = {name: since for name, since in list(self._stopping.items()) if name in names}
         self._ended = {name: since for name, since in list(self._ended.items()) if name in names}
         self._census.note(runs)
