@@ -145,7 +145,7 @@ class Gang:
                 self._end(rank, **explain(said))
 
     def _begins_again(self, rank: int, how: Mapping[str, Any]) -> bool:
-        """Once, if the actor died before its agent ran: now and then Ray loses a worker that it has just started."""
+        """Once, if the actor died before its agent ran: Ray was seen to lose a worker that it had just started."""
         if self._started[rank] or self._again[rank] or self._stop.given or how.get("oom") or how.get("interrupted"):
             return False
         self._again[rank] = True
