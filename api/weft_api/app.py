@@ -21,11 +21,11 @@ from weft_api.health.routes import router as health
 from weft_api.jobs.routes import router as jobs
 from weft_api.learner.routes import router as learner
 from weft_api.logs.routes import router as logs
-from weft_api.metrics import Metrics
 from weft_api.middleware import BodyLimit, Observed
 from weft_api.models.routes import router as models
 from weft_api.secrets.routes import router as secrets
 from weft_api.stores import Checker
+from weft_api.telemetry import Metrics
 from weft_api.tokens.routes import router as tokens
 from weft_core import __version__
 from weft_core.catalogue import Catalogue

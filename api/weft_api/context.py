@@ -8,8 +8,8 @@ from typing import Annotated
 from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
-from weft_api.metrics import Metrics
 from weft_api.stores import Checker
+from weft_api.telemetry import Metrics
 from weft_core.catalogue import Catalogue
 from weft_core.objects import Objects
 from weft_core.secrets import SecretBox

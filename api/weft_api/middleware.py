@@ -11,8 +11,8 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from weft_api.metrics import Metrics
 from weft_api.problems import TOO_LARGE, Problem, answer
+from weft_api.telemetry import Metrics
 from weft_core.settings import LimitSettings
 
 _MIB = 1 << 20
