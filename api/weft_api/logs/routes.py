@@ -9,10 +9,11 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 from sse_starlette import EventSourceResponse
 
-from weft_api.auth import Principal, Viewer
-from weft_api.context import Context, Ctx
+from weft_api.auth import Viewer
+from weft_api.context import Ctx
 from weft_api.following import LastEventId, follow, last_event_id
 from weft_api.jobs.service import find_job
+from weft_api.logs.chunks import ChunkReader
 from weft_api.logs.follow import LogFollower
 from weft_api.logs.read import LogFilter, read_page, tail_start
 from weft_api.logs.schemas import AttemptNumber, From, LearnerId, LogPage, Tail, Text
@@ -41,10 +42,10 @@ def get_logs(
     """From line `from` on (or the last `tail` lines); `next` is where to go on, whatever the filters."""
     wanted = LogFilter(learner, attempt, parse_since(since), q)
     with context.database.transaction() as session:
-        scope = who.scope(session)
-        ended = find_job(scope, job_id).state in TERMINAL
-        first = _first(start, tail_start(scope, job_id, wanted, tail) if tail is not None else 0)
-        page = read_page(scope, job_id, wanted, first, limit)
+        ended = find_job(who.scope(session), job_id).state in TERMINAL
+    reader = ChunkReader(context, who, job_id)
+    first = _first(start, tail_start(reader, wanted, tail) if tail is not None else 0)
+    page = read_page(reader, wanted, first, limit)
     return LogPage(lines=page.lines, next=page.next, end=ended and not page.more)
 
 
@@ -73,12 +74,12 @@ def follow_logs(
     wanted = LogFilter(learner, attempt)
     after = last_event_id(resume)
     with context.database.transaction() as session:
-        scope = who.scope(session)
-        find_job(scope, job_id)
-        if after is not None:
-            first = after + 1
-        else:
-            first = _first(start, tail_start(scope, job_id, wanted, tail) if tail is not None else 0)
+        find_job(who.scope(session), job_id)
+    if after is not None:
+        first = after + 1
+    else:
+        reader = ChunkReader(context, who, job_id)
+        first = _first(start, tail_start(reader, wanted, tail) if tail is not None else 0)
     return follow(context, who, "logs", job_id, LogFollower(context, who, job_id, wanted, first).look)
 
 
@@ -96,17 +97,15 @@ def download_logs(
         named = learner is None and find_job(who.scope(session), job_id).learners > 1
     name = f"{job_id}.log" if learner is None else f"{job_id}-learner-{learner}.log"
     return StreamingResponse(
-        _text(context, who, job_id, LogFilter(learner, attempt), named),
+        _text(ChunkReader(context, who, job_id), LogFilter(learner, attempt), named),
         media_type="text/plain; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 
-def _text(context: Context, who: Principal, job_id: str, wanted: LogFilter, named: bool) -> Iterator[str]:
+def _text(reader: ChunkReader, wanted: LogFilter, named: bool) -> Iterator[str]:
     position, more = 0, True
     while more:
-        # A transaction a page: none is open while the client takes what it got.
-        with context.database.transaction() as session:
-            page = read_page(who.scope(session), job_id, wanted, position, _PAGE)
+        page = read_page(reader, wanted, position, _PAGE)
         position, more = page.next, page.more
         yield "".join(f"learner {line.learner} | {line.text}\n" if named else f"{line.text}\n" for line in page.lines)
