@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from sqlalchemy.exc import ArgumentError
 
 from weft_api import docs, errors
+from weft_api.bell import Bell
 from weft_api.checkpoints.routes import router as checkpoints
 from weft_api.code.routes import router as code
 from weft_api.context import Context
@@ -56,6 +57,7 @@ def make_context(settings: Settings) -> Context:
         database = Database(settings.database_url.get_secret_value(), pool_size=_CONNECTIONS)
     with _naming("redis_url"):
         wake = Wake(settings.redis_url.get_secret_value())
+        bell = Bell(settings.redis_url.get_secret_value())
     with _naming("s3"):
         objects = Objects(settings.s3)
     return Context(
@@ -64,6 +66,7 @@ def make_context(settings: Settings) -> Context:
         objects=objects,
         box=SecretBox(settings.secret_keys),
         wake=wake,
+        bell=bell,
         catalogue=Catalogue.load(),
         metrics=Metrics(database),
         checker=Checker(),
@@ -87,6 +90,7 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        await context.bell.close()
         context.close()
 
     app = FastAPI(

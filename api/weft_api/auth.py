@@ -10,6 +10,7 @@ from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
+from starlette.requests import HTTPConnection
 
 from weft_api.context import Context, Ctx
 from weft_api.problems import FORBIDDEN, UNAUTHENTICATED, Problem
@@ -20,7 +21,15 @@ from weft_core.tokens import ATTEMPT_PREFIX, USER_PREFIX, hash_token
 Role = Literal["viewer", "editor", "owner"]
 _RANK: dict[str, int] = {"viewer": 0, "editor": 1, "owner": 2}
 
-_bearer = HTTPBearer(auto_error=False, scheme_name="token", description="A token from `weft login` or POST /tokens.")
+
+class _HTTPBearer(HTTPBearer):
+    """FastAPI's, which reads headers only, for WebSockets too."""
+
+    async def __call__(self, connection: HTTPConnection) -> HTTPAuthorizationCredentials | None:
+        return await super().__call__(connection)
+
+
+_bearer = _HTTPBearer(auto_error=False, scheme_name="token", description="A token from `weft login` or POST /tokens.")
 Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from anyio import CapacityLimiter
-from fastapi import Depends, Request
+from fastapi import Depends
+from starlette.requests import HTTPConnection
 
+from weft_api.bell import Bell
 from weft_api.stores import Checker
 from weft_api.telemetry import Metrics
 from weft_core.catalogue import Catalogue
@@ -25,6 +27,7 @@ class Context:
     objects: Objects
     box: SecretBox
     wake: Wake
+    bell: Bell
     catalogue: Catalogue
     metrics: Metrics
     checker: Checker
@@ -37,8 +40,8 @@ class Context:
         self.database.close()
 
 
-async def _context(request: Request) -> Context:
-    context: Context = request.app.state.context
+async def _context(connection: HTTPConnection) -> Context:
+    context: Context = connection.app.state.context
     return context
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -89,8 +88,8 @@ async def _events(
 ) -> AsyncIterator[ServerSentEvent]:
     with context.metrics.followers.labels(stream).track_inprogress():
         checked = time.monotonic()
-        async with aclosing(context.wake.listen(job_id)) as bell:
-            async for _ in bell:
+        async with context.bell.hear(job_id) as ear:
+            while True:
                 more = True
                 while more:
                     try:
@@ -106,3 +105,4 @@ async def _events(
                     if found.over:
                         return
                     more = found.more
+                await ear.wait()
