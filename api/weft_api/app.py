@@ -18,6 +18,7 @@ from weft_api.datastores.routes import router as datastores
 from weft_api.engines.routes import router as engines
 from weft_api.events.routes import router as events
 from weft_api.files.routes import router as files
+from weft_api.guesses import Guesses
 from weft_api.health.routes import router as health
 from weft_api.jobs.routes import router as jobs
 from weft_api.learner.routes import router as learner
@@ -25,6 +26,7 @@ from weft_api.logs.routes import router as logs
 from weft_api.middleware import BodyLimit, Observed
 from weft_api.models.routes import router as models
 from weft_api.secrets.routes import router as secrets
+from weft_api.sessions.routes import router as sessions
 from weft_api.stores import Checker
 from weft_api.telemetry import Metrics
 from weft_api.tokens.routes import router as tokens
@@ -40,7 +42,7 @@ _DESCRIPTION = """Deep-learning training as a service: a manifest and a folder o
 
 Sign in with `Authorization: Bearer <token>`; a token belongs to one project. Errors are `application/problem+json`
 (RFC 9457) with a stable `code`. What makes or changes something takes an `Idempotency-Key`. Lists are paged:
-`next_cursor` goes back as `cursor`."""
+`next_cursor` goes back as `cursor`. Browsers sign in with a cookie instead (`POST /session`)."""
 
 _CONNECTIONS = 15
 """To Postgres; as many again in a rush. Handlers run in 40 threads and hold one only while they ask."""
@@ -58,6 +60,7 @@ def make_context(settings: Settings) -> Context:
     with _naming("redis_url"):
         wake = Wake(settings.redis_url.get_secret_value())
         bell = Bell(settings.redis_url.get_secret_value())
+        guesses = Guesses(settings.redis_url.get_secret_value())
     with _naming("s3"):
         objects = Objects(settings.s3)
     return Context(
@@ -70,6 +73,7 @@ def make_context(settings: Settings) -> Context:
         catalogue=Catalogue.load(),
         metrics=Metrics(database),
         checker=Checker(),
+        guesses=guesses,
         followers=CapacityLimiter(_FOLLOWERS),
     )
 
@@ -103,7 +107,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.context = context
     data = (files, checkpoints, models, datastores)
-    for router in (jobs, code, logs, events, *data, secrets, tokens, engines, learner, health):
+    for router in (jobs, code, logs, events, *data, secrets, sessions, tokens, engines, learner, health):
         app.include_router(router)
     errors.install(app)
     docs.install(app)

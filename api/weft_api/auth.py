@@ -1,22 +1,25 @@
-"""Who is asking: users' tokens and their roles. (Attempts' tokens open the learner's routes only: learner/auth.py.)"""
+"""Who is asking: users' tokens, browsers' sessions, and roles. (Attempts' tokens open the learner's routes only:
+learner/auth.py.)"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from fastapi import Depends
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from sqlalchemy import func, select, text, update
+from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy import ColumnElement, func, select, text, update
 from sqlalchemy.orm import Session
 from starlette.requests import HTTPConnection
 
 from weft_api.context import Context, Ctx
-from weft_api.problems import FORBIDDEN, UNAUTHENTICATED, Problem
+from weft_api.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem
 from weft_core.store.models import Member, Project, Token, User
 from weft_core.store.scope import Scope
-from weft_core.tokens import ATTEMPT_PREFIX, USER_PREFIX, hash_token
+from weft_core.tokens import ATTEMPT_PREFIX, SESSION_PREFIX, USER_PREFIX, hash_token
 
 Role = Literal["viewer", "editor", "owner"]
 _RANK: dict[str, int] = {"viewer": 0, "editor": 1, "owner": 2}
@@ -32,6 +35,17 @@ class _HTTPBearer(HTTPBearer):
 _bearer = _HTTPBearer(auto_error=False, scheme_name="token", description="A token from `weft login` or POST /tokens.")
 Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
+COOKIE = "weft_session"
+_cookie = APIKeyCookie(
+    name=COOKIE,
+    auto_error=False,
+    scheme_name="session",
+    description="A browser's session, from POST /session. What is no GET needs the header `X-Weft-Session: 1` besides.",
+)
+Cookie = Annotated[str | None, Depends(_cookie)]
+SESSION_IDLE_HOURS = 12
+"""A session ends when it was not used for so long."""
+
 
 @dataclass(frozen=True)
 class Principal:
@@ -44,6 +58,10 @@ class Principal:
     project_id: str
     project: str
     role: str
+    admin: bool = False
+    """Of the whole installation: users, projects, quotas."""
+    session: bool = False
+    """By a browser's cookie, not by a token."""
 
     def scope(self, session: Session) -> Scope:
         return Scope(session, self.project_id)
@@ -57,6 +75,7 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
     stale = (Token.last_used_at.is_(None)) | (Token.last_used_at < func.now() - text("interval '1 minute'"))
     query = (
         select(Token.id, Token.user_id, User.name, Token.project_id, Project.name, Member.role, stale)
+        .add_columns(User.is_admin, Token.kind)
         .join(User, User.id == Token.user_id)
         .join(Project, Project.id == Token.project_id)
         .join(Member, (Member.project_id == Token.project_id) & (Member.user_id == Token.user_id))
@@ -71,14 +90,52 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
         row = session.execute(query).one_or_none()
         if row is None:
             return None
-        token_id, user_id, user, project_id, project, role, unnoted = row
+        token_id, user_id, user, project_id, project, role, unnoted, admin, kind = row
         if unnoted:
             # At most once a minute, so that reading is not writing.
-            session.execute(update(Token).where(Token.id == token_id, stale).values(last_used_at=func.now()))
-    return Principal(token_id, sha256, user_id, user, project_id, project, role)
+            noted = update(Token).where(Token.id == token_id, stale).values(last_used_at=func.now())
+            session.execute(noted.values(expires_at=session_expiry()) if kind == "browser" else noted)
+    return Principal(token_id, sha256, user_id, user, project_id, project, role, admin, kind == "browser")
 
 
-def _authenticate(context: Ctx, bearer: Bearer) -> Principal:
+def session_expiry() -> ColumnElement[datetime]:
+    """Till when a session that is used now is in force."""
+    return func.least(Token.ends_at, func.now() + timedelta(hours=SESSION_IDLE_HOURS))
+
+
+def address_of(connection: HTTPConnection) -> str:
+    """Where the request comes from, as far as uvicorn trusts a proxy to tell."""
+    return connection.client.host if connection.client else ""
+
+
+def from_elsewhere(context: Context, connection: HTTPConnection) -> bool:
+    """Whether a page of another origin makes this request, as far as the browser tells."""
+    origin = connection.headers.get("origin")
+    if origin is None:
+        return False
+    public = urlsplit(context.settings.api.public_url)
+    ours = {connection.headers.get("host", "").lower(), public.netloc.lower()}
+    return urlsplit(origin).netloc.lower() not in ours
+
+
+def _by_session(context: Context, connection: HTTPConnection, plain: str) -> Principal:
+    known = plain.isascii() and plain.startswith(SESSION_PREFIX)
+    principal = find_principal(context, hash_token(plain)) if known else None
+    if principal is None:
+        raise Problem(UNAUTHENTICATED, "your session has ended; sign in again")
+    if connection.scope["type"] == "websocket":
+        # Browsers let every page open WebSockets to everywhere, but they tell which page it is.
+        if "origin" not in connection.headers or from_elsewhere(context, connection):
+            raise Problem(CROSS_SITE, "a WebSocket by a session's cookie is opened by this server's own pages only")
+    elif connection.scope["method"] not in {"GET", "HEAD"} and connection.headers.get("x-weft-session") != "1":
+        # A page of another origin can't send a header of its own without being asked for permission by the browser.
+        raise Problem(CROSS_SITE, "a change by a session's cookie needs the header X-Weft-Session: 1")
+    return principal
+
+
+def _authenticate(connection: HTTPConnection, context: Ctx, bearer: Bearer, cookie: Cookie) -> Principal:
+    if bearer is None and cookie and "authorization" not in connection.headers:
+        return _by_session(context, connection, cookie)
     if bearer is None:
         raise Problem(UNAUTHENTICATED, "send 'Authorization: Bearer <token>' with a token of yours")
     plain = bearer.credentials
@@ -105,3 +162,12 @@ def _require(role: Role) -> Callable[[Principal], Principal]:
 
 Viewer = Annotated[Principal, Depends(_authenticate)]
 Editor = Annotated[Principal, Depends(_require("editor"))]
+
+
+def _administrator(principal: Viewer) -> Principal:
+    if not principal.admin:
+        raise Problem(FORBIDDEN, "this is for administrators of the installation")
+    return principal
+
+
+Admin = Annotated[Principal, Depends(_administrator)]

@@ -10,6 +10,7 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from weft_api.bell import Bell
+from weft_api.guesses import Guesses
 from weft_api.stores import Checker
 from weft_api.telemetry import Metrics
 from weft_core.catalogue import Catalogue
@@ -31,11 +32,13 @@ class Context:
     catalogue: Catalogue
     metrics: Metrics
     checker: Checker
+    guesses: Guesses
     followers: CapacityLimiter
     """Of threads that look for followers, so that however many follow, requests are answered."""
 
     def close(self) -> None:
         self.checker.close()
+        self.guesses.close()
         self.wake.close()
         self.database.close()
 

@@ -41,6 +41,7 @@ _TAGS = (
     "models",
     "datastores",
     "secrets",
+    "sessions",
     "tokens",
     "engines",
     "learner",

@@ -40,6 +40,9 @@ CODE_MISSING = _kind(
 STORE_REFUSED = _kind("store_refused", 400, "The data store refused", "container 'data' does not exist at http://…")
 UNAUTHENTICATED = _kind("unauthenticated", 401, "Not signed in", "send 'Authorization: Bearer <token>'")
 FORBIDDEN = _kind("forbidden", 403, "Not allowed", "this needs the role editor, the token has viewer")
+CROSS_SITE = _kind(
+    "cross_site", 403, "Not from the dashboard", "a change by a session's cookie needs the header X-Weft-Session: 1"
+)
 NOT_FOUND = _kind("not_found", 404, "Not found", "no job 'job-000000000000' in this project")
 METHOD_NOT_ALLOWED = _kind("method_not_allowed", 405, "Method not allowed", "PATCH is not served here")
 CONFLICT = _kind("conflict", 409, "Does not fit the present state", "the job is COMPLETED: there is nothing to halt")
@@ -55,6 +58,7 @@ NO_GRANT = _kind(
 RESULTS_GONE = _kind("results_gone", 410, "The results are gone", "nothing is left at results/job-…")
 STALE_ATTEMPT = _kind("stale_attempt", 410, "The attempt is over", "this attempt has ended: stop and exit")
 TOO_LARGE = _kind("too_large", 413, "Too large", "the manifest may have 1048576 bytes")
+TOO_MANY_ATTEMPTS = _kind("too_many_attempts", 429, "Too many wrong passwords", "try again in 300 seconds", 300)
 UNSUPPORTED_MEDIA = _kind("unsupported_media_type", 415, "Unsupported media type", "send application/json")
 INTERNAL = _kind("internal", 500, "Something went wrong on the server", "it is in the server's log as request 1f0c…")
 STORE_UNAVAILABLE = _kind("store_unavailable", 503, "The object store does not answer", "can't reach http://…", 5)

@@ -42,6 +42,8 @@ class ApiSettings(_Section):
     port: int = 8080
     public_url: str = "http://127.0.0.1:8080"
     """The URL that learners and users reach the API at."""
+    secure_cookie: bool | None = None
+    """Whether browsers send a session's cookie over https only; default: if ``public_url`` or the request is https."""
 
 
 class ProfileSettings(PlacementSettings):

@@ -12,6 +12,8 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 USER_PREFIX = "weft_u_"
 ATTEMPT_PREFIX = "weft_a_"
+SESSION_PREFIX = "weft_s_"
+_PREFIXES = {"user": USER_PREFIX, "attempt": ATTEMPT_PREFIX, "session": SESSION_PREFIX}
 
 _passwords = PasswordHasher()
 
@@ -25,9 +27,9 @@ class NewToken:
     sha256: str
 
 
-def new_token(kind: Literal["user", "attempt"]) -> NewToken:
+def new_token(kind: Literal["user", "attempt", "session"]) -> NewToken:
     """A token of 256 random bits, with a prefix that secret scanners and people recognise."""
-    start = USER_PREFIX if kind == "user" else ATTEMPT_PREFIX
+    start = _PREFIXES[kind]
     plain = start + secrets.token_urlsafe(32)
     return NewToken(plain=plain, prefix=plain[: len(start) + 4], sha256=hash_token(plain))
 

@@ -100,7 +100,7 @@ class Api:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        app = create_app(settings)
+        self.app = app = create_app(settings)
         self.openapi: dict[str, Any] = app.openapi()
         self.context: Context = app.state.context
         config = uvicorn.Config(app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1)

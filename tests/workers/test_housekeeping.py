@@ -8,7 +8,7 @@ from tests.workers.world import PROJECT, World
 
 from weft_core.engine import Amounts, Capacity, LearnerObservation, LearnerState, Node, Observation, Taint
 from weft_core.engine_settings import LocalSettings
-from weft_core.store.models import EngineStatus, IdempotencyKey
+from weft_core.store.models import EngineStatus, IdempotencyKey, Token, User
 from weft_workers.context import Context
 from weft_workers.housekeeping import Housekeeping, describe
 
@@ -114,3 +114,28 @@ def test_old_keys_are_dropped(world: World, context: Context) -> None:
             )
     house = Housekeeping(context)
     assert [house.drop_old_keys(), house.drop_old_keys()] == [1, 0]
+
+
+def test_sessions_that_have_ended_are_dropped(world: World, context: Context) -> None:
+    with world.transaction() as session:
+        user_id = session.scalars(select(User.id)).first()
+        for kind in ("api", "browser"):
+            for name, hours, revoked in (("over", -1, None), ("on", 1, None), ("revoked", 1, func.now())):
+                session.add(
+                    Token(
+                        id=f"tok-{kind}-{name}",
+                        project_id=PROJECT,
+                        user_id=user_id,
+                        name=name,
+                        kind=kind,
+                        prefix="x",
+                        sha256=f"{kind} {name}",
+                        expires_at=func.now() + text(f"interval '{hours} hours'"),
+                        revoked_at=revoked,
+                    )
+                )
+    house = Housekeeping(context)
+    assert [house.drop_old_sessions(), house.drop_old_sessions()] == [2, 0]
+    with world.transaction() as session:
+        left = set(session.scalars(select(Token.id)))
+    assert left >= {"tok-browser-on", "tok-api-over", "tok-api-on", "tok-api-revoked"}

@@ -13,7 +13,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from weft_core.engine import Capacity, EngineUnreachable, Node, Observation
-from weft_core.store.models import Attempt, EngineStatus, IdempotencyKey
+from weft_core.store.models import Attempt, EngineStatus, IdempotencyKey, Token
 from weft_workers.context import Context
 from weft_workers.observing import Lookout
 
@@ -65,6 +65,7 @@ class Housekeeping:
     def tidy(self) -> None:
         """What is due now and then."""
         self.drop_old_keys()
+        self.drop_old_sessions()
         self.drop_old_engines()
 
     def drop_old_engines(self) -> list[str]:
@@ -86,6 +87,15 @@ class Housekeeping:
                 delete(IdempotencyKey)
                 .where(IdempotencyKey.created_at < func.now() - _KEY_AGE)
                 .returning(IdempotencyKey.key)
+            )
+            return len(gone.all())
+
+    def drop_old_sessions(self) -> int:
+        """Forget browsers' sessions that have ended; returns how many. (Tokens stay: who made them may be asked.)"""
+        over = Token.expires_at.is_not(None) & (Token.expires_at < func.now())
+        with self.context.database.transaction() as session:
+            gone = session.execute(
+                delete(Token).where(Token.kind == "browser", over | Token.revoked_at.is_not(None)).returning(Token.id)
             )
             return len(gone.all())
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
-from weft_api.auth import Viewer
+from weft_api.auth import Viewer, address_of
 from weft_api.context import Ctx
 from weft_api.idempotency import KeyHeader, once
-from weft_api.problems import IDEMPOTENCY_CONFLICT, NOT_FOUND, UNAUTHENTICATED, responses
+from weft_api.problems import IDEMPOTENCY_CONFLICT, NOT_FOUND, TOO_MANY_ATTEMPTS, UNAUTHENTICATED, responses
 from weft_api.tokens import service
 from weft_api.tokens.schemas import CreatedToken, LoginBody, Me, TokenBody, TokenList
 
@@ -19,10 +19,12 @@ def me(who: Viewer) -> Me:
     return Me(user=who.user, project=who.project, role=who.role)
 
 
-@router.post("/login", summary="Exchange a password for a token", responses=responses(UNAUTHENTICATED))
-def login(body: LoginBody, context: Ctx) -> CreatedToken:
+@router.post(
+    "/login", summary="Exchange a password for a token", responses=responses(UNAUTHENTICATED, TOO_MANY_ATTEMPTS)
+)
+def login(body: LoginBody, context: Ctx, request: Request) -> CreatedToken:
     """The token lives for 90 days. (Without an Idempotency-Key: a repeated sign-in makes another token.)"""
-    return service.login(context, body)
+    return service.login(context, body, address_of(request))
 
 
 @router.get("/tokens", summary="List tokens")

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 _TOKEN: dict[str, Any] = {
     "id": "tok-3q8z1m5n7c2d",
+    "kind": "api",
     "name": "laptop",
     "prefix": "weft_u_Kx3v",
     "user": "admin",
@@ -22,6 +23,7 @@ class TokenView(BaseModel):
     model_config = ConfigDict(title="Token", json_schema_extra={"examples": [_TOKEN]})
 
     id: str
+    kind: str = Field(description="`api`: a token; `browser`: a session of the dashboard.")
     name: str
     prefix: str = Field(description="The token's first characters.")
     user: str

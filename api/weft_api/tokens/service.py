@@ -6,18 +6,19 @@ import json
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from weft_api.auth import Principal
 from weft_api.context import Context
 from weft_api.idempotency import Once
+from weft_api.passwords import check_password
 from weft_api.problems import UNAUTHENTICATED, Problem, invalid, not_found
 from weft_api.tokens.schemas import CreatedToken, LoginBody, TokenBody, TokenView
 from weft_core.ids import new_id
 from weft_core.store.models import Member, Project, Token, User
 from weft_core.store.scope import Scope
-from weft_core.tokens import hash_password, new_token, verify_password
+from weft_core.tokens import new_token
 
 _LOGIN_DAYS = 90
 
@@ -33,8 +34,9 @@ class _Owner:
 
 
 def list_tokens(scope: Scope, who: Principal) -> list[TokenView]:
-    """The user's own tokens in this project; an owner sees everyone's."""
-    query = scope.select(Token, Token.revoked_at.is_(None)).order_by(Token.created_at, Token.id)
+    """The user's own tokens and sessions in this project; an owner sees everyone's. Ended sessions are left out."""
+    over = (Token.kind == "browser") & (Token.expires_at <= func.now())
+    query = scope.select(Token, Token.revoked_at.is_(None), ~over).order_by(Token.created_at, Token.id)
     if not who.may("owner"):
         query = query.where(Token.user_id == who.user_id)
     rows = scope.all(query)
@@ -55,36 +57,26 @@ def revoke_token(scope: Scope, who: Principal, token_id: str) -> None:
     row = scope.find(Token, Token.id == token_id, Token.revoked_at.is_(None))
     if row is None or (row.user_id != who.user_id and not who.may("owner")):
         raise not_found("token", token_id[:100])
-    row.revoked_at = func.now()
+    revoke(scope.session, row.id)
 
 
-def login(context: Context, body: LoginBody) -> CreatedToken:
+def revoke(session: Session, token_id: str) -> None:
+    """End a token or a session at once, and the sessions that were opened with it."""
+    ended = update(Token).where((Token.id == token_id) | (Token.opened_with == token_id), Token.revoked_at.is_(None))
+    session.execute(ended.values(revoked_at=func.now()))
+
+
+def login(context: Context, body: LoginBody, address: str) -> CreatedToken:
     """Exchange a password for a token.
 
     Raises:
-        Problem: unauthenticated, the same for an unknown user and a wrong password; invalid_request when the user is a
-            member of several projects and named none.
+        Problem: as :func:`check_password`; invalid_request when the user is a member of several projects, named none.
     """
-    with context.database.transaction() as session:
-        user = session.scalars(select(User).where(User.name == body.user)).one_or_none()
-    known = user.password_hash if user and user.disabled_at is None else None
-    # Outside of a transaction, as it takes its time by design; and the same time for a user that does not exist.
-    matches = verify_password(body.password.get_secret_value(), known or _nobody())
-    if user is None or known is None or not matches:
-        raise Problem(UNAUTHENTICATED, "wrong user name or password")
+    user = check_password(context, body.user, body.password.get_secret_value(), address)
     with context.database.transaction() as session:
         project = _choose_project(session, user, body.project)
         owner = _Owner(user.id, user.name, project.id, project.name)
         return _issue(context, session, owner, "login", _LOGIN_DAYS, Once(None, "POST /login", ""))
-
-
-_NOBODY: list[str] = []
-
-
-def _nobody() -> str:
-    if not _NOBODY:
-        _NOBODY.append(hash_password(new_token("user").plain))
-    return _NOBODY[0]
 
 
 def _choose_project(session: Session, user: User, name: str | None) -> Project:
@@ -131,6 +123,7 @@ def _issue(context: Context, session: Session, owner: _Owner, name: str, days: i
 def _view(row: Token, user: str) -> TokenView:
     return TokenView(
         id=row.id,
+        kind=row.kind,
         name=row.name,
         prefix=row.prefix,
         user=user,

@@ -105,9 +105,11 @@ class Member(Base):
 
 
 class Token(Base):
-    """An API token. Only its SHA-256 is kept: tokens carry 256 random bits, so a slow hash would add nothing."""
+    """An API token, or a browser's session. Only its SHA-256 is kept: tokens carry 256 random bits, so a slow hash
+    would add nothing."""
 
     __tablename__ = "tokens"
+    __table_args__ = (CheckConstraint("kind in ('api', 'browser')", name="kind"),)
     id: Mapped[str] = mapped_column(primary_key=True)
     project_id: Mapped[str] = _project()
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
@@ -118,6 +120,10 @@ class Token(Base):
     expires_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+    # Of a session: each use moves expires_at on, up to this; and the token that it was opened with, if any.
+    kind: Mapped[str] = mapped_column(server_default="api")
+    ends_at: Mapped[datetime | None]
+    opened_with: Mapped[str | None] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"), index=True)
 
 
 # --- what a project keeps on the server --------------------------------------------------------------------------

@@ -1,0 +1,40 @@
+"""Passwords at the door."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from weft_api.context import Context
+from weft_api.problems import UNAUTHENTICATED, Problem
+from weft_core.store.models import User
+from weft_core.tokens import hash_password, new_token, verify_password
+
+
+def check_password(context: Context, name: str, password: str, address: str) -> User:
+    """The user of this name and password.
+
+    Args:
+        address: where the request comes from.
+
+    Raises:
+        Problem: unauthenticated, the same for an unknown user and a wrong password; too_many_attempts.
+    """
+    context.guesses.begin(name, address)
+    with context.database.transaction() as session:
+        user = session.scalars(select(User).where(User.name == name)).one_or_none()
+    known = user.password_hash if user and user.disabled_at is None else None
+    # Outside of a transaction, as it takes its time by design; and the same time for a user that does not exist.
+    matches = verify_password(password, known or _nobody())
+    if user is None or known is None or not matches:
+        raise Problem(UNAUTHENTICATED, "wrong user name or password")
+    context.guesses.right(name, address)
+    return user
+
+
+_NOBODY: list[str] = []
+
+
+def _nobody() -> str:
+    if not _NOBODY:
+        _NOBODY.append(hash_password(new_token("user").plain))
+    return _NOBODY[0]

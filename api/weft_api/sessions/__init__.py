@@ -1,0 +1,1 @@
+"""Sessions of browsers: the dashboard's way in."""

@@ -1,0 +1,139 @@
+"""Opening, switching and ending browsers' sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from weft_api.auth import Principal, find_principal, session_expiry
+from weft_api.context import Context
+from weft_api.passwords import check_password
+from weft_api.problems import FORBIDDEN, UNAUTHENTICATED, Problem, not_found
+from weft_api.sessions.schemas import Membership, SessionBody, SessionView
+from weft_api.tokens.service import revoke
+from weft_core.ids import new_id
+from weft_core.store.models import Member, Project, Token
+from weft_core.store.scope import Scope
+from weft_core.tokens import USER_PREFIX, hash_token, new_token
+
+LONGEST = timedelta(days=7)
+"""A session ends after this, however much it is used."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    cookie: str
+    view: SessionView
+
+
+def open_session(context: Context, body: SessionBody, address: str, browser: str) -> Opened:
+    """Sign a browser in.
+
+    Args:
+        address: where the request comes from.
+        browser: what its row is called in the list of tokens.
+
+    Raises:
+        Problem: unauthenticated, too_many_attempts; not_found for a project that the user is no member of.
+    """
+    opened_with: Principal | None = None
+    wanted = body.project
+    if body.token is not None:
+        opened_with = _by_token(context, body.token.get_secret_value().strip())
+        user_id = opened_with.user_id
+        wanted = wanted or opened_with.project
+    else:
+        assert body.user is not None
+        assert body.password is not None
+        user_id = check_password(context, body.user, body.password.get_secret_value(), address).id
+    plain = new_token("session")
+    with context.database.transaction() as session:
+        row = Token(
+            id=new_id("tok"),
+            user_id=user_id,
+            kind="browser",
+            name=browser,
+            prefix=plain.prefix,
+            sha256=plain.sha256,
+            last_used_at=func.now(),
+            ends_at=func.now() + LONGEST,
+        )
+        if opened_with is not None:
+            row.opened_with = opened_with.token_id
+            limit = session.get_one(Token, opened_with.token_id).expires_at
+            if limit is not None:
+                row.ends_at = func.least(func.now() + LONGEST, limit)
+        Scope(session, _project(session, user_id, wanted)).add(row)
+        session.flush()
+        session.execute(update(Token).where(Token.id == row.id).values(expires_at=session_expiry()))
+    principal = find_principal(context, plain.sha256)
+    if principal is None:
+        raise Problem(UNAUTHENTICATED, "the user was removed or disabled just now")
+    return Opened(plain.plain, describe(context, principal))
+
+
+def _by_token(context: Context, plain: str) -> Principal:
+    known = plain.isascii() and plain.startswith(USER_PREFIX)
+    principal = find_principal(context, hash_token(plain)) if known else None
+    if principal is None:
+        raise Problem(UNAUTHENTICATED, "this token is unknown, expired or revoked")
+    return principal
+
+
+def _project(session: Session, user_id: str, name: str | None) -> str:
+    """The id of the project to begin in."""
+    used = select(func.max(Token.last_used_at)).where(Token.project_id == Project.id, Token.user_id == user_id)
+    query = (
+        select(Project)
+        .join(Member, (Member.project_id == Project.id) & (Member.user_id == user_id))
+        .order_by(used.scalar_subquery().desc().nulls_last(), Project.name)
+    )
+    if name is not None:
+        query = query.where(Project.name == name)
+    project = session.scalars(query.limit(1)).one_or_none()
+    if project is None and name is not None:
+        raise not_found("project", name)
+    if project is None:
+        raise Problem(UNAUTHENTICATED, "you are a member of no project; ask an administrator for one")
+    return project.id
+
+
+def describe(context: Context, who: Principal) -> SessionView:
+    """What the dashboard has to know of who is signed in."""
+    with context.database.transaction() as session:
+        query = select(Project.name, Member.role).join(Member, Member.project_id == Project.id)
+        rows = session.execute(query.where(Member.user_id == who.user_id).order_by(Project.name))
+        projects = [Membership(name=name, role=role) for name, role in rows]
+        expires = session.scalar(select(Token.expires_at).where(Token.id == who.token_id))
+    return SessionView(
+        user=who.user,
+        project=who.project,
+        role=who.role,
+        projects=projects,
+        admin=who.admin,
+        expires_at=expires,
+    )
+
+
+def switch(context: Context, who: Principal, name: str) -> SessionView:
+    """Go on in another project. Raises Problem forbidden for a token, not_found."""
+    if not who.session:
+        raise Problem(FORBIDDEN, f"a token belongs to one project, this one to {who.project!r}: make another there")
+    with context.database.transaction() as session:
+        project_id = _project(session, who.user_id, name)
+        session.execute(update(Token).where(Token.id == who.token_id).values(project_id=project_id))
+    principal = find_principal(context, who.token_sha256)
+    if principal is None:
+        raise Problem(UNAUTHENTICATED, "your session has ended; sign in again")
+    return describe(context, principal)
+
+
+def end(context: Context, who: Principal) -> None:
+    """Sign out. Raises Problem forbidden for a token: those are revoked by their id."""
+    if not who.session:
+        raise Problem(FORBIDDEN, "this is a token, not a session: DELETE /tokens/{id} revokes it")
+    with context.database.transaction() as session:
+        revoke(session, who.token_id)
