@@ -22,6 +22,7 @@ from weft_api.guesses import Guesses
 from weft_api.health.routes import router as health
 from weft_api.jobs.routes import router as jobs
 from weft_api.learner.routes import router as learner
+from weft_api.logs.live import LiveLogs
 from weft_api.logs.routes import router as logs
 from weft_api.middleware import BodyLimit, Observed
 from weft_api.models.routes import router as models
@@ -106,6 +107,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.context = context
+    app.state.live_logs = LiveLogs(context)
     data = (files, checkpoints, models, datastores)
     for router in (jobs, code, logs, events, *data, secrets, sessions, tokens, engines, learner, health):
         app.include_router(router)

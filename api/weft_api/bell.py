@@ -57,6 +57,7 @@ class Bell:
         self._channel: PubSub | None = None
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
         self.poll = _AWAY
 
     @asynccontextmanager
@@ -75,7 +76,10 @@ class Bell:
             ears.discard(ear)
             if not ears and self._ears.get(job_id) is ears:
                 del self._ears[job_id]
-                await self._tune(job_id)
+                # Not awaited: whoever leaves may have been cancelled.
+                leaving = asyncio.create_task(self._tune(job_id))
+                self._leaving.add(leaving)
+                leaving.add_done_callback(self._leaving.discard)
 
     async def close(self) -> None:
         """Let go of Redis."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI, Request, WebSocket
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.websockets import WebSocketState
 
 from weft_api import problems
 from weft_api.problems import FieldProblem, Kind, Problem, answer, clean
@@ -33,6 +35,8 @@ _BY_STATUS: dict[int, Kind] = {
     415: problems.UNSUPPORTED_MEDIA,
 }
 _MOST = 50
+_FAILED = 1011
+"""The code with which a WebSocket is closed after an error."""
 
 
 def install(app: FastAPI) -> None:
@@ -40,6 +44,7 @@ def install(app: FastAPI) -> None:
     handlers: dict[type[Exception], Any] = {
         HTTPException: _http,
         RequestValidationError: _validation,
+        WebSocketRequestValidationError: _validation,
         ManifestError: _manifest,
         BundleError: lambda _, error: answer(problems.INVALID_BUNDLE, str(error)),
         StoreError: _store,
@@ -53,7 +58,23 @@ def install(app: FastAPI) -> None:
         Exception: _unexpected,
     }
     for kind, handler in handlers.items():
-        app.add_exception_handler(kind, handler)
+        app.add_exception_handler(kind, _also_for_websockets(handler))
+
+
+def _also_for_websockets(handler: Callable[[Any, Any], JSONResponse]) -> Callable[[Any, Any], Any]:
+    """A WebSocket that has not been accepted is refused with the same answer."""
+
+    async def handle(connection: Request | WebSocket, error: Exception) -> JSONResponse | None:
+        answered = await run_in_threadpool(handler, connection, error)
+        if not isinstance(connection, WebSocket):
+            return answered
+        if connection.application_state == WebSocketState.CONNECTING:
+            await connection.send_denial_response(answered)
+        else:
+            await connection.close(_FAILED)
+        return None
+
+    return handle
 
 
 def _http(_: Request, error: HTTPException) -> JSONResponse:
@@ -64,7 +85,7 @@ def _http(_: Request, error: HTTPException) -> JSONResponse:
     return answer(kind, detail.get(error.status_code, str(error.detail)), headers=error.headers)
 
 
-def _validation(_: Request, error: RequestValidationError) -> JSONResponse:
+def _validation(_: Request, error: RequestValidationError | WebSocketRequestValidationError) -> JSONResponse:
     found = [_field(one) for one in error.errors()[:_MOST]]
     return answer(problems.INVALID_REQUEST, "; ".join(f"{one.path}: {one.message}" for one in found), found)
 

@@ -67,8 +67,13 @@ def follow(context: Context, who: Principal, stream: str, job_id: str, look: Cal
 
     Each look is a short transaction in a thread; while the client takes its time, no connection is held.
     """
+    return streamed(_events(context, who, stream, job_id, look))
+
+
+def streamed(events: AsyncIterator[ServerSentEvent | bytes]) -> EventSourceResponse:
+    """The answer that sends ``events``; bytes are whole events already."""
     return EventSourceResponse(
-        _events(context, who, stream, job_id, look),
+        events,
         ping=_HEARTBEAT,
         send_timeout=_GIVE_UP,
         sep="\n",

@@ -19,12 +19,21 @@ Since = Annotated[
     ),
 ]
 
+At = Annotated[
+    str | None,
+    Query(
+        max_length=64,
+        description="Begin with the first line at or after that time, in the forms that `since` takes.",
+        examples=["2026-01-31T08:00:00Z"],
+    ),
+]
+
 _SPAN = re.compile(r"(\d{1,9})(ms|s|m|h|d)", re.ASCII)
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def parse_since(text: str | None) -> datetime | None:
-    """The instant that ``since`` means. Raises Problem invalid_request."""
+def parse_since(text: str | None, name: str = "since") -> datetime | None:
+    """The instant that the parameter ``name`` means. Raises Problem invalid_request."""
     if not text:
         return None
     try:
@@ -35,7 +44,7 @@ def parse_since(text: str | None) -> datetime | None:
         at = datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):
         raise invalid(
-            "query.since",
+            f"query.{name}",
             "not a time",
             found=text,
             accepted="2026-01-31T08:00:00Z, milliseconds since the epoch, or a span: 30s, 5m, 2h, 1d",

@@ -1,45 +1,165 @@
-"""Following a job's log."""
+"""Following a job's log: what one follower is sent, whether by server-sent events or over a WebSocket."""
 
 from __future__ import annotations
 
-from sqlalchemy import select
+import json
+import time
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
-from weft_api.auth import Principal
+import anyio.to_thread
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from weft_api import following
+from weft_api.auth import Principal, find_principal
 from weft_api.context import Context
-from weft_api.following import Look, event
-from weft_api.logs.chunks import ChunkReader
-from weft_api.logs.read import LogFilter, read_page
-from weft_core.lifecycle import TERMINAL
-from weft_core.store.models import Job
+from weft_api.logs import live
+from weft_api.logs.chunks import ChunkReader, Wanted
+from weft_api.logs.live import Held, LiveLog, LiveLogs
 
-_PAGE = 500
+_CHUNKS = 8
+"""Read at once for one who reads what is not held."""
+_BATCH = 64 << 10
+"""Characters sent at once: all that is in memory for one follower."""
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One event. ``data`` is JSON in ASCII, so without any line end."""
+
+    name: str
+    data: str
+    id: int | None = None
+
+    def sse(self) -> str:
+        number = "" if self.id is None else f"id: {self.id}\n"
+        return f"{number}event: {self.name}\ndata: {self.data}\n\n"
+
+    def message(self) -> str:
+        return f'{{"event":"{self.name}","data":{self.data}}}'
 
 
 class LogFollower:
-    """Keeps where one follower stands. ``look`` is called by one thread at a time."""
+    """One follower of a job's log.
 
-    def __init__(self, context: Context, who: Principal, job_id: str, wanted: LogFilter, start: int) -> None:
+    He is up to date when he has had all lines that are there. From then on he may be :data:`live.BEHIND` lines behind;
+    one who takes them too slowly is sent a ``gap`` that says which lines he is not sent, and goes on near the end. One
+    who asked for old lines gets them at his own pace.
+
+    Args:
+        start: the number of the first line that he gets.
+    """
+
+    def __init__(
+        self, context: Context, live_logs: LiveLogs, who: Principal, job_id: str, wanted: Wanted, start: int
+    ) -> None:
         self._context = context
+        self._live_logs = live_logs
         self._who = who
         self._job_id = job_id
         self._reader = ChunkReader(context, who, job_id)
         self._wanted = wanted
         self._position = start
-        self._state: tuple[str, str] | None = None
+        self._up_to_date = False
+        self._told: tuple[str, str] | None = None
+        self._trusted = time.monotonic()
 
-    def look(self) -> Look:
-        with self._context.database.transaction() as session:
-            # The state before the lines: when it is terminal now, the lines read after are all.
-            query = select(Job.state, Job.reason).where(Job.project_id == self._who.project_id, Job.id == self._job_id)
-            row = session.execute(query).one_or_none()
-        state, reason = row if row else ("DELETED", "the job has been deleted")
-        page = read_page(self._reader, self._wanted, self._position, _PAGE)
-        self._position = page.next
-        events = [event("line", line, line.n) for line in page.lines]
-        ended = state in TERMINAL or row is None
-        if not page.more and ended:
-            return Look([*events, event("end", {"state": state, "reason": reason})], over=True)
-        if not ended and (state, reason) != self._state:
-            self._state = (state, reason)
-            events.insert(0, event("state", {"state": state, "reason": reason}))
-        return Look(events, more=page.more)
+    async def batches(self) -> AsyncGenerator[list[Frame], None]:
+        """What he is sent, until the job has ended, or his token is no longer good."""
+        with self._context.metrics.followers.labels("logs").track_inprogress():
+            async with self._live_logs.of(self._who, self._job_id) as log:
+                while await self._is_trusted():
+                    state = log.state
+                    ended = state is not None and state[0] in live.ENDED
+                    if state and not ended and state != self._told:
+                        self._told = state
+                        yield [_state("state", state)]
+                    elif gap := self._gap(log):
+                        yield [gap]
+                    elif self._position < log.end:
+                        async for batch in self._lines(log):
+                            yield batch
+                    elif state and log.over:
+                        yield [_state("end", state)]
+                        return
+                    else:
+                        self._up_to_date = True
+                        await log.news(max(1.0, following.TRUST))
+
+    def _gap(self, log: LiveLog) -> Frame | None:
+        behind = log.end - self._position
+        if not self._up_to_date or behind <= live.BEHIND or self._position >= log.start:
+            return None
+        first, self._position = self._position, log.end - live.NEAR
+        last = self._position - 1
+        return Frame("gap", json.dumps({"from": first, "to": last, "lines": last - first + 1}), last)
+
+    async def _lines(self, log: LiveLog) -> AsyncGenerator[list[Frame], None]:
+        """The next lines: those that are held, or else some from the store."""
+        end = log.end
+        if self._position >= log.start:
+            self._up_to_date = True
+            chunks = log.held(self._position)
+            reached = end
+        else:
+            read = partial(self._reader.forward, self._position, self._wanted, _CHUNKS)
+            found = await self._ask(read)
+            if found is None:
+                return
+            chunks = [Held(chunk) for chunk in found]
+            reached = end if len(found) < _CHUNKS else self._position
+        for held in chunks:
+            if self._takes(held):
+                async for batch in self._of(held):
+                    yield batch
+            self._position = max(self._position, held.chunk.end)
+        self._position = max(self._position, reached)
+
+    def _takes(self, held: Held) -> bool:
+        wanted, chunk = self._wanted, held.chunk
+        return (wanted.learner is None or wanted.learner == chunk.rank + 1) and (
+            wanted.attempt is None or wanted.attempt == chunk.attempt
+        )
+
+    async def _of(self, held: Held) -> AsyncGenerator[list[Frame], None]:
+        batch: list[Frame] = []
+        size = 0
+        first = held.chunk.first_line
+        for number, line in enumerate(held.lines()[max(0, self._position - first) :], max(first, self._position)):
+            batch.append(Frame("line", line, number))
+            size += len(line)
+            if size >= _BATCH:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    async def _is_trusted(self) -> bool:
+        if time.monotonic() - self._trusted > following.TRUST:
+            try:
+                found = await anyio.to_thread.run_sync(
+                    partial(find_principal, self._context, self._who.token_sha256), limiter=self._context.followers
+                )
+            except (DBAPIError, PoolTimeout):
+                return True  # asked again in a moment
+            if found is None:
+                return False  # without `end`: who comes back is told why by a 401
+            self._trusted = time.monotonic()
+        return True
+
+    async def _ask(self, question: Callable[[], Answer]) -> Answer | None:
+        """None, a moment later, when Postgres is away: the stream stays, the next question may be answered."""
+        try:
+            return await anyio.to_thread.run_sync(question, limiter=self._context.followers)
+        except (DBAPIError, PoolTimeout):
+            await anyio.sleep(1)
+            return None
+
+
+def _state(name: str, state: tuple[str, str]) -> Frame:
+    return Frame(name, json.dumps({"state": state[0], "reason": state[1]}))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from weft_api.logs.chunks import Chunk, ChunkReader, Wanted
 from weft_api.logs.schemas import LogLine
 
-_CHUNKS = 16
-"""Read at once. A chunk has up to 1 MiB."""
 _PAGE_BYTES = 4 << 20
+SCAN_BYTES = 64 << 20
+"""That one call looks through at most, for lines that are few."""
+_AT_ONCE = 1 << 20
+_FEWEST, _MOST = 2, 256
+"""Chunks asked for at once. A chunk has up to 1 MiB, and may have one short line."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,11 @@ class LogFilter(Wanted):
     """Which lines; empty members limit nothing."""
 
     text: str = ""
+
+    @property
+    def whole_chunks(self) -> bool:
+        """A chunk is taken as a whole or not at all."""
+        return self.since is None and not self.text
 
     def takes(self, time: int, text: str) -> bool:
         if self.since is not None and time < self.since.timestamp() * 1000:
@@ -31,6 +39,41 @@ class Page:
     next: int
     more: bool
     """There is more to read at once."""
+    previous: int | None
+    """``before`` of the page above; None when there is nothing above."""
+    total: int
+    """Lines in the job's log, when it was read."""
+
+
+def ascending(reader: ChunkReader, start: int, wanted: Wanted) -> Iterator[Chunk]:
+    """The chunks with lines from ``start`` on, read as they are asked for."""
+
+    def read(position: int, count: int) -> list[Chunk]:
+        return reader.forward(position, wanted, count)
+
+    return _walk(read, start, lambda chunk: chunk.end)
+
+
+def descending(reader: ChunkReader, before: int, wanted: Wanted) -> Iterator[Chunk]:
+    """The chunks with lines before ``before``, the last one first, read as they are asked for."""
+
+    def read(position: int, count: int) -> list[Chunk]:
+        return reader.backward(position, wanted, count)
+
+    return _walk(read, before, lambda chunk: chunk.first_line)
+
+
+def _walk(read: Callable[[int, int], list[Chunk]], position: int, onwards: Callable[[Chunk], int]) -> Iterator[Chunk]:
+    count = _FEWEST
+    while True:
+        chunks = read(position, count)
+        yield from chunks
+        if len(chunks) < count:
+            return
+        position = onwards(chunks[-1])
+        # Many small chunks in one query, or few large ones: about as many bytes each time.
+        size = sum(len(chunk.body) for chunk in chunks) // count + 1
+        count = max(_FEWEST, min(_MOST, 8 * count, _AT_ONCE // size))
 
 
 def read_page(reader: ChunkReader, wanted: LogFilter, start: int, limit: int) -> Page:
@@ -40,46 +83,84 @@ def read_page(reader: ChunkReader, wanted: LogFilter, start: int, limit: int) ->
     lines: list[LogLine] = []
     read = 0
     position = start
-    while position < end:
-        chunks = reader.forward(position, wanted, _CHUNKS)
-        for chunk in chunks:
-            for line in _lines(chunk, position):
-                if len(lines) >= limit:
-                    return Page(lines, line.n, more=True)
-                if wanted.takes(line.t, line.text):
-                    lines.append(line)
-                position = line.n + 1
-            read += len(chunk.body)
-            if read >= _PAGE_BYTES:
-                return Page(lines, position, more=position < end)
-        if len(chunks) < _CHUNKS:
+    above = min(start, end) or None
+    for chunk in ascending(reader, start, wanted) if start < end else ():
+        for line in lines_of(chunk, position):
+            if len(lines) >= limit:
+                return Page(lines, line.n, True, above, end)
+            if wanted.takes(line.t, line.text):
+                lines.append(line)
+            position = line.n + 1
+        read += len(chunk.body)
+        if read >= _PAGE_BYTES:
+            return Page(lines, position, position < end, above, end)
+    return Page(lines, max(position, end), False, above, end)
+
+
+def read_before(reader: ChunkReader, wanted: LogFilter, before: int, limit: int) -> Page:
+    """The last ``limit`` of the lines before line ``before``."""
+    end = reader.end()
+    bottom = position = min(before, end)
+    found: list[LogLine] = []
+    read = 0
+    for chunk in descending(reader, position, wanted):
+        fitting = [line for line in lines_of(chunk, 0) if line.n < position and wanted.takes(line.t, line.text)]
+        found.extend(reversed(fitting))
+        position = chunk.first_line
+        read += len(chunk.body)
+        if len(found) >= limit:
+            del found[limit:]
+            position = found[-1].n
             break
-    return Page(lines, max(position, end), more=False)
+        if read >= (_PAGE_BYTES if found else SCAN_BYTES):
+            break
+    else:
+        position = 0
+    found.reverse()
+    return Page(found, bottom, bottom < end, position or None, end)
 
 
-def _lines(chunk: Chunk, start: int) -> Iterator[LogLine]:
-    for number, (text, at) in enumerate(zip(chunk.texts(), chunk.times, strict=True), chunk.first_line):
-        if number >= start:
-            yield LogLine(
-                n=number, t=at, attempt=chunk.attempt, learner=chunk.rank + 1, text=text.decode("utf-8", "replace")
-            )
+def lines_of(chunk: Chunk, start: int) -> Iterator[LogLine]:
+    """The lines of a chunk from line ``start`` on."""
+    skipped = max(0, start - chunk.first_line)
+    texts = zip(chunk.texts()[skipped:], chunk.times[skipped:], strict=True)
+    for number, (text, at) in enumerate(texts, chunk.first_line + skipped):
+        yield LogLine(
+            n=number, t=at, attempt=chunk.attempt, learner=chunk.rank + 1, text=text.decode("utf-8", "replace")
+        )
 
 
 def tail_start(reader: ChunkReader, wanted: LogFilter, tail: int) -> int:
-    """The line from which on there are ``tail`` lines that ``wanted`` takes, or all of them."""
+    """The line from which on there are ``tail`` lines that ``wanted`` takes, or all of them; with a text that is rare,
+    those among the last :data:`SCAN_BYTES`."""
     end = reader.end()
     if tail == 0:
         return end
     if wanted == LogFilter():
         return max(0, end - tail)
-    missing, position = tail, end
-    while True:
-        chunks = reader.backward(position, wanted, _CHUNKS)
-        for chunk in chunks:
-            fitting = [line.n for line in _lines(chunk, 0) if line.n < end and wanted.takes(line.t, line.text)]
-            if len(fitting) >= missing:
-                return fitting[-missing]
-            missing -= len(fitting)
-            position = chunk.first_line
-        if len(chunks) < _CHUNKS:
-            return 0
+    missing, read = tail, 0
+    for chunk in descending(reader, end, wanted):
+        if wanted.whole_chunks:
+            last = min(chunk.end, end)
+            if last - chunk.first_line >= missing:
+                return last - missing
+            missing -= last - chunk.first_line
+            continue
+        fitting = [line.n for line in lines_of(chunk, 0) if line.n < end and wanted.takes(line.t, line.text)]
+        if len(fitting) >= missing:
+            return fitting[-missing]
+        missing -= len(fitting)
+        read += len(chunk.body)
+        if read >= SCAN_BYTES:
+            return chunk.first_line
+    return 0
+
+
+def text_of(reader: ChunkReader, wanted: Wanted, named: bool) -> Iterator[bytes]:
+    """The log as text, a chunk at a time; ``named``: each line begins with its learner."""
+    end = reader.end()
+    for chunk in ascending(reader, 0, wanted):
+        if chunk.first_line >= end:
+            return  # or the download of a busy job might have no end
+        prefix = f"learner {chunk.rank + 1} | ".encode()
+        yield b"".join(prefix + text + b"\n" for text in chunk.texts()) if named else chunk.body

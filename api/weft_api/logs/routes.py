@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+import anyio
+import anyio.from_thread
+from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from sse_starlette import EventSourceResponse
 
-from weft_api.auth import Viewer
-from weft_api.context import Ctx
-from weft_api.following import LastEventId, follow, last_event_id
+from weft_api.auth import Principal, Viewer
+from weft_api.context import Context, Ctx
+from weft_api.following import LastEventId, last_event_id, streamed
 from weft_api.jobs.service import find_job
 from weft_api.logs.chunks import ChunkReader
 from weft_api.logs.follow import LogFollower
-from weft_api.logs.read import LogFilter, read_page, tail_start
-from weft_api.logs.schemas import AttemptNumber, From, LearnerId, LogPage, Tail, Text
-from weft_api.problems import NOT_FOUND, responses
-from weft_api.since import Since, parse_since
+from weft_api.logs.live import Live, LiveLogs
+from weft_api.logs.read import LogFilter, read_before, read_page, tail_start, text_of
+from weft_api.logs.schemas import (
+    AttemptNumber,
+    Before,
+    From,
+    LearnerId,
+    LogPage,
+    SearchPage,
+    Sought,
+    Tail,
+    Text,
+)
+from weft_api.logs.search import Pattern, search
+from weft_api.problems import NOT_FOUND, invalid, responses
+from weft_api.since import At, Since, parse_since
 from weft_core.lifecycle import TERMINAL
 
 router = APIRouter(prefix="/api/v1", tags=["logs"], responses=responses(NOT_FOUND))
 
-_PAGE = 2000
+_POLICY = 1008
+"""The WebSocket's code for one who may not go on."""
 
 
 @router.get("/jobs/{job_id}/logs", summary="Read a part of a job's log")
@@ -36,21 +53,91 @@ def get_logs(
     since: Since = None,
     tail: Tail = None,
     start: From = None,
+    before: Before = None,
+    at: At = None,
     q: Text = "",
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> LogPage:
-    """From line `from` on (or the last `tail` lines); `next` is where to go on, whatever the filters."""
+    """From line `from` on (or the last `tail` lines, or from the time `at` on); `next` is where to go on, whatever the
+    filters. `before` reads upwards."""
     wanted = LogFilter(learner, attempt, parse_since(since), q)
+    time = parse_since(at, "at")
+    if before is not None and (start, tail, time) != (None, None, None):
+        raise invalid("query.before", "goes with none of from, tail and at: they say where to begin, too")
     with context.database.transaction() as session:
         ended = find_job(who.scope(session), job_id).state in TERMINAL
     reader = ChunkReader(context, who, job_id)
-    first = _first(start, tail_start(reader, wanted, tail) if tail is not None else 0)
-    page = read_page(reader, wanted, first, limit)
-    return LogPage(lines=page.lines, next=page.next, end=ended and not page.more)
+    if before is not None:
+        page = read_before(reader, wanted, before, limit)
+    else:
+        begins = [start or 0]
+        if tail is not None:
+            begins.append(tail_start(reader, wanted, tail))
+        if time is not None:
+            begins.append(reader.at(time, wanted))
+        page = read_page(reader, wanted, max(begins), limit)
+    return LogPage(
+        lines=page.lines,
+        first=page.lines[0].n if page.lines else None,
+        next=page.next,
+        previous=page.previous,
+        total=page.total,
+        end=ended and not page.more,
+    )
 
 
-def _first(start: int | None, tail: int) -> int:
-    return tail if start is None else max(start, tail)
+@router.get("/jobs/{job_id}/logs/search", summary="Search a job's log")
+def search_logs(
+    job_id: str,
+    request: Request,
+    context: Ctx,
+    who: Viewer,
+    q: Sought,
+    regex: Annotated[bool, Query(description="`q` is a regular expression in RE2's syntax.")] = False,
+    case: Annotated[bool, Query(description="Upper and lower case differ.")] = False,
+    around: Annotated[int, Query(alias="context", ge=0, le=20, description="Lines before and after each match.")] = 0,
+    start: From = None,
+    learner: LearnerId = None,
+    attempt: AttemptNumber = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> SearchPage:
+    """Lines that match, in order. A call searches 64 MiB or a second long, and may well find nothing in that: until
+    `end`, ask again with `from` = `next`. Who stops asking has ended the search.
+
+    RE2 knows no look-around and no back-references; in exchange no pattern can hold up the server.
+    """
+    pattern = Pattern(q, regex=regex, case=case)
+    with context.database.transaction() as session:
+        find_job(who.scope(session), job_id)
+    found = search(
+        ChunkReader(context, who, job_id),
+        LogFilter(learner, attempt),
+        pattern,
+        start or 0,
+        context=around,
+        limit=limit,
+        cancelled=lambda: anyio.from_thread.run(request.is_disconnected),
+    )
+    return SearchPage(matches=found.matches, next=found.next, end=not found.more)
+
+
+def _follower(
+    context: Context,
+    live_logs: LiveLogs,
+    who: Principal,
+    job_id: str,
+    wanted: LogFilter,
+    tail: int | None,
+    start: int | None,
+    after: int | None = None,
+) -> LogFollower:
+    with context.database.transaction() as session:
+        find_job(who.scope(session), job_id)
+    if after is not None:
+        first = after + 1
+    else:
+        first = max(start or 0, tail_start(ChunkReader(context, who, job_id), wanted, tail) if tail is not None else 0)
+    return LogFollower(context, live_logs, who, job_id, wanted, first)
 
 
 @router.get(
@@ -62,6 +149,7 @@ def _first(start: int | None, tail: int) -> int:
 def follow_logs(
     job_id: str,
     context: Ctx,
+    live_logs: Live,
     who: Viewer,
     learner: LearnerId = None,
     attempt: AttemptNumber = None,
@@ -70,17 +158,62 @@ def follow_logs(
     resume: LastEventId = None,
 ) -> EventSourceResponse:
     """`event: line` (its id is the line's number), `event: state` when the state or its reason changes, and
-    `event: end` once the job has ended and every line was sent. A retry's lines follow in the same stream."""
-    wanted = LogFilter(learner, attempt)
-    after = last_event_id(resume)
-    with context.database.transaction() as session:
-        find_job(who.scope(session), job_id)
-    if after is not None:
-        first = after + 1
-    else:
-        reader = ChunkReader(context, who, job_id)
-        first = _first(start, tail_start(reader, wanted, tail) if tail is not None else 0)
-    return follow(context, who, "logs", job_id, LogFollower(context, who, job_id, wanted, first).look)
+    `event: end` once the job has ended and every line was sent. A retry's lines follow in the same stream.
+
+    Who takes lines too slowly is sent `event: gap` with `{from, to, lines}`: the lines from number `from` to number
+    `to` (`lines` of them, those of other learners counted too) are not sent; `GET …/logs?from=&limit=` has them.
+    """
+    follower = _follower(
+        context, live_logs, who, job_id, LogFilter(learner, attempt), tail, start, last_event_id(resume)
+    )
+    return streamed(_sse(follower))
+
+
+async def _sse(follower: LogFollower) -> AsyncIterator[bytes]:
+    async with aclosing(follower.batches()) as batches:
+        async for batch in batches:
+            yield "".join(frame.sse() for frame in batch).encode()
+
+
+@router.websocket("/jobs/{job_id}/logs/ws")
+async def follow_logs_by_websocket(
+    socket: WebSocket,
+    job_id: str,
+    context: Ctx,
+    live_logs: Live,
+    who: Viewer,
+    learner: LearnerId = None,
+    attempt: AttemptNumber = None,
+    tail: Tail = None,
+    start: From = None,
+) -> None:
+    """The same events as of the stream, each a text frame `{"event": …, "data": …}`. To resume: `from` = the number of
+    the last line (or a gap's `to`) + 1."""
+    follower = await run_in_threadpool(
+        _follower, context, live_logs, who, job_id, LogFilter(learner, attempt), tail, start
+    )
+    await socket.accept()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_send, socket, follower)
+        while (await socket.receive())["type"] != "websocket.disconnect":
+            pass  # nothing that a client says means anything
+        tasks.cancel_scope.cancel()
+
+
+async def _send(socket: WebSocket, follower: LogFollower) -> None:
+    ended = False
+    try:
+        async with aclosing(follower.batches()) as batches:
+            async for batch in batches:
+                for frame in batch:
+                    await socket.send_text(frame.message())
+                    ended = frame.name == "end"
+        if ended:
+            await socket.close()
+        else:
+            await socket.close(_POLICY, "sign in again")
+    except WebSocketDisconnect:
+        pass  # the receiving side hears of it, too
 
 
 @router.get(
@@ -97,15 +230,7 @@ def download_logs(
         named = learner is None and find_job(who.scope(session), job_id).learners > 1
     name = f"{job_id}.log" if learner is None else f"{job_id}-learner-{learner}.log"
     return StreamingResponse(
-        _text(ChunkReader(context, who, job_id), LogFilter(learner, attempt), named),
+        text_of(ChunkReader(context, who, job_id), LogFilter(learner, attempt), named),
         media_type="text/plain; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
-
-
-def _text(reader: ChunkReader, wanted: LogFilter, named: bool) -> Iterator[str]:
-    position, more = 0, True
-    while more:
-        page = read_page(reader, wanted, position, _PAGE)
-        position, more = page.next, page.more
-        yield "".join(f"learner {line.learner} | {line.text}\n" if named else f"{line.text}\n" for line in page.lines)

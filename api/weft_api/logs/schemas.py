@@ -21,11 +21,49 @@ class LogLine(BaseModel):
 
 
 class LogPage(BaseModel):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"lines": [_LINE], "next": 42, "end": False}]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"lines": [_LINE], "first": 41, "next": 42, "previous": 41, "total": 42, "end": False}]
+        }
+    )
 
     lines: list[LogLine]
+    first: int | None = Field(description="The number of the first of these lines; null when there is none.")
     next: int = Field(description="`from` of the next page.")
+    previous: int | None = Field(description="`before` of the page above; null when there is nothing above.")
+    total: int = Field(description="Lines in the job's log so far, whatever the filters.")
     end: bool = Field(description="The job has ended and this was the rest of its log.")
+
+
+class LogMatch(BaseModel):
+    """A line that was looked for, and what stands around it. Neighbours' surroundings may overlap."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"line": _LINE, "before": [], "after": [], "spans": [[9, 13]]}]}
+    )
+
+    line: LogLine
+    before: list[LogLine]
+    after: list[LogLine]
+    spans: list[tuple[int, int]] = Field(description="What matches in `line.text`: begin and end, in characters.")
+
+
+class SearchPage(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "matches": [{"line": _LINE, "before": [], "after": [], "spans": [[9, 13]]}],
+                    "next": 1048576,
+                    "end": False,
+                }
+            ]
+        }
+    )
+
+    matches: list[LogMatch]
+    next: int = Field(description="`from` of the call that searches on.")
+    end: bool = Field(description="Searched up to where the log ends now; else a call reads a bounded part only.")
 
 
 LearnerId = Annotated[int | None, Query(ge=1, le=100_001, alias="learner", description="Only this LEARNER_ID's.")]
@@ -33,3 +71,14 @@ AttemptNumber = Annotated[int | None, Query(ge=1, le=1_000_000, alias="attempt",
 Tail = Annotated[int | None, Query(ge=0, le=1_000_000, description="Begin this many lines before the end.")]
 From = Annotated[int | None, Query(ge=0, le=2**53, alias="from", description="Begin with this line (`n`).")]
 Text = Annotated[str, Query(max_length=200, description="Only lines with this text in them, in any case.")]
+Before = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=2**53,
+        description="The last `limit` lines before this one, to read upwards. Not with `from`, `tail`, `at`.",
+    ),
+]
+Sought = Annotated[
+    str, Query(min_length=1, max_length=1000, description="A substring, or a regular expression.", examples=["loss"])
+]

@@ -1,0 +1,218 @@
+"""The logs that are followed in this process. Each is looked at once, however many follow it.
+
+A :class:`LiveLog` is a task that is woken when its job has news, reads the new chunks and the state in one look, and
+keeps the chunks of the last seconds. Followers that are up to date are served from there: they cost no query.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Annotated
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+from fastapi import Depends
+from sqlalchemy import select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.requests import HTTPConnection
+
+from weft_api.auth import Principal
+from weft_api.bell import Ear
+from weft_api.context import Context
+from weft_api.logs.chunks import Chunk, ChunkReader, Wanted
+from weft_core.lifecycle import TERMINAL
+from weft_core.store.models import Job
+
+DELETED = "DELETED"
+"""What followers are told as the state of a job that is gone."""
+ENDED = frozenset([*TERMINAL, DELETED])
+BEHIND = 50_000
+"""Lines that one may be behind; beyond, lines are left out."""
+NEAR = 1000
+"""Lines before the end, from which on it goes on then."""
+_LOOKS = 4
+"""Threads that look, for all logs together."""
+_CHUNKS = 64
+"""Read in one look."""
+_REST = 0.02
+"""Seconds between two looks at one log: what comes meanwhile is seen at once."""
+_KEPT_SECONDS = 3.0
+_KEPT_BYTES = 4 << 20
+_ANY = Wanted()
+
+
+class Held:
+    """A chunk that followers are given, with its lines as JSON, made once for all of them."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self.since = time.monotonic()
+        self._lines: list[str] | None = None
+
+    def lines(self) -> list[str]:
+        """Each line as the JSON of a :class:`~weft_api.logs.schemas.LogLine`, in ASCII."""
+        if self._lines is None:
+            chunk = self.chunk
+            whose = f'"attempt":{chunk.attempt},"learner":{chunk.rank + 1}'
+            texts = zip(chunk.texts(), chunk.times, strict=True)
+            self._lines = [
+                f'{{"n":{n},"t":{at},{whose},"text":{json.dumps(text.decode("utf-8", "replace"))}}}'
+                for n, (text, at) in enumerate(texts, chunk.first_line)
+            ]
+        return self._lines
+
+
+class LiveLog:
+    """One job's log as it grows. Used from the event loop only.
+
+    ``end``: lines seen so far; ``start``: those from there on are held. ``over``: nothing will ever come any more.
+    """
+
+    def __init__(self, context: Context, who: Principal, job_id: str, limiter: CapacityLimiter) -> None:
+        self._context = context
+        self._project_id = who.project_id
+        self._job_id = job_id
+        self._reader = ChunkReader(context, who, job_id)
+        self._limiter = limiter
+        self._held: deque[Held] = deque()
+        self._bytes = 0
+        self._news = asyncio.Event()
+        self._looked = 0
+        self._begun = 0
+        self.followers = 0
+        self.start = self.end = 0
+        self.state: tuple[str, str] | None = None
+        self.over = False
+        self._ear: Ear | None = None
+        self._task = asyncio.create_task(self._watch(), name=f"weft-log-{job_id}")
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+    async def fresh(self) -> None:
+        """Until it has looked once more: what was seen before may have been overtaken (a job that was resumed)."""
+        needed = self._begun + 1
+        if self._ear:
+            self._ear.ring()
+        while self._looked < needed:
+            await self._news.wait()
+
+    async def news(self, patience: float) -> None:
+        """Until something has changed, at most ``patience`` seconds. To be called without an await since the last look
+        at what may change."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self._news.wait()
+
+    def held(self, position: int) -> list[Held]:
+        """The chunks that are held with lines from ``position`` on, which is not before ``start``."""
+        found = []
+        for one in reversed(self._held):
+            if one.chunk.end <= position:
+                break
+            found.append(one)
+        return found[::-1]
+
+    async def _watch(self) -> None:
+        async with self._context.bell.hear(self._job_id) as ear:
+            self._ear = ear
+            while True:
+                more = False
+                try:
+                    self._begun += 1
+                    more = await self._look()
+                except (DBAPIError, PoolTimeout):
+                    pass  # Postgres is away: the next look may succeed
+                else:
+                    self._looked = self._begun
+                    self._tell()
+                if not more:
+                    await asyncio.sleep(_REST)
+                    await ear.wait()
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def _look(self) -> bool:
+        """Take in what is new; whether there is more."""
+        found = await anyio.to_thread.run_sync(self._read, self._begun == 1, limiter=self._limiter)
+        self.state = found.state
+        if found.end is not None:
+            self._held.clear()
+            self._bytes = 0
+            self.end = found.end
+        for chunk in found.chunks:
+            self._held.append(Held(chunk))
+            self._bytes += len(chunk.body)
+            self.end = chunk.end
+        old = time.monotonic() - _KEPT_SECONDS
+        while self._held and (self._bytes > _KEPT_BYTES or self._held[0].since < old):
+            self._bytes -= len(self._held.popleft().chunk.body)
+        self.start = self._held[0].chunk.first_line if self._held else self.end
+        self.over = not found.more and found.state[0] in ENDED
+        return found.more
+
+    def _read(self, first: bool) -> _Seen:
+        # The state before the lines: when it is terminal now, the lines read after are all.
+        with self._context.database.transaction() as session:
+            query = select(Job.state, Job.reason).where(Job.project_id == self._project_id, Job.id == self._job_id)
+            row = session.execute(query).one_or_none()
+        state = (row[0], row[1]) if row else (DELETED, "the job has been deleted")
+        if first:
+            return _Seen(state, [], self._reader.end(), more=True)
+        chunks = self._reader.forward(self.end, _ANY, _CHUNKS)
+        more = len(chunks) == _CHUNKS
+        if more and (end := self._reader.end()) - self.end > BEHIND:
+            # Written faster than it is read: near the end, too, and whoever wants the rest reads it himself.
+            return _Seen(state, [], end - NEAR, more=True)
+        return _Seen(state, chunks, None, more)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    state: tuple[str, str]
+    chunks: list[Chunk]
+    end: int | None
+    """Where to go on, unless it is after ``chunks``."""
+    more: bool
+
+
+class LiveLogs:
+    """The logs that have followers now."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._logs: dict[str, LiveLog] = {}
+        self._limiter = CapacityLimiter(_LOOKS)
+
+    @asynccontextmanager
+    async def of(self, who: Principal, job_id: str) -> AsyncIterator[LiveLog]:
+        """The log of a job that ``who`` may see, fresh, until the context is left."""
+        log = self._logs.get(job_id)
+        if log is None:
+            log = self._logs[job_id] = LiveLog(self._context, who, job_id, self._limiter)
+        log.followers += 1
+        try:
+            await log.fresh()
+            yield log
+        finally:
+            log.followers -= 1
+            if not log.followers:
+                del self._logs[job_id]
+                log.stop()
+
+
+async def _live_logs(connection: HTTPConnection) -> LiveLogs:
+    live_logs: LiveLogs = connection.app.state.live_logs
+    return live_logs
+
+
+Live = Annotated[LiveLogs, Depends(_live_logs)]

@@ -1,0 +1,163 @@
+"""Following a log: by WebSocket, slowly, through an outage of Redis, many at once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redis
+from tests.api.conftest import Api, Attempted, Person
+from tests.api.test_logs import events, finish, follow
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from weft_api import following
+from weft_api.logs import live
+
+
+@pytest.fixture
+def gang(api: Api, ann: Person) -> Attempted:
+    attempt = api.attempt(ann.submit(set={"learners": "2"})["id"])
+    for agent in attempt.agents:
+        agent.start()
+    return attempt
+
+
+def socket(api: Api, person: Person, job_id: str, query: str = "") -> ClientConnection:
+    url = f"{api.url.replace('http', 'ws')}/api/v1/jobs/{job_id}/logs/ws?{query}"
+    return connect(url, additional_headers={"Authorization": f"Bearer {person.token}"}, proxy=None)
+
+
+def frames(connection: ClientConnection) -> Iterator[tuple[str, dict[str, Any]]]:
+    for message in connection:
+        frame = json.loads(message)
+        yield frame["event"], frame["data"]
+
+
+def test_following_by_websocket(api: Api, ann: Person, gang: Attempted) -> None:
+    one, two = gang.agents
+    one.log(0, "before \u2028 \x85", "\x1b[31mred\x1b[0m")
+    with socket(api, ann, gang.job_id) as connection:
+        found = frames(connection)
+        assert next(found)[0] == "state"
+        assert [next(found)[1]["text"] for _ in range(2)] == ["before \u2028 \x85", "\x1b[31mred\x1b[0m"]
+        connection.send("what a client says means nothing")
+        two.log(0, "live")
+        assert next(found)[1] == {"n": 2, "t": 1_769_847_309_000, "attempt": 1, "learner": 2, "text": "live"}
+        finish(api, gang)
+        assert list(found)[-1] == ("end", {"state": "COMPLETED", "reason": "now COMPLETED"})
+    with socket(api, ann, gang.job_id, "from=1&learner=1") as connection:
+        assert [data["n"] for name, data in frames(connection) if name == "line"] == [1]
+
+
+def test_who_may_not_see_a_job_gets_no_websocket(
+    api: Api, ann: Person, bob: Person, gang: Attempted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidStatus) as refused:
+        socket(api, bob, gang.job_id)
+    assert refused.value.response.status_code == 404
+    assert json.loads(refused.value.response.body or b"")["code"] == "not_found"
+    bob.token = "weft_u_unknown"
+    with pytest.raises(InvalidStatus) as refused:
+        socket(api, bob, gang.job_id)
+    assert refused.value.response.status_code == 401
+    with pytest.raises(InvalidStatus) as refused:
+        socket(api, ann, gang.job_id, "from=x")
+    assert refused.value.response.status_code == 400
+    monkeypatch.setattr(following, "TRUST", 0.0)
+    with socket(api, ann, gang.job_id) as connection:
+        found = frames(connection)
+        next(found)
+        (token,) = ann.http.get("/api/v1/tokens").json()["tokens"]
+        ann.http.delete(f"/api/v1/tokens/{token['id']}")
+        with pytest.raises(ConnectionClosed) as closed:
+            list(found)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1008
+
+
+def test_a_slow_follower_is_told_what_it_misses(
+    api: Api, ann: Person, gang: Attempted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "BEHIND", 300)
+    monkeypatch.setattr(live, "NEAR", 50)
+    monkeypatch.setattr(live, "_KEPT_BYTES", 1 << 20)
+    agent = gang.agents[0]
+    agent.log(0, "first")
+    quick: list[int] = []
+    text = "x" * 5000
+    with ann.http.stream("GET", f"/api/v1/jobs/{gang.job_id}/logs/follow") as slow:
+        found = events(slow)
+        assert next(data for name, _, data in found if name == "line")["n"] == 0
+        # What it leaves lying fills the buffers on the way, then the server has to wait for it: no one else does.
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(follow, ann, gang.job_id)
+            for sequence in range(1, 101):
+                agent.log(sequence, *[text] * 100)
+            finish(api, gang)
+            quick = [data["n"] for name, _, data in other.result(60) if name == "line"]
+        rest = list(found)
+    seen, left_out = [0], []
+    for name, number, data in rest:
+        if name == "line":
+            seen.append(data["n"])
+        elif name == "gap":
+            assert data["lines"] == data["to"] - data["from"] + 1
+            assert number == str(data["to"]), "who resumes goes on behind the gap"
+            left_out += range(data["from"], data["to"] + 1)
+    assert left_out
+    assert sorted(seen + left_out) == list(range(10_001)), "each line is sent or named as left out, once"
+    assert seen == sorted(seen)
+    assert rest[-1][0] == "end"
+    assert quick[0] == 0
+    first = left_out[0]
+    page = ann.http.get(f"/api/v1/jobs/{gang.job_id}/logs?from={first}&limit=3").json()
+    assert [line["n"] for line in page["lines"]] == [first, first + 1, first + 2]
+
+
+def test_who_asks_for_old_lines_gets_them_all(
+    api: Api, ann: Person, gang: Attempted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "BEHIND", 100)
+    for sequence in range(10):
+        gang.agents[0].log(sequence, *["old"] * 200)
+    threading.Timer(0.3, finish, [api, gang]).start()
+    with ThreadPoolExecutor(8) as pool:
+        calls = [
+            pool.submit(follow, ann, gang.job_id, "learner=1", **({"Last-Event-ID": str(n)} if n >= 0 else {}))
+            for n in (-1, -1, -1, 0, 500, 1998, 1999, 5000)
+        ]
+        lines = [[data["n"] for name, _, data in call.result(60) if name == "line"] for call in calls]
+    assert lines == [list(range(n + 1, 2000)) for n in (-1, -1, -1, 0, 500, 1998, 1999, 1999)]
+
+
+def test_following_while_redis_loses_everything(
+    api: Api, ann: Person, gang: Attempted, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = redis.Redis.from_url(redis_url)
+    with ann.http.stream("GET", f"/api/v1/jobs/{gang.job_id}/logs/follow") as response:
+        found = events(response)
+        next(found)
+        for number in range(3):
+            with contextlib.suppress(redis.ResponseError):
+                client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+            gang.agents[0].log(number, f"line {number}")
+            assert next(found)[2]["n"] == number
+    client.close()
+
+
+def test_followers_share_a_subscription(api: Api, ann: Person, gang: Attempted, redis_url: str) -> None:
+    client = redis.Redis.from_url(redis_url)
+    with contextlib.ExitStack() as stack:
+        for _ in range(5):
+            connection = stack.enter_context(socket(api, ann, gang.job_id))
+            assert connection.recv(10)
+        gang.agents[0].log(0, "told")
+        assert json.loads(connection.recv(10))["data"]["text"] == "told"
+        assert len(client.client_list(_type="pubsub")) == 1
+    client.close()
