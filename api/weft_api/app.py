@@ -24,6 +24,7 @@ from weft_api.jobs.routes import router as jobs
 from weft_api.learner.routes import router as learner
 from weft_api.logs.live import LiveLogs
 from weft_api.logs.routes import router as logs
+from weft_api.metrics.routes import router as metrics
 from weft_api.middleware import BodyLimit, Observed
 from weft_api.models.routes import router as models
 from weft_api.secrets.routes import router as secrets
@@ -109,7 +110,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.context = context
     app.state.live_logs = LiveLogs(context)
     data = (files, checkpoints, models, datastores)
-    for router in (jobs, code, logs, events, *data, secrets, sessions, tokens, engines, learner, health):
+    for router in (jobs, code, logs, metrics, events, *data, secrets, sessions, tokens, engines, learner, health):
         app.include_router(router)
     errors.install(app)
     docs.install(app)

@@ -36,6 +36,7 @@ _TAGS = (
     "jobs",
     "code",
     "logs",
+    "metrics",
     "events",
     "files",
     "models",

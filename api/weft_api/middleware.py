@@ -22,6 +22,7 @@ _QUIET = {
     "/metrics",
     "/api/v1/learner/heartbeat",
     "/api/v1/learner/logs",
+    "/api/v1/learner/metrics",
     "/api/v1/learner/peers",
 }
 
@@ -56,6 +57,8 @@ class BodyLimit:
             return 2 * limits.manifest_bytes + _MIB // 16, "a submission"  # JSON's escapes need room
         if path == "/api/v1/learner/logs":
             return 8 * _MIB, "a batch of log lines"  # 1 MiB of text, in JSON's escapes
+        if path == "/api/v1/learner/metrics":
+            return 2 * _MIB, "a batch of metrics"  # 1 MiB, in JSON's escapes
         return _MIB, "the body of this request"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

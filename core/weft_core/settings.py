@@ -73,6 +73,13 @@ class LimitSettings(_Section):
     bundle_ratio: int = 200
     """Uncompressed : compressed size that an entry may have (above 1 MiB uncompressed)."""
     log_bytes_per_job: int = 4 << 30
+    metric_points_per_job: int = 5_000_000
+    """Values that a training reports; what comes after is dropped, with a warning in the job's events."""
+    metric_bytes_per_job: int = 1 << 30
+    system_points_per_job: int = 20_000_000
+    """Of CPU, memory, disk, network and GPUs; all learners together."""
+    metric_series_per_job: int = 10_000
+    """Of the training's own, all learners and attempts together; ten times as many of the system's."""
 
 
 class TimingSettings(_Section):

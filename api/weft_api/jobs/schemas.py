@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from weft_api.metrics.schemas import BestAndLast
 from weft_core.launch import Resources
 
 _JOB_EXAMPLE: dict[str, Any] = {
@@ -42,6 +43,7 @@ _JOB_EXAMPLE: dict[str, Any] = {
     "ended_at": None,
     "state_since": "2026-01-31T08:15:09.018211Z",
     "queue_position": None,
+    "metrics": {"train/loss": {"last": 0.0556, "min": 0.0519, "max": 2.2847, "step": 11990}},
 }
 
 
@@ -86,6 +88,9 @@ class JobView(BaseModel):
     ended_at: datetime | None
     state_since: datetime
     queue_position: int | None = Field(default=None, description="Jobs before it in its engine's queue, plus one.")
+    metrics: dict[str, BestAndLast] = Field(
+        default_factory=dict, description="Newest and best values by `group/name`; the first 200 that it reports."
+    )
 
 
 class LearnerView(BaseModel):

@@ -12,6 +12,7 @@ from sqlalchemy import func, or_, select, tuple_
 
 from weft_api.auth import Principal
 from weft_api.jobs.schemas import AttemptView, FrameworkView, JobDetail, JobPage, JobView, LearnerView, RoundView
+from weft_api.metrics.listing import best_and_last
 from weft_api.models.names import registered_as, started_from
 from weft_api.paging import decode_time_key, encode
 from weft_api.problems import not_found
@@ -60,9 +61,10 @@ def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, limit: int, curso
     rows = scope.all(query.order_by(Job.created_at.desc(), Job.id.desc()).limit(limit + 1))
     page = rows[:limit]
     users = _user_names(scope, {job.user_id for job in page})
+    metrics = best_and_last(scope, [job.id for job in page])
     last = page[-1] if len(rows) > limit else None
     return JobPage(
-        jobs=[JobView(**_fields(job, who, users[job.user_id])) for job in page],
+        jobs=[JobView(**_fields(job, who, users[job.user_id]), metrics=metrics[job.id]) for job in page],
         next_cursor=encode(last.created_at.isoformat(), last.id) if last else None,
     )
 
@@ -70,7 +72,7 @@ def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, limit: int, curso
 def show_job(scope: Scope, who: Principal, job: Job) -> JobView:
     """One job, without its attempts."""
     user = who.user if job.user_id == who.user_id else _user_names(scope, {job.user_id})[job.user_id]
-    return JobView(**_fields(job, who, user))
+    return JobView(**_fields(job, who, user), metrics=best_and_last(scope, [job.id])[job.id])
 
 
 def detail_job(scope: Scope, who: Principal, job: Job) -> JobDetail:
@@ -80,6 +82,7 @@ def detail_job(scope: Scope, who: Principal, job: Job) -> JobDetail:
         fields["queue_position"] = _queue_position(scope, job)
     return JobDetail(
         **fields,
+        metrics=best_and_last(scope, [job.id])[job.id],
         attempts=_attempts(scope, job),
         manifest=job.manifest,
         pretrained_model=started_from(scope, job),

@@ -22,6 +22,7 @@ from weft_api.learner.schemas import (
     HeartbeatAnswer,
     HeartbeatCall,
     LogsCall,
+    MetricsCall,
     ObjectsAnswer,
     ObjectsCall,
     Peers,
@@ -35,6 +36,7 @@ from weft_api.learner.schemas import (
     StoringCall,
 )
 from weft_api.logs.ingest import take_in
+from weft_api.metrics.ingest import take_in as take_in_metrics
 from weft_api.problems import ALREADY_GRANTED, NO_GRANT, STALE_ATTEMPT, STORE_UNAVAILABLE, TOO_LARGE, invalid, responses
 from weft_core.launch import LearnerSpec
 from weft_core.lifecycle import LearnerPhase
@@ -141,6 +143,13 @@ def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token)
     except (ValueError, RecursionError):
         raise invalid("body", "not valid JSON") from None
     take_in(context, token, call)
+
+
+@router.post(
+    "/metrics", status_code=204, summary="Send metrics; a repeated call changes nothing", responses=responses(TOO_LARGE)
+)
+def metrics(call: MetricsCall, context: Ctx, token: Token) -> None:
+    take_in_metrics(context, token, call)
 
 
 @router.post("/storing", summary="Report the end of user code; ask for the grant to store results")

@@ -126,6 +126,41 @@ class LogsCall(_Call):
     lines: list[LogLineIn] = Field(max_length=2000)
 
 
+_RECORD: dict[str, Any] = {
+    "t": 1769847309018,
+    "kind": "user",
+    "group": "train",
+    "etimes": {"iteration": 500, "epoch": 2},
+    "values": {"loss": 0.412, "note": "warm-up is over"},
+}
+
+
+class RecordIn(BaseModel):
+    """What was measured together. Numbers, and the strings `nan`, `inf` and `-inf`, become points of series."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_RECORD]})
+
+    t: int = Field(ge=0, le=253_402_300_799_999, description="ms since the epoch, by the learner's clock.")
+    kind: Literal["user", "system"] = "user"
+    group: str = Field(default="", description="FfDL's grouplabel; may be empty.")
+    etimes: dict[str, Any] = Field(default_factory=dict, description="`iteration` is the step.")
+    values: dict[str, Any] = Field(default_factory=dict)
+
+
+class MetricsCall(_Call):
+    """What is too long or too much is cut rather than refused: no training waits for its metrics to be in order."""
+
+    model_config = _examples(sequence=0, records=[_RECORD])
+
+    sequence: int = Field(
+        ge=0,
+        le=2**53,
+        description="Of this agent's calls in this attempt: rising, one call at a time. One that is not above all "
+        "before it is a repetition, and changes nothing.",
+    )
+    records: list[RecordIn] = Field(max_length=2000)
+
+
 class StoringCall(_Call):
     model_config = _examples(exit_code=0)
 

@@ -1,0 +1,59 @@
+"""The newest and the best values of jobs, for lists: kept as records come, sorted and filtered by."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from weft_api.metrics.records import Record, shown_name
+from weft_api.metrics.schemas import BestAndLast
+from weft_core.store.models import Job, JobMetric
+from weft_core.store.scope import Scope
+
+_MOST = 200
+"""Metrics of a job that lists know; the first ones that it reports."""
+
+
+def keep_best_and_last(session: Session, job: Job, rank: int, records: Iterable[Record]) -> None:
+    """Bring what lists show up to date. The lowest rank that reports a metric is the one whose it is."""
+    found: dict[str, list[tuple[int | None, float]]] = defaultdict(list)
+    for record in records:
+        for name, value in record.numbers():
+            found[shown_name(record.group, name)].append((record.step, value))
+    if not found:
+        return
+    query = select(JobMetric).where(JobMetric.job_id == job.id, JobMetric.name.in_(found))
+    rows = {row.name: row for row in session.scalars(query)}
+    new = [name for name in found if name not in rows]
+    if new:
+        have = session.scalar(select(func.count()).where(JobMetric.job_id == job.id)) or 0
+        for name in new[: max(0, _MOST - have)]:
+            rows[name] = JobMetric(job_id=job.id, project_id=job.project_id, name=name, rank=rank)
+            session.add(rows[name])
+    for name, points in found.items():
+        if name in rows and rank <= rows[name].rank:
+            _bring_up_to_date(rows[name], rank, points)
+
+
+def _bring_up_to_date(row: JobMetric, rank: int, points: Sequence[tuple[int | None, float]]) -> None:
+    finite = [value for _, value in points if math.isfinite(value)]
+    if rank < row.rank:
+        row.rank, row.min, row.max = rank, None, None
+    row.min = min([*finite, *([] if row.min is None else [row.min])], default=None)
+    row.max = max([*finite, *([] if row.max is None else [row.max])], default=None)
+    step, last = points[-1]
+    row.step, row.last = step, last if math.isfinite(last) else None
+
+
+def best_and_last(scope: Scope, job_ids: Sequence[str]) -> dict[str, dict[str, BestAndLast]]:
+    """By job and name; a job without any metric has an entry, too."""
+    found: dict[str, dict[str, BestAndLast]] = {one: {} for one in job_ids}
+    query = scope.select(JobMetric, JobMetric.job_id.in_(job_ids)).order_by(JobMetric.name)
+    columns = (JobMetric.job_id, JobMetric.name, JobMetric.last, JobMetric.min, JobMetric.max, JobMetric.step)
+    for job, name, last, lowest, highest, step in scope.session.execute(query.with_only_columns(*columns)):
+        found[job][name] = BestAndLast(last=last, min=lowest, max=highest, step=step)
+    return found

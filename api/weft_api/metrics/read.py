@@ -1,0 +1,169 @@
+"""Reading a job's metrics: which series there are, their points for a chart's width, records as they came."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import case, false, func, not_, true
+
+from weft_api.metrics.ingest import told
+from weft_api.metrics.points import Points, Rows, plain
+from weft_api.metrics.records import Record, parsed, unpacked
+from weft_api.metrics.schemas import Buckets, QueryAnswer, RecordPage, RecordView, SeriesList, SeriesView
+from weft_api.metrics.series import Series, Wanted, load
+from weft_core.settings import LimitSettings
+from weft_core.store.models import MetricBatch, MetricBlock, MetricCursor, MetricRecords
+from weft_core.store.scope import Scope
+
+_MOST_SERIES = 200
+"""In one answer."""
+_EXACT = 150_000
+"""Points that a query reads one by one; of more, the summaries of blocks are read instead (entries of 32 points)."""
+_MOST_POINTS = 500_000
+"""Read one by one because they are in no order; of still more the summaries are good enough."""
+
+
+def list_series(scope: Scope, job_id: str, wanted: Wanted, limits: LimitSettings) -> SeriesList:
+    cursor = scope.find(MetricCursor, MetricCursor.job_id == job_id)
+    return SeriesList(
+        series=[_view(one) for one in load(scope, job_id, wanted)],
+        notes=[told(reason, limits) for reason in (cursor.dropped if cursor else [])],
+    )
+
+
+def _view(series: Series) -> SeriesView:
+    key, stats = series.key, series.stats
+    return SeriesView(
+        name=key.shown,
+        group=key.group,
+        kind=key.kind,
+        learner=key.rank + 1,
+        attempt=key.attempt,
+        points=stats.points,
+        first_step=stats.first_step,
+        last_step=stats.last_step,
+        first_time=stats.first_time,
+        last_time=stats.last_time,
+        last=stats.last if math.isfinite(stats.last) else None,
+        min=stats.min,
+        max=stats.max,
+    )
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a chart shows: ``axis`` is ``step`` or ``time`` (ms since the epoch), both ends included."""
+
+    axis: Literal["step", "time"]
+    start: float | None
+    stop: float | None
+    width: int
+
+
+def query(scope: Scope, job_id: str, wanted: Wanted, shown: Range) -> QueryAnswer:
+    """Each series in at most ``shown.width`` buckets; all series have the same ones."""
+    found = load(scope, job_id, wanted)
+    chosen = found[:_MOST_SERIES]
+    rows = [one.within(shown.start, shown.stop) for one in _rows(scope, chosen, shown)]
+    start, stop = _ends(rows, shown)
+    return QueryAnswer(
+        x=shown.axis,
+        series=[
+            _buckets(one, points.buckets(shown.width, start, stop)) for one, points in zip(chosen, rows, strict=True)
+        ],
+        left_out=len(found) - len(chosen),
+    )
+
+
+def _ends(rows: Sequence[Rows], shown: Range) -> tuple[float, float]:
+    present = [one.x for one in rows if len(one.x)]
+    start = shown.start if shown.start is not None else float(min((x.min() for x in present), default=0))
+    stop = shown.stop if shown.stop is not None else float(max((x.max() for x in present), default=0))
+    return start, max(stop, start + 1)
+
+
+def _buckets(series: Series, of: Rows) -> Buckets:
+    key = series.key
+    return Buckets(
+        name=key.shown,
+        group=key.group,
+        kind=key.kind,
+        learner=key.rank + 1,
+        attempt=key.attempt,
+        points=series.stats.points,
+        x=of.x.tolist(),
+        min=plain(of.low),
+        max=plain(of.high),
+        last=plain(of.last),
+        count=of.count.tolist(),
+    )
+
+
+def _rows(scope: Scope, chosen: Sequence[Series], shown: Range) -> list[Rows]:
+    """What is to be put into buckets: points, or entries of summaries where there are too many points."""
+    parts: dict[int | None, list[Rows]] = defaultdict(list)
+    steps = shown.axis == "step"
+    start, stop = (
+        (MetricBlock.first_step, MetricBlock.last_step) if steps else (MetricBlock.first_time, MetricBlock.last_time)
+    )
+    blocks = scope.select(MetricBlock, MetricBlock.series_id.in_([one.id for one in chosen if one.id is not None]))
+    # What a summary can't tell exactly: which of its points are in the range, and which come before others.
+    vague = not_(MetricBlock.steps_rise if steps else MetricBlock.times_rise)
+    if shown.start is not None:
+        blocks = blocks.where(stop >= shown.start)
+        vague |= start < shown.start
+    if shown.stop is not None:
+        blocks = blocks.where(start <= shown.stop)
+        vague |= stop > shown.stop
+    points = func.coalesce(func.sum(MetricBlock.points), 0)
+    count = blocks.with_only_columns(points, func.coalesce(func.sum(MetricBlock.points).filter(vague), 0))
+    everything, vague_ones = scope.session.execute(count).one()
+    exact = true() if everything <= _EXACT else vague if vague_ones <= _MOST_POINTS else false()
+    body, entries = case((exact, MetricBlock.body)), case((not_(exact), MetricBlock.summary))
+    columns = blocks.with_only_columns(MetricBlock.series_id, body, entries)
+    for series, read, summed in scope.session.execute(columns.order_by(MetricBlock.series_id, MetricBlock.n)):
+        if read is not None:
+            parts[series].append(Rows.of_points(Points.unpacked(read), shown.axis))
+        else:
+            parts[series].append(Rows.of_summary(summed, shown.axis))
+    return [
+        Rows.joined([*(parts[one.id] if one.id is not None else []), Rows.of_points(one.tail, shown.axis)])
+        for one in chosen
+    ]
+
+
+def read_records(scope: Scope, job_id: str, start: int, limit: int) -> RecordPage:
+    """Up to ``limit`` of the user's records as they came, from number ``start`` on (the first is 1)."""
+    cursor = scope.find(MetricCursor, MetricCursor.job_id == job_id)
+    total = cursor.next_record - 1 if cursor else 0
+    stop = min(start + limit, total + 1)  # first one that is not wanted
+    found: list[RecordView] = []
+    folded = scope.select(MetricRecords, MetricRecords.job_id == job_id)
+    folded = folded.where(MetricRecords.first_record + MetricRecords.records > start, MetricRecords.first_record < stop)
+    for chunk in scope.all(folded.order_by(MetricRecords.first_record)):
+        found += _part(chunk.first_record, unpacked(chunk.body), start, stop)
+    batches = scope.select(MetricBatch, MetricBatch.job_id == job_id, MetricBatch.records > 0)
+    batches = batches.where(MetricBatch.first_record + MetricBatch.records > start, MetricBatch.first_record < stop)
+    for batch in scope.all(batches.order_by(MetricBatch.n)):
+        found += _part(batch.first_record, unpacked(batch.body)[: batch.records], start, stop)
+    return RecordPage(records=found, total=total)
+
+
+def _part(first: int, lines: Sequence[bytes], start: int, stop: int) -> list[RecordView]:
+    return [_record_view(number, parsed(line)) for number, line in enumerate(lines, first) if start <= number < stop]
+
+
+def _record_view(number: int, record: Record) -> RecordView:
+    return RecordView(
+        rindex=number,
+        t=record.t,
+        attempt=record.attempt,
+        learner=record.rank + 1,
+        group=record.group,
+        etimes=record.etimes,
+        values=record.values,
+    )

@@ -1,0 +1,77 @@
+"""HTTP for metrics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+
+from weft_api.auth import Viewer
+from weft_api.context import Ctx
+from weft_api.jobs.service import find_job
+from weft_api.logs.schemas import AttemptNumber, LearnerId
+from weft_api.metrics import read
+from weft_api.metrics.schemas import Kind, Names, QueryAnswer, RecordPage, SeriesList
+from weft_api.metrics.series import Wanted, snapshot
+from weft_api.problems import NOT_FOUND, responses
+
+router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=responses(NOT_FOUND))
+
+_End = Annotated[
+    float | None, Query(allow_inf_nan=False, ge=-1e18, le=1e18, description="In units of x; included.", examples=[500])
+]
+
+
+@router.get("/jobs/{job_id}/metrics", summary="List a job's series")
+def get_metrics(
+    job_id: str,
+    context: Ctx,
+    who: Viewer,
+    name: Names = [],  # noqa: B006 - FastAPI copies it
+    kind: Kind = None,
+    learner: LearnerId = None,
+    attempt: AttemptNumber = None,
+) -> SeriesList:
+    """One for each value of each learner in each attempt, with its newest and best values."""
+    with context.database.transaction() as session:
+        scope = who.scope(snapshot(session))
+        find_job(scope, job_id)
+        wanted = Wanted(kind, learner, attempt, name)
+        return read.list_series(scope, job_id, wanted, context.settings.limits)
+
+
+@router.get("/jobs/{job_id}/metrics/query", summary="Read series for a chart of a given width")
+def query_metrics(
+    job_id: str,
+    context: Ctx,
+    who: Viewer,
+    name: Names = [],  # noqa: B006
+    kind: Kind = "user",
+    learner: LearnerId = None,
+    attempt: AttemptNumber = None,
+    x: Annotated[Literal["step", "time"], Query(description="Time is in ms since the epoch.")] = "step",
+    start: Annotated[_End, Query(alias="from")] = None,
+    stop: Annotated[_End, Query(alias="to")] = None,
+    width: Annotated[int, Query(ge=1, le=4000, description="Buckets, at most.", examples=[600])] = 600,
+) -> QueryAnswer:
+    """The smallest, the largest and the last value of each bucket, however many points there are; where a series has no
+    more points than `width` in the range, each point. All series have the same buckets."""
+    with context.database.transaction() as session:
+        scope = who.scope(snapshot(session))
+        find_job(scope, job_id)
+        return read.query(scope, job_id, Wanted(kind, learner, attempt, name), read.Range(x, start, stop, width))
+
+
+@router.get("/jobs/{job_id}/metrics/records", summary="Read what a training reported, as it came")
+def get_records(
+    job_id: str,
+    context: Ctx,
+    who: Viewer,
+    start: Annotated[int, Query(alias="from", ge=1, le=2**53, description="The first `rindex`.")] = 1,
+    limit: Annotated[int, Query(ge=1, le=2000)] = 500,
+) -> RecordPage:
+    """In order, numbered from 1 without gaps; the system's are not among them."""
+    with context.database.transaction() as session:
+        scope = who.scope(snapshot(session))
+        find_job(scope, job_id)
+        return read.read_records(scope, job_id, start, limit)
