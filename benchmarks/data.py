@@ -6,7 +6,6 @@ same round. A second job on the same data finds all of it in the node's cache.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
@@ -97,7 +96,6 @@ def _fill(place: S3Location, work: Path) -> None:
 
 def _compare(title: str, place: S3Location, prefix: str, work: Path, size: int) -> None:
     location = json.dumps(asdict(place) | {"prefix": prefix})
-    cache = work / "cache"
     python = {**os.environ, "PYTHONPATH": str(_RUNTIME)}
 
     def weft(target: Path) -> float:
@@ -114,23 +112,32 @@ def _compare(title: str, place: S3Location, prefix: str, work: Path, size: int) 
 
     clients: dict[str, Callable[[Path], float]] = {"s5cmd": s5cmd, "boto3": boto3, "Weft": weft}
     seconds: dict[str, list[float]] = {name: [] for name in [*clients, "again"]}
-    numbers = itertools.count()
     slow: set[str] = set()
     fastest: list[float] = []
+    # Thousands of files are not removed between two measurements: ext4 does not use an inode again within half a
+    # minute, and looks at each of them for every file that is made meanwhile, which doubles what the next client takes.
+    done: list[Path] = []
+
+    def timed(name: str, client: Callable[[Path], float]) -> None:
+        target = work / f"{prefix}-{len(done)}"
+        done.append(target)
+        seconds[name].append(client(target))
+        _check(target, size)
+        os.sync()  # or the next one pays for what this one has written
+
     for turn in range(ROUNDS):
+        cache = work / f"{prefix}-cache-{turn}"
+        done.append(cache)
         for name in [*clients][turn % 3 :] + [*clients][: turn % 3]:
             if name in slow:
                 continue
-            target = work / f"job-{next(numbers)}"
-            shutil.rmtree(cache, ignore_errors=True)
-            seconds[name].append(clients[name](target))
-            _check(target, size)
+            timed(name, clients[name])
             if name == "Weft":
-                seconds["again"].append(weft(work / "again"))
-                _check(work / "again", size)
-                shutil.rmtree(work / "again")
-            shutil.rmtree(target)
-            os.sync()  # or the next one pays for what this one has written
+                timed("again", weft)
+        if size == LARGE:
+            while done:
+                shutil.rmtree(done.pop())
+            os.sync()
         others = {name: seconds[name][-1] for name in ("s5cmd", "boto3") if name not in slow}
         fastest.append(min(others.values()))
         # Who is far from being the fastest sits out the other rounds, which would take minutes.

@@ -9,6 +9,7 @@ import os
 import ssl
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,7 +35,7 @@ from weft_trainer import download
 from weft_trainer.cache import Brought, NodeCache, Wanted
 from weft_trainer.download import Downloader
 from weft_trainer.errors import DataError
-from weft_trainer.s3 import S3Store
+from weft_trainer.s3 import S3Store, next_page
 from weft_trainer.selection import matcher, select, share
 from weft_trainer.spec import DataInput, S3Location, parse_spec
 from weft_trainer.stored import Stored
@@ -140,6 +141,35 @@ def test_a_second_job_reads_no_bytes(
     assert files(first) == files(second)
     assert (second / "3/7").read_bytes() == b"7" * 100
     assert "60 of them from the node's cache" in node.report
+
+
+def test_a_listing_of_several_pages(node: Node, bucket: Bucket, proxied: Proxied) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: bucket.put(f"pages/{n:04d} <&>", b"%d" % n), range(1001)))
+    proxy = proxied()
+    place = bucket.location("pages", endpoint=proxy.url)
+    node.run(place)
+    bucket.put("pages/1000 <&>", b"another")
+    second = node.run(place)
+    assert len(proxy.reads) == 1002, "of the second page one object is new, of the first none"
+    assert len(files(second)) == 1001
+    assert (second / "0007 <&>").read_bytes() == b"7"
+    assert (second / "1000 <&>").read_bytes() == b"another"
+
+
+@pytest.mark.parametrize(
+    ("listing", "token"),
+    [
+        (b"<IsTruncated>true</IsTruncated><NextContinuationToken>a&amp;b</NextContinuationToken>", "a&b"),
+        (b"<NextContinuationToken>a</NextContinuationToken><IsTruncated>true</IsTruncated>", "a"),
+        (b"<IsTruncated>false</IsTruncated>", None),
+        (b"<IsTruncated>false</IsTruncated><NextContinuationToken>a</NextContinuationToken>", None),
+        (b'<IsTruncated a="">true</IsTruncated><NextContinuationToken >&#97;</NextContinuationToken>', "a"),
+        (b"", None),
+    ],
+)
+def test_what_asks_for_the_next_page(listing: bytes, token: str | None) -> None:
+    assert next_page(b"<ListBucketResult>" + listing + b"</ListBucketResult>") == token
 
 
 def test_a_hit_needs_credentials_that_may_read(node: Node, bucket: Bucket, proxied: Proxied) -> None:

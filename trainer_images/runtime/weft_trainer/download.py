@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from weft_trainer.listing import summary
 from weft_trainer.paths import path_below
 from weft_trainer.patience import Temporary, patiently
 from weft_trainer.progress import Progress
-from weft_trainer.selection import select, share
+from weft_trainer.selection import fitting, select, share
 from weft_trainer.spec import CodeInput, DataInput, LearnerSpec, S3Location
 from weft_trainer.stored import Stored
 from weft_trainer.streams import write_stream
@@ -89,6 +89,8 @@ class Downloader:
         self.inputs: dict[str, dict[str, Any]] = {}
         """What was found where the inputs are, for the lineage of models: :func:`weft_trainer.listing.summary`. Of
         data in shares it is the whole, of which this learner has one."""
+        self._readable: set[S3Location] = set()
+        """Where these credentials may read what is there."""
         self._fetcher = Fetcher(cache, patience)
 
     def run(self, spec: LearnerSpec, folders: Folders) -> str:
@@ -119,9 +121,20 @@ class Downloader:
 
     def _data(self, spec: LearnerSpec, folders: Folders, progress: Progress) -> None:
         """All data stores side by side."""
+        # Of a single one the cache gives while the next page is under way, which a second job on the same data feels.
+        early = len(spec.data) == 1 and spec.data[0].mode != "stream" and spec.data[0].shard == "none"
+        missing: list[Item] | None = None
 
         def listed(source: DataInput) -> tuple[S3Location, list[Stored]]:
-            location, found = self._listed(f"data store '{source.id}'", source.location, progress)
+            def came(page: Sequence[Stored]) -> None:
+                nonlocal missing
+                if early and page:
+                    place = Place(source.location, folders.data, fitting(page, source))
+                    missing = [] if missing is None else missing
+                    with contextlib.suppress(NotADirectoryError, IsADirectoryError, FileExistsError):  # _check_tree's
+                        missing += self._from_cache(place, progress)
+
+            location, found = self._listed(f"data store '{source.id}'", source.location, progress, came)
             return location, select(found, source)
 
         with ThreadPoolExecutor(max(1, len(spec.data)), "list") as pool:
@@ -143,7 +156,7 @@ class Downloader:
                     raise DataError(f"data stores '{other}' and '{source.id}' both have '{one.key}' for DATA_DIR")
         _check_tree(owners)
         self.inputs["data"] = summary((one for objects in wholes for one in objects), etags=True)
-        self._bring([place for source, place in places if source.mode != "stream"], spec.cpus, progress)
+        self._bring([place for source, place in places if source.mode != "stream"], spec.cpus, progress, missing)
 
     def _pretrained(self, location: S3Location, folder: Path, cpus: float, progress: Progress) -> None:
         there, found = self._listed("the pretrained model", location, progress)
@@ -153,16 +166,21 @@ class Downloader:
         self.inputs["pretrained"] = summary(files, etags=True)
         self._bring([Place(there, folder, files)], cpus, progress)
 
-    def _listed(self, name: str, location: S3Location, progress: Progress) -> tuple[S3Location, list[Stored]]:
-        """What is at a location: the objects below its prefix, or the one that it points at."""
+    def _listed(
+        self,
+        name: str,
+        location: S3Location,
+        progress: Progress,
+        came: Callable[[Sequence[Stored]], None] = lambda _: None,
+    ) -> tuple[S3Location, list[Stored]]:
+        """What is at a location: the objects below its prefix, page by page, or the one that it points at."""
         try:
             store = self._fetcher.store(location)
             found: list[Stored] = []
-            token: str | None = ""
-            while token is not None:
-                page, token = patiently(lambda token=token: store.page("", token), self._patience)  # type: ignore[misc]
+            for page in store.pages(ask=lambda request: patiently(request, self._patience)):
                 found += page
                 progress.listed(len(page))
+                came(page)
             if not found and location.prefix:
                 folder, _, key = location.prefix.rpartition("/")
                 parent = replace(location, prefix=folder)
@@ -175,12 +193,17 @@ class Downloader:
             self._warn(f"{name}: there is nothing at {location.words}")
         return location, found
 
-    def _bring(self, places: Sequence[Place], cpus: float, progress: Progress) -> None:
-        missing: list[Item] = []
+    def _bring(
+        self, places: Sequence[Place], cpus: float, progress: Progress, missing: list[Item] | None = None
+    ) -> None:
+        """``missing``: what the cache does not have, where it has been asked already."""
         for place in places:
-            progress.expect(len(place.objects), sum(one.size for one in place.objects))
-        for place in places:
-            missing += self._from_cache(place, progress)
+            size = sum(one.size for one in place.objects)
+            progress.expect(len(place.objects), size)
+            self._report.files += len(place.objects)
+            self._report.size += size
+        if missing is None:
+            missing = [item for place in places for item in self._from_cache(place, progress)]
         if not missing:
             return
         with self._cache.room([item.wanted for item in missing]) as chosen:
@@ -196,18 +219,15 @@ class Downloader:
         for folder in {os.path.dirname(item.wanted.target) for item in items}:
             os.makedirs(folder, exist_ok=True)
         missing = []
-        asked = False
         for item in items:
-            if not asked and self._cache.has(item.wanted):
-                asked = True
+            if place.location not in self._readable and self._cache.has(item.wanted):
                 self._check_readable(item)
-            if asked and self._cache.give(item.wanted):
+                self._readable.add(place.location)
+            if place.location in self._readable and self._cache.give(item.wanted):
                 self._report.cached += 1
                 progress.cached(1, item.stored.size)
             else:
                 missing.append(item)
-        self._report.files += len(items)
-        self._report.size += sum(item.stored.size for item in items)
         return missing
 
     def _check_readable(self, item: Item) -> None:
@@ -237,7 +257,7 @@ def _item(place: Place, one: Stored) -> Item:
     return Item(location, one, wanted, cached=True)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _coded(error_code: str) -> Iterator[None]:
     try:
         yield

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote_plus, urlsplit
 from xml.etree import ElementTree
@@ -44,24 +47,27 @@ class S3Store:
     def list(self, prefix: str = "") -> builtins.list[Stored]:
         return [one for page in self.pages(prefix) for one in page]
 
-    def pages(self, prefix: str = "") -> Iterator[builtins.list[Stored]]:
-        """All objects in order of key, a thousand at a time. A page that fails Temporarily may be asked for again
-        only by starting anew: see :meth:`page`."""
-        token: str | None = ""
-        while token is not None:
-            found, token = self.page(prefix, token)
-            yield found
+    def pages(self, prefix: str = "", ask: Ask = lambda request: request()) -> Iterator[builtins.list[Stored]]:
+        """All objects in order of key, a thousand at a time; while one page is worked on, the next is on its way.
+        ``ask`` makes a page's request, and may make it again."""
 
-    def page(self, prefix: str, token: str) -> tuple[builtins.list[Stored], str | None]:
-        """One page of a listing, and what asks for the next; the first is asked for by ``''``."""
-        query = {"list-type": "2", "prefix": self._base + prefix, "encoding-type": "url"}
-        if token:
-            query["continuation-token"] = token
-        answer = self._request("listed", "GET", None, query)
-        try:
-            return _listing(answer.body, len(self._base))
-        except (ElementTree.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DataError(f"{self.location.endpoint} answers a listing with what is none: {error}") from None
+        def page(token: str) -> bytes:
+            query = {"list-type": "2", "prefix": self._base + prefix, "encoding-type": "url"}
+            if token:
+                query["continuation-token"] = token
+            return self._request("listed", "GET", None, query).body
+
+        with ThreadPoolExecutor(1, "page") as ahead:
+            coming: Future[bytes] | None = ahead.submit(ask, partial(page, ""))
+            while coming is not None:
+                body = coming.result()
+                try:
+                    token = next_page(body)
+                    coming = ahead.submit(ask, partial(page, token)) if token else None
+                    found = _listing(body, len(self._base))
+                except (ElementTree.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
+                    raise DataError(f"{self.location.endpoint} answers a listing with what is none: {error}") from None
+                yield found
 
     def head(self, key: str) -> Stored | None:
         answer = self._request("looked at", "HEAD", key, missing_ok=True)
@@ -210,6 +216,9 @@ class S3Store:
         return f"{self.location.container}/{self._base}{key}"
 
 
+Ask = Callable[[Callable[[], bytes]], bytes]
+_TRUNCATED = re.compile(rb"<IsTruncated>(true|false)</IsTruncated>")
+_TOKEN = re.compile(rb"<NextContinuationToken>([^<&]+)</NextContinuationToken>")
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _REPLACED = "it was replaced while it was being downloaded"
 
@@ -239,11 +248,28 @@ def _only_key(answer: Answer, method: str) -> bool:
     return method == "HEAD" or read_refusal(answer).code in ("NoSuchKey", "NoSuchUpload", "NotFound", "404", "")
 
 
-def _listing(body: bytes, cut: int) -> tuple[list[Stored], str | None]:
+def next_page(body: bytes) -> str | None:
+    """What asks for the page after this one, found without reading all of it. Raises: as :func:`_listing`."""
+    truncated, token = _TRUNCATED.search(body), _TOKEN.search(body)
+    if truncated and (truncated[1] == b"false" or token):
+        return token[1].decode() if token and truncated[1] == b"true" else None
+    root, space = _document(body)  # some other spelling of the same
+    return (
+        root.findtext(space + "NextContinuationToken") if root.findtext(space + "IsTruncated") == "true" else None
+    ) or None
+
+
+def _document(body: bytes) -> tuple[ElementTree.Element, str]:
+    """A listing, and the name space of its elements."""
     root = ElementTree.fromstring(body)  # noqa: S314 - expat itself bounds what entities may grow to
     space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
     if root.tag != space + "ListBucketResult":
         raise ValueError(f"a document <{root.tag.removeprefix(space)}>")
+    return root, space
+
+
+def _listing(body: bytes, cut: int) -> list[Stored]:
+    root, space = _document(body)
     encoded = root.findtext(space + "EncodingType") == "url"
     found = []
     for one in root.iterfind(space + "Contents"):
@@ -257,8 +283,7 @@ def _listing(body: bytes, cut: int) -> tuple[list[Stored], str | None]:
                 _moment(field[space + "LastModified"] or ""),
             )
         )
-    more = root.findtext(space + "IsTruncated") == "true"
-    return found, (root.findtext(space + "NextContinuationToken") or None) if more else None
+    return found
 
 
 def _moment(text: str) -> float:

@@ -12,14 +12,23 @@ from weft_trainer.stored import Stored
 
 def select(objects: Sequence[Stored], source: DataInput) -> list[Stored]:
     """What the patterns leave, in order of key. Raises: DataError, if that is nothing of something."""
-    # Some tools mark an empty folder by an object 'folder/'.
-    files = sorted((one for one in objects if one.key and not one.key.endswith("/")), key=lambda one: one.key)
-    wanted = matcher(source.include, source.exclude)
-    chosen = [one for one in files if wanted(one.key)]
+    chosen = fitting(objects, source)
+    files = sum(map(_is_file, objects))
     if files and not chosen:
-        count, place = f"{len(files):,}", source.location.words
-        raise DataError(f"data store '{source.id}': {_patterns(source)} leaves none of {count} objects at {place}")
+        place = source.location.words
+        raise DataError(f"data store '{source.id}': {_patterns(source)} leaves none of {files:,} objects at {place}")
     return chosen
+
+
+def fitting(objects: Sequence[Stored], source: DataInput) -> list[Stored]:
+    """What the patterns leave, in order of key."""
+    wanted = matcher(source.include, source.exclude)
+    return sorted((one for one in objects if _is_file(one) and wanted(one.key)), key=lambda one: one.key)
+
+
+def _is_file(one: Stored) -> bool:
+    """Some tools mark an empty folder by an object 'folder/'."""
+    return bool(one.key) and not one.key.endswith("/")
 
 
 def share(chosen: list[Stored], source: DataInput, rank: int, learners: int) -> list[Stored]:
