@@ -6,7 +6,12 @@ BIN    := $(VENV)/bin
 # benchmarks; each is keyed by the hash of its lock and built when missing.
 export WEFT_ENVIRONMENTS_DIR ?= $(HOME)/.cache/weft/environments
 
-.PHONY: help setup demo test check format bench images clean
+# The web page. Built by Node (the machine's, or PyPI's: dashboard/npm) when something of it has changed.
+DASHBOARD := api/weft_api/dashboard/static/index.html
+DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/scripts -type f -not -name schema.d.ts) \
+  dashboard/index.html dashboard/vite.config.ts
+
+.PHONY: help setup dashboard demo test check format bench images clean
 help:
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
@@ -16,7 +21,19 @@ $(VENV)/.installed: pyproject.toml requirements/constraints.txt
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev,demo]'
 	@touch $@
 
-setup: $(VENV)/.installed ## the virtual environment that everything else uses
+dashboard/node_modules/.installed: dashboard/package-lock.json | $(VENV)/.installed
+	@echo "installing the dashboard's tools into dashboard/node_modules …"
+	@dashboard/npm ci --no-progress --loglevel=error >/dev/null
+	@touch $@
+
+$(DASHBOARD): $(DASHBOARD_SOURCES) dashboard/node_modules/.installed
+	@echo "building the dashboard …"
+	@dashboard/npm run --silent build -- --logLevel warn
+	@touch $@
+
+dashboard: $(VENV)/.installed $(DASHBOARD) ## build the web page into the API's package
+
+setup: $(VENV)/.installed $(DASHBOARD) ## the virtual environment that everything else uses, and the web page
 
 demo: setup ## start the embedded stack, train on two learners, download and evaluate the model (KEEP=1: leave it running)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
@@ -24,8 +41,9 @@ demo: setup ## start the embedded stack, train on two learners, download and eva
 test: setup ## all tests, in two processes
 	@$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
-check: setup ## ruff, ruff format, mypy --strict, import-linter
+check: setup ## ruff, ruff format, mypy --strict, import-linter; tsc and eslint
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+	@$(BIN)/python dashboard/scripts/openapi.py && dashboard/npm run --silent types >/dev/null && dashboard/npm run --silent check
 
 format: setup ## format, and fix what can be fixed
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
@@ -37,4 +55,4 @@ images: ## the trainer images as containers, smoke-tested (ARGS="--variant cuda 
 	@$(PYTHON) trainer_images/images $(ARGS)
 
 clean: ## remove the virtual environment and caches of this folder (not the shared trainer environments)
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) dashboard/node_modules dashboard/.cache api/weft_api/dashboard/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -14,6 +14,7 @@ from weft_api.bell import Bell
 from weft_api.checkpoints.routes import router as checkpoints
 from weft_api.code.routes import router as code
 from weft_api.context import Context
+from weft_api.dashboard import routes as dashboard
 from weft_api.datastores.routes import router as datastores
 from weft_api.engines.routes import router as engines
 from weft_api.events.routes import router as events
@@ -114,6 +115,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router)
     errors.install(app)
     docs.install(app)
+    dashboard.install(app)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, limits=settings.limits)
     app.add_middleware(Observed, metrics=context.metrics)

@@ -6,6 +6,9 @@ ARG BASE=python:3.11-slim
 FROM ${BASE} AS build
 WORKDIR /src
 COPY . .
+# The web page, made by Node from PyPI: the base image has none, and the finished one needs none.
+RUN --mount=type=cache,target=/root/.cache/pip --mount=type=cache,target=/root/.npm \
+    python -m venv /opt/node && VENV=/opt/node dashboard/npm ci && VENV=/opt/node dashboard/npm run build
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m venv /opt/weft \
     && /opt/weft/bin/pip install --constraint requirements/constraints.txt ".[server]"

@@ -1,0 +1,47 @@
+// Whether the API is there. Lost by whoever gets no answer; found again by asking /readyz until it is.
+import { useSyncExternalStore } from "react";
+
+const AGAIN = 2000; // ms
+
+class Connection {
+  private away = false;
+  private readonly listeners = new Set<() => void>();
+  private readonly whenBack = new Set<() => void>();
+
+  lost() {
+    if (this.away) return;
+    this.away = true;
+    this.listeners.forEach((one) => one());
+    window.setTimeout(() => void this.probe(), AGAIN);
+  }
+
+  private async probe() {
+    const there = await fetch("/readyz", { cache: "no-store" }).then(
+      (answer) => answer.ok,
+      () => false,
+    );
+    if (!there) {
+      window.setTimeout(() => void this.probe(), AGAIN);
+      return;
+    }
+    this.away = false;
+    this.listeners.forEach((one) => one());
+    this.whenBack.forEach((one) => one());
+  }
+
+  /** Call `action` each time that the API is back. */
+  onBack(action: () => void) {
+    this.whenBack.add(action);
+    return () => void this.whenBack.delete(action);
+  }
+
+  subscribe = (listener: () => void) => {
+    this.listeners.add(listener);
+    return () => void this.listeners.delete(listener);
+  };
+
+  isAway = () => this.away;
+}
+
+export const connection = new Connection();
+export const useAway = () => useSyncExternalStore(connection.subscribe, connection.isAway);

@@ -1,0 +1,40 @@
+// What pages ask for, under one key each.
+import { queryOptions } from "@tanstack/react-query";
+
+import { ApiError, api, body, json } from "./client";
+import { ended, type Session } from "./types";
+
+export const LIVE = 3000; // ms between looks at what changes
+
+export const sessionQuery = queryOptions({
+  queryKey: ["session"],
+  queryFn: async ({ signal }): Promise<Session | null> => {
+    try {
+      return await json<Session>("/session", "GET", undefined, signal);
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) return null;
+      throw error;
+    }
+  },
+  staleTime: Infinity,
+});
+
+export const jobQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["job", id],
+    queryFn: ({ signal }) => body(api.GET("/api/v1/jobs/{job_id}", { params: { path: { job_id: id } }, signal })),
+    refetchInterval: ({ state }) => (state.data && ended(state.data) ? false : LIVE),
+  });
+
+export const checkpointsQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["checkpoints", id],
+    queryFn: ({ signal }) =>
+      body(api.GET("/api/v1/jobs/{job_id}/checkpoints", { params: { path: { job_id: id } }, signal })),
+  });
+
+export const filesQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["files", id],
+    queryFn: ({ signal }) => body(api.GET("/api/v1/jobs/{job_id}/files", { params: { path: { job_id: id } }, signal })),
+  });

@@ -1,0 +1,70 @@
+// Following by server-sent events. The browser's EventSource comes back by itself and says where it was
+// (Last-Event-ID); it gives up for good when it gets another answer than a stream, and then it is for us to go on.
+import { useEffect, useRef, useState } from "react";
+
+import { connection } from "./connection";
+import { json } from "./client";
+
+export type StreamState = "connecting" | "open" | "away" | "ended";
+type Handlers = Record<string, (data: unknown, id: string) => void>;
+
+const AGAIN = 3000; // ms
+
+/** Follow `url(lastId)` until its `end`; `handlers` by event name. Null: nothing is followed. */
+export function useStream(url: ((lastId: string | null) => string) | null, key: string, handlers: Handlers) {
+  const [state, setState] = useState<StreamState>("connecting");
+  const latest = useRef({ handlers, url });
+  useEffect(() => {
+    latest.current = { handlers, url };
+  });
+  const wanted = url !== null;
+
+  useEffect(() => {
+    if (!wanted) return;
+    let source: EventSource | null = null;
+    let timer = 0;
+    let lastId: string | null = null;
+    let over = false;
+
+    const open = () => {
+      const address = latest.current.url?.(lastId);
+      if (over || address === undefined) return;
+      setState("connecting");
+      source = new EventSource(address);
+      source.onopen = () => setState("open");
+      for (const name of Object.keys(latest.current.handlers)) {
+        source.addEventListener(name, (event) => {
+          const message = event as MessageEvent<string>;
+          if (message.lastEventId) lastId = message.lastEventId;
+          latest.current.handlers[name]?.(JSON.parse(message.data), message.lastEventId);
+        });
+      }
+      source.addEventListener("end", () => {
+        over = true;
+        source?.close();
+        setState("ended");
+      });
+      source.onerror = () => {
+        if (over) return;
+        setState("away");
+        if (source?.readyState !== EventSource.CLOSED) return;
+        // An EventSource never says why. Asking shows whether the session or the API is gone, and both are dealt with.
+        json("/me").catch(() => {});
+        timer = window.setTimeout(open, AGAIN);
+      };
+    };
+    open();
+    const unsubscribe = connection.onBack(() => {
+      window.clearTimeout(timer);
+      if (source?.readyState === EventSource.CLOSED) open();
+    });
+    return () => {
+      over = true;
+      unsubscribe();
+      window.clearTimeout(timer);
+      source?.close();
+    };
+  }, [wanted, key]);
+
+  return wanted ? state : "ended";
+}

@@ -1,0 +1,159 @@
+// Around every page of who is signed in: where one can go, who and in which project one is, and whether the API is there.
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, Outlet, useNavigate } from "@tanstack/react-router";
+import { useRef, useState } from "react";
+
+import { json } from "../api/client";
+import { useAway } from "../api/connection";
+import { sessionQuery } from "../api/queries";
+import type { Session } from "../api/types";
+import { toast } from "../ui/toast";
+import logo from "../weft.svg";
+import { focusSearch, KeysHelp, useKeys } from "./keys";
+import { NAVIGATION } from "./navigation";
+import { useTheme } from "./theme";
+
+export function Shell() {
+  const { data: session } = useQuery(sessionQuery);
+  const [open, setOpen] = useState(false);
+  const [help, setHelp] = useState(false);
+  const [theme, turnTheme] = useTheme();
+  const navigate = useNavigate();
+  const main = useRef<HTMLElement>(null);
+  const prefix = useRef(0);
+
+  useKeys({
+    "/": focusSearch,
+    "?": () => setHelp(true),
+    t: turnTheme,
+    g: () => {
+      prefix.current = Date.now();
+    },
+    j: () => {
+      if (Date.now() - prefix.current > 1000) return false;
+      void navigate({ to: "/" });
+    },
+  });
+
+  return (
+    <>
+      <a className="skip" href="#main" onClick={() => main.current?.focus()}>
+        Skip to the page
+      </a>
+      <div className="shell">
+        <header className={open ? "side open" : "side"}>
+          <div className="side-top">
+            <Link to="/" className="brand">
+              <img src={logo} alt="" /> Weft
+            </Link>
+            <button
+              type="button"
+              className="button quiet menu-button"
+              aria-expanded={open}
+              onClick={() => setOpen(!open)}
+            >
+              Menu
+            </button>
+          </div>
+          <nav className="nav" aria-label="Pages">
+            {NAVIGATION.filter((one) => !one.admin || session?.admin).map((one) => (
+              <Link key={one.to} to={one.to} activeOptions={{ exact: one.to === "/", includeSearch: false }}
+                onClick={() => setOpen(false)}
+              >
+                {one.name}
+              </Link>
+            ))}
+          </nav>
+          {session && (
+            <div className="side-foot">
+              <ProjectChoice session={session} />
+              <div className="who">
+                <span className="break" title={`${session.role} of ${session.project}`}>
+                  {session.user}
+                </span>
+                <SignOut />
+              </div>
+              <div className="row">
+                <button type="button" className="button quiet small" onClick={turnTheme}>
+                  Theme: {theme}
+                </button>
+                <button type="button" className="button quiet small" onClick={() => setHelp(true)}>
+                  Keys <kbd>?</kbd>
+                </button>
+              </div>
+            </div>
+          )}
+        </header>
+        <div>
+          <Away />
+          <main className="main" id="main" ref={main} tabIndex={-1}>
+            <Outlet />
+          </main>
+        </div>
+      </div>
+      {help && <KeysHelp onClose={() => setHelp(false)} />}
+    </>
+  );
+}
+
+export function Away() {
+  const away = useAway();
+  return (
+    <div aria-live="polite">
+      {away && (
+        <div className="banner">
+          The API does not answer. What you see may be old; this page goes on by itself when the API is back.
+        </div>
+      )}
+    </div>
+  );
+}
+
+function ProjectChoice({ session }: { session: Session }) {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const change = async (project: string) => {
+    try {
+      const changed = await json<Session>("/session/project", "PUT", { project });
+      // Nothing of the other project may stay to be seen.
+      queries.removeQueries({ predicate: (query) => query.queryKey[0] !== "session" });
+      queries.setQueryData(sessionQuery.queryKey, changed);
+      await navigate({ to: "/" });
+    } catch (error) {
+      toast(`The project was not changed: ${(error as Error).message}`, "bad");
+    }
+  };
+  return (
+    <label className="field">
+      <span className="visually-hidden">Project</span>
+      <select className="input" value={session.project} onChange={(event) => void change(event.target.value)}>
+        {session.projects.map((one) => (
+          <option key={one.name} value={one.name}>
+            {one.name}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function SignOut() {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const leave = async () => {
+    try {
+      await json("/session", "DELETE");
+    } catch (error) {
+      toast(`Not signed out: ${(error as Error).message}`, "bad");
+      return;
+    }
+    queries.clear();
+    queries.setQueryData(sessionQuery.queryKey, null);
+    await navigate({ to: "/signin", search: {} });
+  };
+  return (
+    <button type="button" className="button quiet small" onClick={() => void leave()}>
+      Sign out
+    </button>
+  );
+}

@@ -1,0 +1,28 @@
+import { Link } from "@tanstack/react-router";
+
+import { Empty, ErrorNote, useTitle } from "../ui/parts";
+
+export function NotFound() {
+  useTitle("Not found");
+  return (
+    <Empty title="There is no such page">
+      <p>The address may have been cut off when it was copied.</p>
+      <Link to="/" className="button">
+        To the jobs
+      </Link>
+    </Empty>
+  );
+}
+
+export function PageError({ error }: { error: unknown }) {
+  return (
+    <div className="stack">
+      <ErrorNote error={error} />
+      <div>
+        <button type="button" className="button" onClick={() => window.location.reload()}>
+          Load the page again
+        </button>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,32 @@
+import { useState } from "react";
+
+import { plural } from "../../ui/format";
+import { EventList } from "./EventList";
+import { useLive } from "./live";
+
+export function EventsTab() {
+  const { events, stream } = useLive();
+  const [text, setText] = useState("");
+  const wanted = text.toLowerCase();
+  const shown = events.filter((one) => `${one.kind} ${one.state ?? ""} ${one.message}`.toLowerCase().includes(wanted));
+  return (
+    <section className="card" aria-label="Events">
+      <div className="row spread">
+        <input
+          className="input"
+          type="search"
+          data-search
+          aria-label="Search in the events"
+          placeholder="Search  ( / )"
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+        />
+        <span className="muted" role="status">
+          {plural(shown.length, "event")}
+          {stream === "open" ? ", live" : stream === "away" ? ", reconnecting …" : ""}
+        </span>
+      </div>
+      <EventList events={shown} />
+    </section>
+  );
+}

@@ -1,0 +1,261 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+
+import { checkpointsQuery, jobQuery } from "../../api/queries";
+import { ended, type JobDetail, type Learner } from "../../api/types";
+import { ago, dateTime, plural, since, size } from "../../ui/format";
+import { Command, ErrorNote, Time, useNow } from "../../ui/parts";
+import { EventList } from "./EventList";
+import { useLive } from "./live";
+import { Timeline } from "./Timeline";
+
+const route = getRouteApi("/inside/jobs/$jobId");
+const RECENT = 8;
+
+export function Overview() {
+  const { jobId } = route.useParams();
+  const { data: job } = useQuery(jobQuery(jobId));
+  const { events } = useLive();
+  if (!job) return null;
+  return (
+    <div className="overview">
+      <div className="stack">
+        <Why job={job} />
+        <section className="card" aria-labelledby="timeline">
+          <h2 id="timeline">Time line</h2>
+          <Timeline job={job} events={events} />
+        </section>
+        <Learners job={job} />
+        <Checkpoints job={job} />
+      </div>
+      <div className="stack">
+        <Facts job={job} />
+        <section className="card" aria-labelledby="recent">
+          <h2 id="recent">Latest events</h2>
+          <EventList events={events.slice(-RECENT)} newestFirst />
+          {events.length > RECENT && (
+            <p>
+              <Link to="/jobs/$jobId/events" params={{ jobId }}>
+                All {events.length} events
+              </Link>
+            </p>
+          )}
+        </section>
+      </div>
+    </div>
+  );
+}
+
+/** Why it waits, what is wrong with it, how it ended: whatever its state makes one ask. */
+function Why({ job }: { job: JobDetail }) {
+  const now = useNow(!ended(job));
+  const waits = job.state === "QUEUED" || job.state === "PENDING";
+  if (job.condition) {
+    return (
+      <div className="note warn" role="status">
+        <strong>Something is in the way</strong>
+        <p>{job.condition}</p>
+        <p className="muted">{job.reason}</p>
+      </div>
+    );
+  }
+  if (waits) {
+    return (
+      <div className="note info" role="status">
+        <strong>Why it is waiting</strong>
+        <p>{job.reason}</p>
+        <p className="muted">
+          For {since(job.state_since, now)}
+          {job.queue_position ? `, number ${job.queue_position} in the queue of engine ${job.engine}` : ""}.
+        </p>
+      </div>
+    );
+  }
+  if (job.state === "FAILED") {
+    return (
+      <div className="note bad" role="status">
+        <strong>Why it failed</strong>
+        <p>{job.reason}</p>
+        {job.error_code && <p className="muted mono">{job.error_code}</p>}
+      </div>
+    );
+  }
+  return (
+    <div className="note" role="status">
+      <p>{job.reason}</p>
+    </div>
+  );
+}
+
+function Facts({ job }: { job: JobDetail }) {
+  const now = useNow(!ended(job));
+  const { resources, framework } = job;
+  const started = job.started_at;
+  return (
+    <section className="card" aria-labelledby="facts">
+      <h2 id="facts">About</h2>
+      <dl className="facts">
+        {job.description && <Fact name="Description">{job.description}</Fact>}
+        <Fact name="Engine">{job.engine}</Fact>
+        <Fact name="Framework">
+          {framework.name} {framework.version}
+        </Fact>
+        <Fact name="Command">
+          <code>{framework.command}</code>
+        </Fact>
+        <Fact name="Learners">{job.learners}</Fact>
+        <Fact name="Each has">
+          {plural(resources.cpus, "CPU")}, {size(resources.memory)}
+          {resources.gpus ? `, ${plural(resources.gpus, resources.gpu_type ?? "GPU")}` : ""}
+        </Fact>
+        <Fact name="Retries">
+          {job.failures} of {job.retries} used
+        </Fact>
+        <Fact name="Priority">{job.priority}</Fact>
+        <Fact name="User">{job.user}</Fact>
+        <Fact name="Created">
+          <Time at={job.created_at}>{dateTime(job.created_at)}</Time>
+        </Fact>
+        {started && <Fact name="Runs for">{since(started, job.ended_at ?? now)}</Fact>}
+        {Object.keys(job.labels).length > 0 && (
+          <Fact name="Labels">
+            <span className="row labels">
+              {Object.entries(job.labels).map(([key, text]) => (
+                <Link key={key} to="/" search={{ label: [`${key}=${text}`] }} className="chip">
+                  {key}={text}
+                </Link>
+              ))}
+            </span>
+          </Fact>
+        )}
+        {job.rerun_of && (
+          <Fact name="Rerun of">
+            <Link to="/jobs/$jobId" params={{ jobId: job.rerun_of }} className="mono">
+              {job.rerun_of}
+            </Link>
+          </Fact>
+        )}
+        {job.pretrained_model && <Fact name="Starts from">{job.pretrained_model}</Fact>}
+        {job.models.length > 0 && <Fact name="Models">{job.models.join(", ")}</Fact>}
+      </dl>
+    </section>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: React.ReactNode }) {
+  return (
+    <div className="pair">
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function Learners({ job }: { job: JobDetail }) {
+  const attempt = job.attempts.at(-1);
+  if (!attempt || attempt.learners.length === 0) return null;
+  return (
+    <section className="card flush" aria-labelledby="learners">
+      <h2 id="learners" className="card-title">
+        Learners of attempt {attempt.n}
+      </h2>
+      <div className="table-wrap">
+        <table className="table">
+          <thead>
+            <tr>
+              <th scope="col">Learner</th>
+              <th scope="col">Phase</th>
+              <th scope="col">Node</th>
+              <th scope="col">Address</th>
+              <th scope="col">Exit</th>
+              <th scope="col">
+                <span className="visually-hidden">Log</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {attempt.learners.map((one) => (
+              <tr key={one.learner}>
+                <td>{one.learner}</td>
+                <td>{one.phase}</td>
+                <td>{one.node ?? "–"}</td>
+                <td className="mono">{one.address ?? "–"}</td>
+                <td className="break">{exitOf(one)}</td>
+                <td />
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {attempt.round && (
+        <p className="card-foot muted">
+          Round {attempt.round.n}: {plural(attempt.round.processes, "process", "processes")} of{" "}
+          {plural(attempt.round.learners.length, "learner")}; {attempt.round.reason}
+        </p>
+      )}
+    </section>
+  );
+}
+
+function exitOf(learner: Learner): string {
+  if (learner.lost) return `lost: ${learner.lost}`;
+  if (learner.exit_code === null) return learner.exit_reason ?? "–";
+  return learner.exit_reason ? `${learner.exit_code}: ${learner.exit_reason}` : String(learner.exit_code);
+}
+
+function Checkpoints({ job }: { job: JobDetail }) {
+  const { data, error } = useQuery(checkpointsQuery(job.id));
+  const found = data?.checkpoints ?? [];
+  return (
+    <section className="card flush" aria-labelledby="checkpoints">
+      <h2 id="checkpoints" className="card-title">
+        Checkpoints
+      </h2>
+      {error ? (
+        <ErrorNote error={error} />
+      ) : found.length === 0 ? (
+        <p className="card-foot muted">
+          None. What the program writes to <code>CHECKPOINT_DIR</code> is kept, and the next attempt begins with it.
+        </p>
+      ) : (
+        <div className="table-wrap">
+          <table className="table">
+            <thead>
+              <tr>
+                <th scope="col">Generation</th>
+                <th scope="col">When</th>
+                <th scope="col">Attempt</th>
+                <th scope="col" className="right">
+                  Files
+                </th>
+                <th scope="col" className="right">
+                  Size
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {found.map((one) => (
+                <tr key={`${one.generation}-${one.learner}`}>
+                  <td className="mono">{one.generation}</td>
+                  <td>
+                    {one.at ? (
+                      <Time at={one.at}>{ago(one.at)}</Time>
+                    ) : (
+                      "–"
+                    )}
+                  </td>
+                  <td>{one.attempt ?? "–"}</td>
+                  <td className="right">{one.files}</td>
+                  <td className="right">{size(one.size)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      <div className="card-foot">
+        <Command text={`weft checkpoints ${job.id}`} />
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,5 @@
+// The tabs of a job's page, each with its URL.
+export const TABS = [
+  { to: "/jobs/$jobId", name: "Overview" },
+  { to: "/jobs/$jobId/events", name: "Events" },
+] as const;

@@ -1,0 +1,103 @@
+// Every page and its URL. What a page needs beyond the first look is loaded when it is opened.
+import type { QueryClient } from "@tanstack/react-query";
+import {
+  createRootRouteWithContext,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from "@tanstack/react-router";
+
+import { AwayError } from "./api/client";
+import { sessionQuery } from "./api/queries";
+import { Away, Shell } from "./app/Shell";
+import { parseSearch, stringifySearch } from "./app/urls";
+import { NotFound, PageError } from "./pages/errors";
+import { JobsPage } from "./pages/jobs/JobsPage";
+import { readJobsSearch } from "./pages/jobs/search";
+import { SignInPage } from "./pages/SignInPage";
+
+export interface RouterContext {
+  queries: QueryClient;
+}
+
+const root = createRootRouteWithContext<RouterContext>()({
+  component: Outlet,
+  notFoundComponent: NotFound,
+});
+
+const signIn = createRoute({
+  getParentRoute: () => root,
+  path: "/signin",
+  validateSearch: (search): { next?: string } => {
+    const next = search["next"];
+    // A path of this page only: `//elsewhere` would lead to another host.
+    return typeof next === "string" && /^\/(?![/\\])/.test(next) ? { next } : {};
+  },
+  component: SignInPage,
+});
+
+/** All that needs a session. Without one: sign in first, and then back to the same URL. */
+const inside = createRoute({
+  getParentRoute: () => root,
+  id: "inside",
+  beforeLoad: async ({ context, location }) => {
+    const session = await context.queries.ensureQueryData(sessionQuery);
+    if (session === null) {
+      throw redirect({ to: "/signin", search: location.href === "/" ? {} : { next: location.href } });
+    }
+  },
+  component: Shell,
+  errorComponent: ({ error }) => (
+    <>
+      <Away />
+      <main className="main">{error instanceof AwayError ? null : <PageError error={error} />}</main>
+    </>
+  ),
+});
+
+const jobs = createRoute({
+  getParentRoute: () => inside,
+  path: "/",
+  validateSearch: readJobsSearch,
+  component: JobsPage,
+});
+
+const job = createRoute({
+  getParentRoute: () => inside,
+  path: "/jobs/$jobId",
+  component: lazyRouteComponent(() => import("./pages/job/JobPage"), "JobPage"),
+});
+const overview = createRoute({
+  getParentRoute: () => job,
+  path: "/",
+  component: lazyRouteComponent(() => import("./pages/job/Overview"), "Overview"),
+});
+const events = createRoute({
+  getParentRoute: () => job,
+  path: "/events",
+  component: lazyRouteComponent(() => import("./pages/job/EventsTab"), "EventsTab"),
+});
+
+const tree = root.addChildren([signIn, inside.addChildren([jobs, job.addChildren([overview, events])])]);
+
+export function makeRouter(queries: QueryClient) {
+  return createRouter({
+    routeTree: tree,
+    context: { queries },
+    defaultPreload: "intent",
+    defaultPreloadStaleTime: 0,
+    defaultErrorComponent: PageError,
+    defaultNotFoundComponent: NotFound,
+    scrollRestoration: true,
+    parseSearch,
+    stringifySearch,
+  });
+}
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: ReturnType<typeof makeRouter>;
+  }
+}
