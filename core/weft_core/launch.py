@@ -143,6 +143,36 @@ class ElasticSpec(_Wire):
     max: int
 
 
+class Meta(_Wire):
+    time: str | None = None
+
+
+class Extracted(_Wire):
+    """A value that a regular expression extracts: its type, and the group it is, ``$name``."""
+
+    type: Literal["STRING", "JSONSTRING", "INT", "FLOAT"]
+    value: str
+
+
+class MetricGroup(_Wire):
+    regex: str
+    meta: Meta | None = None
+    scalars: dict[str, Extracted] = Field(default_factory=dict)
+    etimes: dict[str, Extracted] = Field(default_factory=dict)
+
+
+class EvaluationMetrics(_Wire):
+    """Where a learner finds metrics besides those that it always looks for; FfDL's four kinds."""
+
+    type: Literal["logger", "regex_extractor", "tensorboard", "emetrics_file"] = "logger"
+    image_tag: str | None = None
+    path: str | None = None
+    """The manifest's ``in``."""
+    line_lookahead: int = 4
+    event_types: list[str] = Field(default_factory=list)
+    groups: dict[str, MetricGroup] = Field(default_factory=dict)
+
+
 class LearnerSpec(_Wire):
     """What a learner is to do; the same for all learners of an attempt but for ``rank``."""
 
@@ -175,6 +205,9 @@ class LearnerSpec(_Wire):
     """The job began with another job's checkpoint, so already its first attempt has one."""
     elastic: ElasticSpec | None = None
     memory: int | None = None  # bytes
+    evaluation_metrics: EvaluationMetrics = Field(default_factory=EvaluationMetrics)
     heartbeat_seconds: float = 3.0
+    system_metrics_seconds: float = 5.0
+    """Between two samples of system metrics; 0: none."""
     grace_seconds: float = 120.0
     max_runtime_seconds: float | None = None

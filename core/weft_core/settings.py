@@ -89,6 +89,8 @@ class TimingSettings(_Section):
     lease: float = 30.0
     heartbeat: float = 3.0
     """How often a learner's agent reports; a stop reaches it within this."""
+    system_metrics: float = Field(default=5.0, ge=0)
+    """How often a learner's CPU, memory, disk, network and GPUs are measured; 0: never."""
     silence: float = 30.0
     """Heartbeat silence after which an absent learner counts as lost."""
     verdict: float = 90.0

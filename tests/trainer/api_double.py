@@ -35,9 +35,19 @@ class LearnerRecord:
         self.address: dict[str, Any] | None = None
         self.lines: list[str] = []
         self.sequence = 0
+        self.records: list[dict[str, Any]] = []
+        self.records_sequence = 0
         self.heartbeats: list[dict[str, Any]] = []
         self.exit: dict[str, Any] | None = None
         self.storing: list[int] = []
+
+    def points(self, name: str, group: str = "", kind: str = "user") -> list[tuple[Any, Any]]:
+        """(step, value) of one series, in order of arrival."""
+        return [
+            (one["etimes"].get("iteration"), one["values"][name])
+            for one in self.records
+            if one["kind"] == kind and one["group"] == group and name in one["values"]
+        ]
 
     @property
     def phase(self) -> str:
@@ -100,7 +110,7 @@ class ApiDouble:
         learner = self.learners[rank]
         with self._changed:
             self.calls[operation] += 1
-            if operation not in ("start", "logs", "peers") and learner.instance != body["instance"]:
+            if operation not in ("start", "logs", "metrics", "peers") and learner.instance != body["instance"]:
                 self.problems.append(f"{operation} of another instance")
             try:
                 handler = getattr(self, "_" + operation)
@@ -152,6 +162,14 @@ class ApiDouble:
             self.problems.append(f"log batch {body['sequence']} of rank {rank} came, {learner.sequence} was next")
         learner.sequence += 1
         learner.lines += [line["s"] for line in body["lines"]]
+
+    def _metrics(self, rank: int, learner: LearnerRecord, body: dict[str, Any]) -> Any:
+        if body["sequence"] < learner.records_sequence:
+            return
+        if body["sequence"] > learner.records_sequence:
+            self.problems.append(f"metrics {body['sequence']} of rank {rank} came, {learner.records_sequence} was next")
+        learner.records_sequence += 1
+        learner.records += body["records"]
 
     def _storing(self, rank: int, learner: LearnerRecord, body: dict[str, Any]) -> Any:
         if not learner.storing:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft_trainer.lines import LONGEST, Line, LineAssembler
+from weft_trainer.lines import LONGEST, LineAssembler
 from weft_trainer.spool import BATCH_LINES, Spool
 
 
@@ -73,8 +74,8 @@ def test_any_chunking_gives_the_same_lines(lines: list[str], data: st.DataObject
     assert texts(*chunks) == lines
 
 
-def lines(count: int, text: str = "line {}") -> list[Line]:
-    return [Line(index, text.format(index)) for index in range(count)]
+def lines(count: int, text: str = "line {}") -> list[bytes]:
+    return [json.dumps({"t": index, "s": text.format(index)}).encode() for index in range(count)]
 
 
 def drain(spool: Spool) -> list[tuple[int, int]]:

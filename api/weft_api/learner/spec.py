@@ -62,7 +62,9 @@ class SpecBuilder:
             checkpoint=manifest.checkpoint,
             has_checkpoint=self._job.checkpoint_of is not None,
             elastic=manifest.elastic,
+            evaluation_metrics=manifest.evaluation_metrics,
             heartbeat_seconds=timings.heartbeat,
+            system_metrics_seconds=timings.system_metrics,
             grace_seconds=timings.grace,
             max_runtime_seconds=manifest.max_runtime_seconds,
         )

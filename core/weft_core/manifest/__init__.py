@@ -1,10 +1,9 @@
 """The manifest: from what a user wrote to what a job is."""
 
-from weft_core.launch import Launcher
+from weft_core.launch import EvaluationMetrics, Launcher
 from weft_core.manifest.models import (
     Credentials,
     DataStore,
-    EvaluationMetrics,
     Framework,
     Manifest,
     ModelReference,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from weft_core.launch import EvaluationMetrics
 from weft_core.manifest.findings import Findings
-from weft_core.manifest.models import EvaluationMetrics
 
 _MACRO = re.compile(r"%\{(\w+)(?::(\w+))?\}")
 _MACROS = {

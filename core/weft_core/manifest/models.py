@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from weft_core.launch import CheckpointSpec, ElasticSpec, Launcher, Resources
+from weft_core.launch import CheckpointSpec, ElasticSpec, EvaluationMetrics, Launcher, Resources
 from weft_core.lifecycle import JobState
 
 
@@ -86,34 +86,6 @@ class DataStore(_Form):
     training_results: TrainingResults | None = None
     pretrained_model: Place | None = None
     model: ModelReference | None = None
-
-
-class Meta(_Form):
-    time: str | None = None
-
-
-class Extracted(_Form):
-    """A value that a regular expression extracts: its type, and the group it is, ``$name``."""
-
-    type: Literal["STRING", "JSONSTRING", "INT", "FLOAT"]
-    value: str
-
-
-class MetricGroup(_Form):
-    regex: str
-    meta: Meta | None = None
-    scalars: dict[str, Extracted] = Field(default_factory=dict)
-    etimes: dict[str, Extracted] = Field(default_factory=dict)
-
-
-class EvaluationMetrics(_Form):
-    type: Literal["logger", "regex_extractor", "tensorboard", "emetrics_file"] = "logger"
-    image_tag: str | None = None
-    path: str | None = None
-    """The manifest's ``in``."""
-    line_lookahead: int = 4
-    event_types: list[str] = Field(default_factory=list)
-    groups: dict[str, MetricGroup] = Field(default_factory=dict)
 
 
 class Stall(_Form):

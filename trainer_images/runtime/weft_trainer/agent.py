@@ -30,7 +30,8 @@ from weft_trainer.launchers import find_launcher
 from weft_trainer.launchers.base import Peer, Plan
 from weft_trainer.lines import Line
 from weft_trainer.listing import summary
-from weft_trainer.logs import LogShipper, send_leftover
+from weft_trainer.logs import LogShipper
+from weft_trainer.metrics.learner import SPOOL, LearnerMetrics
 from weft_trainer.network import ReservedPorts, interface_of, own_address
 from weft_trainer.own_model import bring_model
 from weft_trainer.own_store import OwnStore
@@ -39,6 +40,7 @@ from weft_trainer.patience import patiently
 from weft_trainer.processes import become_reaper
 from weft_trainer.results import Results
 from weft_trainer.s3 import S3Store
+from weft_trainer.shipping import send_leftover
 from weft_trainer.spec import LearnerSpec, S3Location, parse_spec
 from weft_trainer.spool import Spool, has_leftover
 from weft_trainer.stored import Store
@@ -98,10 +100,14 @@ class Agent:
         return ending.exit_code
 
     def _stand_aside(self) -> int:
-        """Another agent was this learner. If it died here, what it left of its log is still wanted."""
-        folder = agent_folder(self._config.workdir) / "spool"
-        if has_leftover(folder):
-            send_leftover(self._api, Spool(folder, self._api.instance))
+        """Another agent was this learner. If it died here, what it left of its log and metrics is still wanted."""
+        for name, send in (("spool", self._api.logs), (SPOOL, self._api.metrics)):
+            folder = agent_folder(self._config.workdir) / name
+            if has_leftover(folder):
+                try:
+                    send_leftover(Spool(folder, self._api.instance), send)
+                except ApiError as error:
+                    _warn(f"what an agent that died has left in {name} is refused: {error}")
         return 0
 
 
@@ -117,9 +123,10 @@ class Learner:
         self._merged_log = self._folders.agent / "training-log.txt"
         self._watchdog = watchdog
         self._vitals = Vitals(self._wrote, self._dump_stacks)
-        self._heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.pid, self._vitals)
+        self._heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self._vitals)
         spool = Spool(self._folders.agent / "spool", api.instance)
         self._logs = LogShipper(api, control, spool, self._merged_log)
+        self._metrics = LearnerMetrics(config, spec, self._folders, api, control, watchdog, self._say)
         self._tail = LogTail(self._folders.log, self._said)
         self._supervisor = self._new_supervisor()
         self._checkpoints: Checkpoints | None = None
@@ -135,6 +142,7 @@ class Learner:
         """The agent's exit code. Raises: Fenced, with no process left and nothing stored."""
         self._heartbeat.start()
         self._logs.start()
+        self._metrics.start()
         try:
             ending = self._ended(self._train)
             if self._processing:
@@ -183,6 +191,7 @@ class Learner:
             self._vitals.end()
             if self._processing:
                 self._tail.finish()
+                self._metrics.finish()
 
     def _new_supervisor(
         self,
@@ -211,6 +220,7 @@ class Learner:
     def _begin(self) -> None:
         self._api.phase("PROCESSING", self._message, self._inputs)
         self._tail.start()
+        self._metrics.begin(build_environment(self._spec, self._folders, os.environ))
         self._processing = True
         self._vitals.begin()
 
@@ -258,6 +268,7 @@ class Learner:
     def _process(self, plan: Plan) -> Ending:
         env = self._environment(plan) | {"WEFT_PORT": str(self._ports.numbers[-1])}
         self._tail.start()
+        self._metrics.begin(env)
         self._checkpoint_store().start()
         self._ports.release()
         self._processing = True
@@ -267,6 +278,7 @@ class Learner:
         finally:
             self._vitals.end()
             self._tail.finish()
+            self._metrics.finish()
 
     @cached_property
     def _address(self) -> str:
@@ -283,6 +295,7 @@ class Learner:
         if lines:
             self._vitals.touch()
         self._logs.write(lines)
+        self._metrics.said(lines)
 
     def _wrote(self) -> bool:
         if self._checkpoints is not None and not self._checkpoints.untouched:
@@ -292,7 +305,7 @@ class Learner:
     def _dump_stacks(self) -> None:
         from weft_trainer.stacks import dump  # psutil takes 20 ms
 
-        for text in dump(self._watchdog.pid):
+        for text in dump(self._watchdog.own):
             self._say(text)
 
     def _say(self, text: str) -> None:
@@ -326,6 +339,8 @@ class Learner:
 
     def _report(self, ending: Ending) -> int:
         seconds = _STOPPING_REPORT_SECONDS if self._control.stop_requested else _REPORT_SECONDS
+        if not self._metrics.flush(seconds):
+            _warn("the last metrics did not reach the API")
         if not self._logs.flush(seconds):
             _warn("the last log lines did not reach the API")
         if self._control.fenced:

@@ -13,6 +13,7 @@ from weft_trainer.control import Control
 from weft_trainer.errors import ApiAway, ApiError, Fenced
 from weft_trainer.http import Answer, Http, Unreachable
 from weft_trainer.launchers.base import Peer
+from weft_trainer.spool import Batch
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
@@ -74,11 +75,13 @@ class ApiClient:
         answer: dict[str, Any] = self._post("heartbeat", {"system": system, **vitals}, deadline=0, timeout=10)
         return answer
 
-    def logs(self, sequence: int, lines: Sequence[bytes], instance: str | None = None) -> None:
+    def logs(self, batch: Batch, instance: str) -> None:
         """Send one batch of lines, each already the JSON object ``{"t": …, "s": …}``."""
-        head = json.dumps({"rank": self._rank, "instance": instance or self.instance, "sequence": sequence})
-        body = head[:-1].encode() + b', "lines": [' + b",".join(lines) + b"]}"
-        self._call("POST", "logs", body)
+        self._batch("logs", "lines", batch, instance)
+
+    def metrics(self, batch: Batch, instance: str) -> None:
+        """Send one batch of records, each already the JSON object that ``metrics.records`` makes."""
+        self._batch("metrics", "records", batch, instance)
 
     def storing(self, exit_code: int) -> dict[str, Any]:
         answer: dict[str, Any] = self._post("storing", {"exit_code": exit_code})
@@ -128,6 +131,11 @@ class ApiClient:
     ) -> None:
         body: dict[str, Any] = {"exit_code": exit_code, "reason": reason, "last_lines": list(last_lines)}
         self._post("exit", body | ({"outputs": dict(outputs)} if outputs else {}), deadline=deadline)
+
+    def _batch(self, path: str, name: str, batch: Batch, instance: str) -> None:
+        head = json.dumps({"rank": self._rank, "instance": instance, "sequence": batch.sequence})
+        body = head[:-1].encode() + f', "{name}": ['.encode() + b",".join(batch.lines) + b"]}"
+        self._call("POST", path, body)
 
     def _post(self, path: str, body: dict[str, Any], deadline: float | None = None, timeout: float = 30) -> Any:
         whole = {"rank": self._rank, "instance": self.instance, **body}

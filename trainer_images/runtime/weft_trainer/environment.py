@@ -9,6 +9,7 @@ from pathlib import Path
 
 from weft_trainer.config import TOKEN_VARIABLE
 from weft_trainer.folders import Folders
+from weft_trainer.metrics.logging import FILE_VARIABLE
 from weft_trainer.spec import LearnerSpec
 
 _RUNTIME = Path(__file__).resolve().parent.parent
@@ -38,6 +39,7 @@ def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, s
         "TRAINING_JOB": spec.job_name,
         "TRAINING_COMMAND": spec.command,
         "WEFT_ATTEMPT": str(spec.attempt),
+        FILE_VARIABLE: str(folders.metrics / "logged.jsonl"),
     }
     if spec.pretrained is not None or spec.model is not None:
         env["PRETRAINED_DIR"] = str(folders.pretrained)

@@ -30,6 +30,11 @@ class Folders:
         """WEFT_STREAM_DIR: what there is to read of data stores in mode stream."""
         return self.agent.with_name("streams")
 
+    @property
+    def metrics(self) -> Path:
+        """Where ``log_metrics`` writes to."""
+        return self.agent.with_name("metrics")
+
     @classmethod
     def create(cls, config: Config, spec: LearnerSpec) -> Folders:
         work = config.workdir
@@ -56,6 +61,7 @@ class Folders:
             folders.log,
             folders.pretrained,
             folders.agent,
+            folders.metrics,
         ):
             folder.mkdir(parents=True, exist_ok=True)
         return folders

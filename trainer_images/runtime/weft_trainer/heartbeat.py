@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection
 
 from weft_trainer.api import ApiClient
 from weft_trainer.control import Control
@@ -12,7 +13,7 @@ from weft_trainer.vitals import Vitals
 
 
 class Heartbeat:
-    def __init__(self, api: ApiClient, control: Control, every: float, ignore: int, vitals: Vitals) -> None:
+    def __init__(self, api: ApiClient, control: Control, every: float, ignore: Collection[int], vitals: Vitals) -> None:
         self._api = api
         self._control = control
         self._every = every

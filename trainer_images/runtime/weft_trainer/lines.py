@@ -15,6 +15,8 @@ _REWRITE_PAUSE = 1.0
 class Line:
     time: int  # ms since the epoch
     text: str
+    source: str = ""
+    """What ``text`` begins with, to tell lines of several processes or files apart."""
 
 
 class LineAssembler:
@@ -84,7 +86,7 @@ class LineAssembler:
 
     def _emit(self, raw: bytes, lines: list[Line]) -> None:
         text = raw.decode("utf-8", errors="replace").replace("\0", "\ufffd")  # Postgres holds no NUL
-        lines.append(Line(int(self._clock() * 1000), self._prefix + text))
+        lines.append(Line(int(self._clock() * 1000), self._prefix + text, self._prefix))
 
 
 def _split(raw: bytes) -> tuple[bytes, bytes]:

@@ -67,6 +67,15 @@ class ElasticSpec:
 
 
 @dataclass(frozen=True)
+class EvaluationMetrics:
+    type: str = "logger"  # or regex_extractor, tensorboard, emetrics_file
+    path: str | None = None
+    """The manifest's ``in``."""
+    line_lookahead: int = 4
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class LearnerSpec:
     job_id: str
     job_name: str
@@ -96,7 +105,10 @@ class LearnerSpec:
     """Bytes; None: the service did not say."""
     gang_secret: str = field(default="", repr=False)
     """What all learners of the attempt know and nobody else does; it says nothing about the attempt's token."""
+    evaluation_metrics: EvaluationMetrics = field(default_factory=EvaluationMetrics)
     heartbeat_seconds: float = 3.0
+    system_metrics_seconds: float = 5.0
+    """Between two samples; 0: there are none."""
     grace_seconds: float = 120.0
 
     @property
@@ -141,6 +153,9 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
             known[name] = _optional(S3Location, data.get(name))
         known["checkpoint"] = _optional(CheckpointSpec, data.get("checkpoint")) or CheckpointSpec()
         known["elastic"] = _optional(ElasticSpec, data.get("elastic"))
+        known["evaluation_metrics"] = (
+            _optional(EvaluationMetrics, data.get("evaluation_metrics")) or EvaluationMetrics()
+        )
         return LearnerSpec(**known)
     except (KeyError, TypeError, AttributeError) as error:
         raise TrainerError(f"the API's spec for this learner can't be read: {error}") from None

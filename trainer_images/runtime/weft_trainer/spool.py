@@ -1,6 +1,7 @@
-"""The log's way to the API, on disk: what has not arrived there yet outlives an API that is away, and the agent itself.
+"""The way of log lines and metrics to the API, on disk: what has not arrived there yet outlives an API that is away,
+and the agent itself.
 
-Lines stand in segments, ``<n>.jsonl``, each line the JSON object that the API takes. ``cursor.json`` says which batch
+They stand in segments, ``<n>.jsonl``, each line the JSON object that the API takes. ``cursor.json`` says which batch
 is next; the end of a batch is fixed there before it is sent, so that whoever sends it again, under its sequence number,
 sends the very same lines.
 """
@@ -12,8 +13,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from weft_trainer.lines import Line
 
 BATCH_LINES = 2000
 BATCH_BYTES = 512 * 1024
@@ -52,10 +51,9 @@ class Spool:
     def instance(self) -> str:
         return self._cursor.instance
 
-    def append(self, lines: Iterable[Line]) -> None:
-        data = b"".join(
-            json.dumps({"t": line.time, "s": line.text}, ensure_ascii=False).encode() + b"\n" for line in lines
-        )
+    def append(self, lines: Iterable[bytes]) -> None:
+        """``lines``: JSON objects, none longer than a batch."""
+        data = b"".join(line + b"\n" for line in lines)
         view = memoryview(data)
         while view:
             view = view[os.write(self._out, view) :]

@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import psutil
@@ -24,9 +24,9 @@ _SECONDS = 20.0
 _REFUSED = ("permission denied", "operation not permitted", "eperm", "eacces")
 
 
-def dump(ignore: int) -> Iterator[str]:
+def dump(ignore: Collection[int]) -> Iterator[str]:
     """The lines, of all processes below the agent but ``ignore``."""
-    processes = [one for one in psutil.Process().children(recursive=True) if one.pid != ignore]
+    processes = [one for one in psutil.Process().children(recursive=True) if one.pid not in ignore]
     spy = find_py_spy()
     if spy is None:
         yield "weft: there is no py-spy in this environment, so /proc has to do (pip install py-spy)"

@@ -180,7 +180,7 @@ class Supervisor:
             time.sleep(0.005)
             left = [one for one in left if one.group_alive]
         running = (one.pid for one in (*self._children, *self._helpers) if one.code is None)
-        kill_strays(spare={self._watchdog.pid, *running})
+        kill_strays(spare={*self._watchdog.own, *running})
         for one in children:
             one.finish()
         if self._control.fenced and not fenced_before:

@@ -45,7 +45,7 @@ class Vitals:
         """For a heartbeat; ``system`` is what it has used since the last one."""
         if not self._running:
             return {}
-        gpu = max((one["percent"] for one in system.get("gpus", ())), default=0)
+        gpu = max((one.get("percent", 0) for one in system.get("gpus", ())), default=0)
         if system["cpu_percent"] >= _BUSY_CPU or gpu >= _BUSY_GPU:
             self.touch()
         if not self._wrote and self._look():

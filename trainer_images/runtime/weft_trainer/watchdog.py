@@ -19,6 +19,18 @@ class Watchdog:
             _watch(read_end)
             os._exit(0)
         os.close(read_end)
+        self.own: set[int] = {self.pid}
+        """Processes below the agent that are its own, not the user's."""
+
+    def adopt(self, pid: int) -> None:
+        """The agent has started a process of its own, which leads its group."""
+        self.own.add(pid)
+        self.guard(pid)
+
+    def disown(self, pid: int) -> None:
+        """It has been reaped."""
+        self.release(pid)
+        self.own.discard(pid)
 
     def guard(self, group: int) -> None:
         os.write(self._pipe, b"+%d\n" % group)

@@ -1,0 +1,63 @@
+"""Looks after all sources of metrics of a learner while its program runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from weft_trainer.metrics.growing import Found
+
+_EVERY = 0.5
+_SHARE = 20
+"""A look is followed by a pause of so many times the processor time that it took, at least."""
+_FINISH_SECONDS = 30.0
+
+
+class Source(Protocol):
+    def look(self, found: Sequence[Found]) -> bool:
+        """Take what is new; whether there may be more already. ``found``: files below the folders that are watched."""
+
+
+class Collector:
+    """One thread that looks at every source again and again.
+
+    Args:
+        find: the files below the folders that are watched.
+        say: writes a line into the job's log.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], find: Callable[[], Sequence[Found]], say: Callable[[str], None]
+    ) -> None:
+        self._sources = sources
+        self._find = find
+        self._say = say
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Take all there is, then stop."""
+        self._stop.set()
+        self._thread.join()
+        end = time.monotonic() + _FINISH_SECONDS
+        while self._look():
+            if time.monotonic() > end:
+                self._say("weft: metrics: there is more to read than a learner's end has time for: the rest is lost")
+                return
+
+    def _run(self) -> None:
+        pause = _EVERY
+        while not self._stop.wait(pause):
+            began, busy = time.monotonic(), time.thread_time()
+            self._look()
+            pause = max(_EVERY, _SHARE * (time.thread_time() - busy), time.monotonic() - began)
+
+    def _look(self) -> bool:
+        found = self._find()
+        more = [source.look(found) for source in self._sources]
+        return any(more)

@@ -1,0 +1,86 @@
+"""FfDL's ``emetrics_file``: programs that write ``evaluation-metrics.txt`` themselves, a JSON object a line:
+
+{"meta": {"time": 1769847309018}, "grouplabel": "test", "etimes": {"iteration": {"type": 2, "value": "100"}},
+ "values": {"accuracy": {"type": 3, "value": "0.91"}}}
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from weft_trainer.metrics.growing import Found, LineFile
+from weft_trainer.metrics.logged import moment
+from weft_trainer.metrics.records import Record, Value
+from weft_trainer.metrics.shipper import MetricShipper
+from weft_trainer.metrics.values import convert
+
+NAME = "evaluation-metrics.txt"
+_READ = 4 << 20
+_TYPES = {0: "STRING", 1: "JSONSTRING", 2: "INT", 3: "FLOAT"}
+
+
+class EmetricsFiles:
+    """Follows every file of that name, and ``named``, which the manifest names.
+
+    Args:
+        say: writes a line into the job's log.
+    """
+
+    def __init__(self, shipper: MetricShipper, say: Callable[[str], None], named: Path | None = None) -> None:
+        self._shipper = shipper
+        self._say = say
+        self._named = named
+        self._files: dict[Path, LineFile] = {}
+        self._told = False
+
+    def look(self, found: Sequence[Found]) -> bool:
+        for one in found:
+            if one.path.name == NAME or one.path == self._named:
+                self._files.setdefault(one.path, LineFile(one.path))
+        for file in self._files.values():
+            self._take(file)
+        return False
+
+    def _take(self, file: LineFile) -> None:
+        records = []
+        for line in file.read(_READ):
+            if not line.strip():
+                continue
+            try:
+                records.append(parse(line))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                self._tell(file.path, line, error)
+        self._shipper.write(records)
+
+    def _tell(self, path: Path, line: bytes, error: Exception) -> None:
+        if not self._told:
+            self._told = True
+            words = line[:100].decode(errors="replace")
+            kind = f"{type(error).__name__}: {error}"
+            self._say(f"weft: metrics: a line of {path.name} is no evaluation metrics ({kind}): {words}")
+
+
+def parse(line: bytes) -> Record:
+    """Raises: ValueError, KeyError, TypeError, AttributeError: it is none of FfDL's lines."""
+    data = json.loads(line)
+    values = _values(data["values"])
+    if not values:
+        raise ValueError("no values")
+    stamp = (data.get("meta") or {}).get("time")
+    when = moment(stamp) if stamp else int(time.time() * 1000)
+    return Record(when, values, str(data.get("grouplabel") or ""), _values(data.get("etimes")))
+
+
+def _values(written: Mapping[str, Any] | None) -> dict[str, Value]:
+    found = {}
+    for name, one in (written or {}).items():
+        if isinstance(one, Mapping):
+            kind = one.get("type", 0)
+            found[str(name)] = convert(one["value"], _TYPES.get(kind, str(kind)))
+        else:
+            found[str(name)] = convert(one, "FLOAT" if isinstance(one, (int, float)) else "STRING")
+    return {name: value for name, value in found.items() if value is not None}

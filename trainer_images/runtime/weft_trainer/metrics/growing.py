@@ -1,0 +1,90 @@
+"""Files that a program writes to, read as they grow; nothing that it puts in their place can hang the agent."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_LONGEST_LINE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Found:
+    root: Path
+    path: Path
+    status: os.stat_result
+
+
+def find_files(roots: Sequence[Path]) -> Iterator[Found]:
+    """Every regular file below ``roots``, once, with the innermost root that it is below; links are not followed."""
+    inner = sorted(roots, key=lambda root: len(root.parts), reverse=True)
+    seen: set[str] = set()
+    for root in inner:
+        if not root.is_symlink():
+            yield from _find(root, str(root), seen)
+
+
+def _find(root: Path, folder: str, seen: set[str]) -> Iterator[Found]:
+    if folder in seen:
+        return
+    seen.add(folder)
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _find(root, entry.path, seen)
+                elif entry.is_file(follow_symlinks=False):
+                    yield Found(root, Path(entry.path), entry.stat(follow_symlinks=False))
+
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[int]:
+    """A descriptor to read ``path``. Raises: OSError, also for what is no regular file (a pipe would block)."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(f"{path} is no regular file")
+        yield file
+    finally:
+        os.close(file)
+
+
+class LineFile:
+    """The complete lines of a file that is appended to, or begun anew."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.offset = 0
+        self.skipped = 0
+        """Bytes that were passed over unread since the last read, as there were too many of them."""
+        self._inode = -1
+        self._rest = b""
+
+    def read(self, most: int) -> list[bytes]:
+        """What has come since the last read; of more than ``most`` bytes the last ones."""
+        self.skipped = 0
+        try:
+            with open_regular(self.path) as file:
+                return self._read(file, most)
+        except OSError:
+            return []
+
+    def _read(self, file: int, most: int) -> list[bytes]:
+        status = os.fstat(file)
+        if status.st_ino != self._inode or status.st_size < self.offset:
+            self._inode, self.offset, self._rest = status.st_ino, 0, b""
+        if status.st_size - self.offset > most:
+            self.skipped = status.st_size - most - self.offset
+            self.offset, self._rest = status.st_size - most, b""
+        data = os.pread(file, most, self.offset)
+        self.offset += len(data)
+        if self.skipped:
+            data = data.partition(b"\n")[2]  # it began in the middle of a line
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LONGEST_LINE:
+            self._rest = b""
+        return lines

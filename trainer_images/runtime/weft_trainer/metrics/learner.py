@@ -1,0 +1,115 @@
+"""All metrics of one learner: its sources, and the way to the API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from string import Template
+
+from weft_trainer.api import ApiClient
+from weft_trainer.config import Config
+from weft_trainer.control import Control
+from weft_trainer.folders import Folders
+from weft_trainer.lines import Line
+from weft_trainer.metrics.collector import Collector, Source
+from weft_trainer.metrics.emetrics import EmetricsFiles
+from weft_trainer.metrics.growing import Found, find_files
+from weft_trainer.metrics.logged import LoggedMetrics
+from weft_trainer.metrics.logging import FILE_VARIABLE
+from weft_trainer.metrics.regex import RegexExtractor
+from weft_trainer.metrics.sampler import SystemSampler
+from weft_trainer.metrics.shipper import MetricShipper
+from weft_trainer.metrics.tensorboard import EventFiles
+from weft_trainer.spec import LearnerSpec
+from weft_trainer.spool import Spool
+from weft_trainer.watchdog import Watchdog
+
+SPOOL = "metrics"
+"""Folder of the spool, in the agent's own."""
+
+
+class LearnerMetrics:
+    """``say`` writes a line into the job's log."""
+
+    def __init__(
+        self,
+        config: Config,
+        spec: LearnerSpec,
+        folders: Folders,
+        api: ApiClient,
+        control: Control,
+        watchdog: Watchdog,
+        say: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._spec = spec
+        self._folders = folders
+        self._say = say
+        self._shipper = MetricShipper(api, control, Spool(folders.agent / SPOOL, api.instance), say)
+        self._sampler = SystemSampler(
+            self._shipper, spec.system_metrics_seconds, watchdog.own, [config.workdir], spec.memory
+        )
+        self._extractor: RegexExtractor | None = None
+        if spec.evaluation_metrics.type == "regex_extractor":
+            wanted = spec.evaluation_metrics
+            self._extractor = RegexExtractor(wanted.line_lookahead, wanted.groups, self._shipper, say, watchdog)
+        self._collector: Collector | None = None
+
+    def start(self) -> None:
+        self._shipper.start()
+        self._sampler.start()
+
+    def begin(self, env: Mapping[str, str]) -> None:
+        """The program starts, with this environment."""
+        roots = [self._folders.log, self._folders.result]
+        named = self._named(env)
+        if named is not None:
+            roots.append(named.parent if self._spec.evaluation_metrics.type == "emetrics_file" else named)
+        sources: list[Source] = [
+            LoggedMetrics(Path(env[FILE_VARIABLE]), self._shipper),
+            EventFiles(self._shipper, self._say),
+        ]
+        if self._spec.evaluation_metrics.type == "emetrics_file":
+            sources.append(EmetricsFiles(self._shipper, self._say, named))
+
+        def find() -> Sequence[Found]:
+            return list(find_files(roots))
+
+        self._collector = Collector(sources, find, self._say)
+        self._collector.start()
+        if self._extractor is not None:
+            self._extractor.start()
+
+    def said(self, lines: Sequence[Line]) -> None:
+        """What the program has written into the log."""
+        if self._extractor is not None:
+            self._extractor.feed(lines)
+
+    def finish(self) -> None:
+        """The program has ended, and its log has been read."""
+        if self._extractor is not None:
+            self._extractor.finish()
+        if self._collector is not None:
+            self._collector.finish()
+
+    def flush(self, deadline: float) -> bool:
+        """Send all there is; False when it did not arrive within ``deadline`` seconds."""
+        self._sampler.stop()
+        return self._shipper.flush(deadline)
+
+    def _named(self, env: Mapping[str, str]) -> Path | None:
+        """What the manifest's ``in`` points at, as far as it is this learner's to read."""
+        written = self._spec.evaluation_metrics.path
+        if not written or self._spec.evaluation_metrics.type not in ("tensorboard", "emetrics_file"):
+            return None
+        path = Path(self._folders.model, Template(written).safe_substitute(env)).resolve()
+        own = self._config.workdir.resolve()
+        shared = None if self._config.shared_dir is None else self._config.shared_dir.resolve()
+        if path.is_relative_to(own):
+            return path
+        if shared is not None and path.is_relative_to(shared):
+            # All learners see it, and one speaks for it; but what is in LOG_DIR is this learner's own.
+            mine = path.is_relative_to(self._folders.log.resolve())
+            return path if mine or self._spec.rank == 0 else None
+        self._say(f"weft: metrics: evaluation_metrics.in is {path}, which is none of a learner's folders: not watched")
+        return None

@@ -1,0 +1,72 @@
+"""Records of metrics: what every source makes, and what goes to the API."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Union
+
+Value = Union[int, float, str]
+NAME_LENGTH = 200
+"""Characters of a metric's or a group's name; what follows is cut off."""
+_TEXT_LENGTH = 4000
+_RECORD_BYTES = 32 * 1024
+"""A larger one becomes several."""
+_EXACT = 2**53
+
+
+@dataclass(frozen=True)
+class Record:
+    """Values of one moment."""
+
+    time: int  # ms since the epoch
+    values: Mapping[str, Value]
+    group: str = ""
+    etimes: Mapping[str, Value] = field(default_factory=dict)
+    """FfDL's axes: ``iteration`` (the step), ``epoch``, ``wall_time``, ``timestamp``."""
+    kind: Literal["user", "system"] = "user"
+
+
+def encode(record: Record) -> Iterator[bytes]:
+    """The JSON objects that the API takes; values that it can't hold are left out."""
+    etimes = _pairs(record.etimes)
+    head = json.dumps({"t": record.time, "kind": record.kind, "group": clean(record.group, NAME_LENGTH)})
+    start = f'{head[:-1]}, "etimes": {{{", ".join(etimes)}}}, "values": {{'.encode()
+    pieces: list[bytes] = []
+    size = 0
+    for pair in _pairs(record.values):
+        piece = pair.encode()
+        if pieces and size + len(piece) > _RECORD_BYTES:
+            yield start + b", ".join(pieces) + b"}}"
+            pieces, size = [], 0
+        pieces.append(piece)
+        size += len(piece)
+    if pieces:
+        yield start + b", ".join(pieces) + b"}}"
+
+
+def clean(text: str, most: int) -> str:
+    """Without what neither JSON readers nor Postgres take: NUL, halves of surrogates."""
+    return text[:most].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _pairs(values: Mapping[str, Value]) -> list[str]:
+    pairs: dict[str, str] = {}
+    for name, value in values.items():
+        if name:
+            pairs[clean(name, NAME_LENGTH)] = _plain(value)
+    return [f"{json.dumps(name)}: {value}" for name, value in pairs.items()]
+
+
+def _plain(value: Value) -> str:
+    if isinstance(value, str):
+        return json.dumps(clean(value, _TEXT_LENGTH))
+    if isinstance(value, int) and abs(value) <= _EXACT:
+        return str(int(value))
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf if value > 0 else -math.inf
+    return repr(number) if math.isfinite(number) else f'"{number}"'  # JSON has neither NaN nor infinity

@@ -1,0 +1,69 @@
+"""The metric shipper: takes records from every source and brings each to the API exactly once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from weft_trainer.api import ApiClient
+from weft_trainer.control import Control
+from weft_trainer.errors import ApiError
+from weft_trainer.metrics.limiter import Limiter
+from weft_trainer.metrics.records import Record, encode
+from weft_trainer.shipping import Shipper
+from weft_trainer.spool import Spool
+
+_LINGER = 1.0
+"""Seconds between two batches: a metric that was not logged for a second shows at once."""
+
+
+class MetricShipper:
+    """``say`` writes a line into the job's log."""
+
+    def __init__(self, api: ApiClient, control: Control, spool: Spool, say: Callable[[str], None]) -> None:
+        self._spool = spool
+        self._say = say
+        self._limiter = Limiter(say)
+        self._shipper = Shipper(spool, api.metrics, control, _LINGER, self._refused, "metrics-sender")
+        self._lock = threading.Lock()
+        self._open = True
+        """Whether the API still takes metrics."""
+
+    def start(self) -> None:
+        self._shipper.start()
+
+    @property
+    def room(self) -> int:
+        """Points for which there is room now."""
+        with self._lock:
+            return self._limiter.room if self._open else 0
+
+    def write(self, records: Sequence[Record], left_out: int = 0) -> None:
+        """From any thread. ``left_out``: points that their source did not even read, as there was no room."""
+        if not records and not left_out:
+            return
+        with self._lock:
+            if not self._open:
+                return
+            if left_out:
+                self._limiter.left_out(left_out)
+            admitted = self._limiter.admit(records)
+            self._append(admitted)
+        if admitted:
+            self._shipper.ring()
+
+    def flush(self, deadline: float) -> bool:
+        """Send all there is; False when it did not arrive within ``deadline`` seconds. No write may follow."""
+        with self._lock:
+            if self._open:
+                self._append(self._limiter.finish())
+        return self._shipper.flush(deadline)
+
+    def _append(self, records: Sequence[Record]) -> None:
+        self._spool.append(line for record in records for line in encode(record))
+
+    def _refused(self, error: ApiError) -> None:
+        with self._lock:
+            self._open = False
+        if error.status != 404:  # a service that takes no metrics
+            self._say(f"weft: metrics are no longer sent: {error}")
