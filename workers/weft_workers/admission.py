@@ -7,11 +7,12 @@ left after that, so that small jobs fill gaps without ever starving a large one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft_core.engine import Capacity, Node, gpu_type_fits
 from weft_core.launch import Placement, Resources
+from weft_workers.quotas import Allowance
 from weft_workers.texts import count, size
 
 _SLACK = 1e-6  # fractions of CPUs don't add up exactly
@@ -27,6 +28,7 @@ class Request:
     placement: Placement = field(default_factory=Placement)
     least: int | None = None
     """Of an elastic one: with so many learners it can start already; None: with all."""
+    project: str = ""
 
     @property
     def smallest(self) -> Request:
@@ -57,6 +59,8 @@ class Plan:
     """Jobs that wait, in order, and why."""
     impossible: dict[str, str] = field(default_factory=dict)
     """Jobs that would not fit if the engine were empty, and why."""
+    held_back: dict[str, str] = field(default_factory=dict)
+    """Those of ``waiting`` that the quota of their project (the value) holds back, whatever room there is."""
 
 
 def more(capacity: Capacity, running: Sequence[Running], request: Request) -> tuple[str, ...]:
@@ -114,11 +118,25 @@ def _allows(node: Node, request: Request) -> bool:
     return all(taint.tolerated(placement.tolerations) for taint in node.taints)
 
 
-def plan(engine: str, capacity: Capacity, running: Sequence[Running], queue: Sequence[Request]) -> Plan:
-    """Decide for every job of the queue (which is in order) whether it starts now, and if not, why."""
+def plan(
+    engine: str,
+    capacity: Capacity,
+    running: Sequence[Running],
+    queue: Sequence[Request],
+    allowances: Mapping[str, Allowance] | None = None,
+) -> Plan:
+    """Decide for every job of the queue (which is in order) whether it starts now, and if not, why.
+
+    ``allowances``, by project, of those that have a quota, are used up; a job that its quota holds back blocks no
+    other project's.
+    """
     decided = Plan()
-    if capacity.queue:  # somebody else admits, and has the reasons
-        decided.places = {request.job_id: ("",) * request.learners for request in queue}
+    allowed = allowances or {}
+    if capacity.queue:  # somebody else admits, and has the reasons; but for quotas
+        for request in queue:
+            if within := _within(allowed, request, decided):
+                decided.places[within.job_id] = ("",) * within.learners
+                _take(allowed, within, within.learners)
         return decided
     rooms = [_Room.of(node) for node in capacity.nodes]
     _occupy(rooms, running)
@@ -128,8 +146,11 @@ def plan(engine: str, capacity: Capacity, running: Sequence[Running], queue: Seq
         request = asked.smallest
         if why := _impossible(engine, capacity, rooms, request):
             (decided.waiting if capacity.grows else decided.impossible)[request.job_id] = why
-        elif place := _place(rooms, _sized(rooms, asked)):
+        elif (within := _within(allowed, asked, decided)) is None:
+            continue
+        elif place := _place(rooms, _sized(rooms, within)):
             decided.places[request.job_id] = place
+            _take(allowed, within, len(place))
             if reserved:  # `free` has no reservation in it, and is kept for the reasons only
                 _place(free, replace(request, learners=len(place)))
         else:
@@ -140,6 +161,25 @@ def plan(engine: str, capacity: Capacity, running: Sequence[Running], queue: Seq
                 free = [room.copy() for room in rooms]
                 _reserve(rooms, request)
     return decided
+
+
+def _within(allowed: Mapping[str, Allowance], asked: Request, decided: Plan) -> Request | None:
+    """A request with no more learners than its project's quota allows; None when even the smallest has to wait."""
+    allowance = allowed.get(asked.project)
+    if allowance is None:
+        return asked
+    least = asked.smallest.learners
+    number = allowance.learners(asked.each, asked.learners)
+    if number >= least:
+        return replace(asked, learners=number) if asked.least is not None else asked
+    decided.waiting[asked.job_id] = allowance.hold_back(asked.each, least)
+    decided.held_back[asked.job_id] = asked.project
+    return None
+
+
+def _take(allowed: Mapping[str, Allowance], request: Request, learners: int) -> None:
+    if allowance := allowed.get(request.project):
+        allowance.take(request.each, learners)
 
 
 def _occupy(rooms: list[_Room], running: Sequence[Running]) -> None:

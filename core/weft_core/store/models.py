@@ -93,6 +93,8 @@ class Project(Base):
     __tablename__ = "projects"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
+    # What its running jobs may hold at once: {cpus, gpus, memory, jobs}; what is not in it has no limit.
+    quota: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
     created_at: Mapped[datetime] = _created()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, func, or_, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -18,12 +18,14 @@ from weft_core.launch import Placement, Resources
 from weft_core.lifecycle import Desired, JobState
 from weft_core.settings import Settings
 from weft_core.store.jobs import record_event, transition
-from weft_core.store.models import Attempt, EngineStatus, Job, Learner
+from weft_core.store.models import Attempt, EngineStatus, Job, Learner, Project
+from weft_core.store.quotas import Quota, usage
 from weft_core.tokens import new_token
 from weft_workers.admission import Plan, Request, Running, more, plan
 from weft_workers.context import Context
 from weft_workers.lease import Lease, take
 from weft_workers.observing import Lookout
+from weft_workers.quotas import Allowance
 from weft_workers.reconcile.decide import backoff
 from weft_workers.reconcile.elastic import cooldown
 from weft_workers.reconcile.view import View, attempt_view
@@ -92,11 +94,16 @@ def grow(context: Context, lease: Lease, view: View) -> bool:
         if capacity is not None and not capacity.queue and engine.grows_runs:
             _lock(session, engine)
             decided = _plan(session, context.settings, engine.name, capacity, view.now)
-            if not (decided.places or decided.waiting):
+            mine = view.job.project_id
+            of_no_concern = {job_id for job_id, project in decided.held_back.items() if project != mine}
+            if not (decided.places or decided.waiting.keys() - of_no_concern):
                 wanted = elastic.max - len(view.members)
+                if allowance := _allowances(session, {mine}).get(mine):
+                    each = read_resources(view.job.manifest["resources"])
+                    wanted = allowance.learners(each, wanted, running=True)
                 placement = read_placement(context.settings, view.job.manifest.get("profile"))
                 request = Request(view.job.id, wanted, read_resources(view.job.manifest["resources"]), placement)
-                place = more(capacity, _running(session, context.settings, engine.name), request)
+                place = more(capacity, _running(session, context.settings, engine.name), request) if wanted else ()
         taken = take(session, lease)
         row = session.get_one(Attempt, attempt.id)
         if not place or taken.asked is not None or taken.job.desired != Desired.RUNNING:
@@ -147,7 +154,8 @@ def _lock(session: Session, engine: Lookout) -> None:
 def _plan(session: Session, settings: Settings, engine: str, capacity: Capacity, now: datetime) -> Plan:
     profile = Job.manifest["profile"].astext
     waiting = (
-        select(Job.id, Job.learners, Job.manifest["resources"], profile, Job.manifest["elastic"], Job.failures, Attempt)
+        select(Job.id, Job.project_id, Job.learners, Job.manifest["resources"], profile, Job.manifest["elastic"])
+        .add_columns(Job.failures, Attempt)
         .outerjoin(Attempt, and_(Attempt.job_id == Job.id, Attempt.n == Job.attempt))
         .where(Job.engine == engine, Job.state == JobState.QUEUED.value, Job.desired == Desired.RUNNING.value)
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
@@ -160,11 +168,31 @@ def _plan(session: Session, settings: Settings, engine: str, capacity: Capacity,
             read_resources(resources),
             read_placement(settings, named),
             elastic["min"] if elastic else None,
+            project_id,
         )
-        for job_id, learners, resources, named, elastic, failures, last in session.execute(waiting)
+        for job_id, project_id, learners, resources, named, elastic, failures, last in session.execute(waiting)
         if last is None or _rested(last, failures, now)
     ]
-    return plan(engine, capacity, _running(session, settings, engine), queue)
+    allowances = _allowances(session, {request.project for request in queue})
+    return plan(engine, capacity, _running(session, settings, engine), queue, allowances)
+
+
+def _allowances(session: Session, project_ids: set[str]) -> dict[str, Allowance]:
+    """What those of the projects that have a quota may still take, on all engines together.
+
+    Their rows are locked till the end of the transaction, so that two engines' admissions never give the same away
+    (after the engine's row and before any job's; not against rows that only refer to them).
+    """
+    limited = (
+        select(Project)
+        .where(Project.id.in_(project_ids), Project.quota != text("'{}'::jsonb"))
+        .order_by(Project.id)
+        .with_for_update(key_share=True)
+        .execution_options(populate_existing=True)
+    )
+    projects = session.scalars(limited).all() if project_ids else []
+    held = usage(session, [project.id for project in projects]) if projects else {}
+    return {one.id: Allowance(one.name, Quota.of(one.quota), held[one.id]) for one in projects}
 
 
 def _running(session: Session, settings: Settings, engine: str) -> list[Running]:

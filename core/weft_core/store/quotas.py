@@ -1,0 +1,72 @@
+"""Quotas: what the running jobs of a project may hold at once, on all engines together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from weft_core.store.models import Attempt, Learner
+
+
+@dataclass(frozen=True)
+class Quota:
+    """None: no limit. Memory in bytes; ``jobs`` counts those that are admitted and not yet over."""
+
+    cpus: float | None = None
+    gpus: int | None = None
+    memory: int | None = None
+    jobs: int | None = None
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Quota:
+        """As a project's row has it."""
+        return cls(**{name: kept.get(name) for name in ("cpus", "gpus", "memory", "jobs")})
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What is held: the open attempts count, from their admission until their learners are gone."""
+
+    cpus: float = 0.0
+    gpus: int = 0
+    memory: int = 0
+    jobs: int = 0
+
+    def plus(self, each: Any, learners: int, jobs: int = 1) -> Usage:
+        """With ``learners`` more of ``each`` (something that has cpus, gpus and memory)."""
+        return replace(
+            self,
+            cpus=round(self.cpus + each.cpus * learners, 6),
+            gpus=self.gpus + each.gpus * learners,
+            memory=self.memory + each.memory * learners,
+            jobs=self.jobs + jobs,
+        )
+
+
+@dataclass(frozen=True)
+class _Each:
+    cpus: float
+    gpus: int
+    memory: int
+
+
+def usage(session: Session, project_ids: Collection[str]) -> dict[str, Usage]:
+    """What each of these projects holds. Learners that an elastic attempt has lost hold nothing any more."""
+    lost = (
+        select(func.count())
+        .where(Learner.attempt_id == Attempt.id, Learner.left_at.is_not(None))
+        .correlate(Attempt)
+        .scalar_subquery()
+    )
+    opened = select(Attempt.project_id, Attempt.resources, lost).where(
+        Attempt.ended_at.is_(None), Attempt.project_id.in_(project_ids)
+    )
+    held = {project_id: Usage() for project_id in project_ids}
+    for project_id, resources, gone in session.execute(opened):
+        each = _Each(float(resources["cpus"]), int(resources["gpus"]), int(resources["memory"]))
+        held[project_id] = held[project_id].plus(each, int(resources["learners"]) - gone)
+    return held
