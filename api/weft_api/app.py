@@ -28,11 +28,13 @@ from weft_api.logs.routes import router as logs
 from weft_api.metrics.routes import router as metrics
 from weft_api.middleware import BodyLimit, Observed
 from weft_api.models.routes import router as models
+from weft_api.projects.routes import router as projects
 from weft_api.secrets.routes import router as secrets
 from weft_api.sessions.routes import router as sessions
 from weft_api.stores import Checker
 from weft_api.telemetry import Metrics
 from weft_api.tokens.routes import router as tokens
+from weft_api.users.routes import router as users
 from weft_core import __version__
 from weft_core.catalogue import Catalogue
 from weft_core.objects import Objects, StoreError
@@ -111,7 +113,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.context = context
     app.state.live_logs = LiveLogs(context)
     data = (files, checkpoints, models, datastores)
-    for router in (jobs, code, logs, metrics, events, *data, secrets, sessions, tokens, engines, learner, health):
+    access = (secrets, sessions, tokens, users, projects)
+    for router in (jobs, code, logs, metrics, events, *data, *access, engines, learner, health):
         app.include_router(router)
     errors.install(app)
     docs.install(app)

@@ -44,6 +44,8 @@ _TAGS = (
     "secrets",
     "sessions",
     "tokens",
+    "users",
+    "projects",
     "engines",
     "learner",
     "health",

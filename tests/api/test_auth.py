@@ -136,6 +136,9 @@ _BODIES: dict[str, dict[str, Any]] = {
     "POST /api/v1/datastores/{name}/downloads": {"container": "abc", "key": "k"},
     "POST /api/v1/models/{name}/versions": {"job": "job-000000000000"},
     "PUT /api/v1/models/{name}/stages/{stage}": {"version": "1"},
+    "PATCH /api/v1/users/{name}": {"disabled": True},
+    "PUT /api/v1/projects/{name}/members/{user}": {"role": "owner"},
+    "PUT /api/v1/projects/{name}/quota": {"jobs": 1},
 }
 # What makes a thing of one's own under a name is no look at someone else's.
 _OWN = {"PUT /api/v1/secrets/{name}", "PUT /api/v1/code/{sha256}"}
@@ -160,6 +163,7 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
         "container": "abc",
         "version": "1",
         "stage": "production",
+        "user": bob.name,
     }
     routes = [
         f"{method.upper()} {path}"
@@ -172,6 +176,10 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
         if route in _OWN:
             continue
         method, path = route.split(" ")
+        if "/projects/" in path or "/users/" in path:  # their names are of the whole installation
+            values["name"] = ann.project if "/projects/" in path else ann.name
+        else:
+            values["name"] = "mine"
         answer = bob.http.request(method, path.format(**values), json=_BODIES.get(route))
         assert (route, answer.status_code) == (route, 404)
     assert bob.http.get("/api/v1/jobs").json()["jobs"] == []

@@ -1,0 +1,1 @@
+"""Projects (the tenants), their members and their quotas."""

@@ -1,0 +1,97 @@
+"""HTTP for projects, members and quotas."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from weft_api.auth import Admin, Viewer
+from weft_api.context import Ctx
+from weft_api.idempotency import KeyHeader, once
+from weft_api.problems import CONFLICT, EXISTS, FORBIDDEN, IDEMPOTENCY_CONFLICT, NOT_FOUND, STORE_UNAVAILABLE, responses
+from weft_api.projects import service
+from weft_api.projects.schemas import (
+    MemberList,
+    MemberName,
+    NewProject,
+    ProjectList,
+    ProjectName,
+    ProjectView,
+    QuotaBody,
+    QuotaView,
+    RoleBody,
+)
+
+router = APIRouter(prefix="/api/v1", tags=["projects"])
+
+
+@router.get("/projects", summary="List your projects (administrators: all)")
+def get_projects(context: Ctx, who: Viewer) -> ProjectList:
+    with context.database.transaction() as session:
+        return ProjectList(projects=service.list_projects(session, who))
+
+
+@router.post(
+    "/projects",
+    status_code=201,
+    summary="Make a project (administrators)",
+    responses=responses(FORBIDDEN, EXISTS, IDEMPOTENCY_CONFLICT),
+)
+def post_project(body: NewProject, context: Ctx, who: Admin, key: KeyHeader = None) -> ProjectView:
+    request = once(context.settings, key, "POST /projects", body.model_dump())
+    return service.create_project(context, who, body, request)
+
+
+@router.delete(
+    "/projects/{name}",
+    status_code=204,
+    summary="Delete an empty project (administrators)",
+    responses=responses(FORBIDDEN, NOT_FOUND, CONFLICT, STORE_UNAVAILABLE),
+)
+def delete_project(name: ProjectName, context: Ctx, who: Viewer) -> None:
+    service.delete_project(context, who, name)
+
+
+@router.get("/projects/{name}/members", summary="List a project's members", responses=responses(NOT_FOUND))
+def get_members(name: ProjectName, context: Ctx, who: Viewer) -> MemberList:
+    with context.database.transaction() as session:
+        return MemberList(members=service.list_members(session, who, name))
+
+
+@router.put(
+    "/projects/{name}/members/{user}",
+    summary="Make someone a member, or give another role (owners, administrators)",
+    responses=responses(FORBIDDEN, NOT_FOUND, CONFLICT),
+)
+def put_member(name: ProjectName, user: MemberName, body: RoleBody, context: Ctx, who: Viewer) -> MemberList:
+    with context.database.transaction() as session:
+        service.set_member(session, who, name, user, body.role)
+        session.flush()
+        return MemberList(members=service.list_members(session, who, name))
+
+
+@router.delete(
+    "/projects/{name}/members/{user}",
+    status_code=204,
+    summary="Remove a member (owners, administrators), or leave",
+    responses=responses(FORBIDDEN, NOT_FOUND, CONFLICT),
+)
+def delete_member(name: ProjectName, user: MemberName, context: Ctx, who: Viewer) -> None:
+    with context.database.transaction() as session:
+        service.remove_member(session, who, name, user)
+
+
+@router.get("/projects/{name}/quota", summary="Show a project's quota and its use", responses=responses(NOT_FOUND))
+def get_quota(name: ProjectName, context: Ctx, who: Viewer) -> QuotaView:
+    with context.database.transaction() as session:
+        return service.show_quota(session, who, name)
+
+
+@router.put(
+    "/projects/{name}/quota",
+    summary="Limit what a project's running jobs hold (administrators)",
+    responses=responses(FORBIDDEN, NOT_FOUND),
+)
+def put_quota(name: ProjectName, body: QuotaBody, context: Ctx, who: Viewer) -> QuotaView:
+    """What is left out or null has no limit. Jobs that run go on; waiting ones are looked at within seconds."""
+    with context.database.transaction() as session:
+        return service.set_quota(session, who, name, body)

@@ -1,0 +1,112 @@
+"""Projects, members and quotas on the wire."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from weft_api.auth import Role
+
+ProjectName = Annotated[str, Path(max_length=200, examples=["vision"])]
+MemberName = Annotated[str, Path(max_length=200, examples=["ada"])]
+
+_PROJECT: dict[str, Any] = {
+    "name": "vision",
+    "role": "owner",
+    "members": 3,
+    "jobs": 12,
+    "created_at": "2026-01-31T08:00:00Z",
+}
+
+
+class ProjectView(BaseModel):
+    model_config = ConfigDict(title="Project", json_schema_extra={"examples": [_PROJECT]})
+
+    name: str
+    role: Role | None = Field(description="Yours in it; null: you see it as an administrator only.")
+    members: int
+    jobs: int
+    created_at: datetime
+
+
+class ProjectList(BaseModel):
+    projects: list[ProjectView]
+
+
+class NewProject(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"name": "vision", "owner": "ada"}]})
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")
+    owner: str | None = Field(default=None, max_length=200, description="A user's name; default: you.")
+
+
+class MemberView(BaseModel):
+    model_config = ConfigDict(title="Member")
+
+    user: str
+    role: Role
+    disabled: bool
+    since: datetime
+
+
+class MemberList(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "members": [
+                        {"user": "ada", "role": "owner", "disabled": False, "since": "2026-01-31T08:00:00Z"},
+                        {"user": "bob", "role": "viewer", "disabled": False, "since": "2026-02-01T09:30:00Z"},
+                    ]
+                }
+            ]
+        }
+    )
+
+    members: list[MemberView]
+
+
+class RoleBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"role": "editor"}]})
+
+    role: Role
+
+
+_QUOTA: dict[str, Any] = {"cpus": 64, "gpus": 8, "memory": 549_755_813_888, "jobs": None}
+
+
+class QuotaBody(BaseModel):
+    """What the project's running jobs may hold at once, on all engines together. Null: no limit."""
+
+    model_config = ConfigDict(title="Quota", extra="forbid", json_schema_extra={"examples": [_QUOTA]})
+
+    cpus: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False)
+    gpus: int | None = Field(default=None, ge=0, le=10**9)
+    memory: int | None = Field(default=None, ge=0, le=2**62, description="Bytes.")
+    jobs: int | None = Field(default=None, ge=0, le=10**9, description="Running at once.")
+
+
+class UsedView(BaseModel):
+    model_config = ConfigDict(title="Used")
+
+    cpus: float
+    gpus: int
+    memory: int = Field(description="Bytes.")
+    jobs: int
+
+
+class QuotaView(QuotaBody):
+    """A project's quota, and what its jobs hold of it now."""
+
+    model_config = ConfigDict(
+        title="QuotaView",
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{**_QUOTA, "used": {"cpus": 16, "gpus": 4, "memory": 137_438_953_472, "jobs": 2}}]
+        },
+    )
+
+    used: UsedView

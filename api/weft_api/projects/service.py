@@ -1,0 +1,186 @@
+"""Keeping projects, members and quotas. A project that is not one's own is not there, but for administrators."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from sqlalchemy import ScalarSelect, case, func, select
+from sqlalchemy.orm import Session
+
+from weft_api.auth import Principal
+from weft_api.context import Context
+from weft_api.idempotency import Once
+from weft_api.problems import CONFLICT, EXISTS, FORBIDDEN, Problem, invalid, not_found
+from weft_api.projects.schemas import MemberView, NewProject, ProjectView, QuotaBody, QuotaView, UsedView
+from weft_core.ids import new_id
+from weft_core.objects import code_key
+from weft_core.store.models import Base, CodeBundle, Datastore, Job, Member, Model, Project, Secret, User
+from weft_core.store.quotas import Quota, usage
+
+_HELD: dict[str, type[Base]] = {"job": Job, "model": Model, "data store": Datastore, "secret": Secret}
+_ORDER = {"owner": 0, "editor": 1, "viewer": 2}
+
+
+def list_projects(session: Session, who: Principal) -> list[ProjectView]:
+    """Those that the user is a member of; an administrator sees all."""
+    own = select(Member.role).where(Member.project_id == Project.id, Member.user_id == who.user_id).scalar_subquery()
+    query = select(Project, own, _number(Member), _number(Job)).order_by(Project.name)
+    if not who.admin:
+        query = query.where(own.is_not(None))
+    return [
+        ProjectView(name=row.name, role=role, members=members, jobs=jobs, created_at=row.created_at)
+        for row, role, members, jobs in session.execute(query)
+    ]
+
+
+def create_project(context: Context, who: Principal, body: NewProject, once: Once) -> ProjectView:
+    """Make a project with its first owner. Raises Problem already_exists, invalid_request for an unknown owner."""
+    with context.database.transaction() as session:
+        made = new_id("prj")
+        if once.claim(who.scope(session), made) == made:
+            if session.scalars(select(Project).where(Project.name == body.name)).one_or_none():
+                raise Problem(EXISTS, f"a project named {body.name!r} exists already")
+            owner = _user(session, body.owner or who.user)
+            if owner is None:
+                raise invalid("body.owner", "there is no such user", found=body.owner)
+            session.add(Project(id=made, name=body.name))
+            session.flush()
+            session.add(Member(project_id=made, user_id=owner.id, role="owner"))
+            session.flush()
+        return next(one for one in list_projects(session, who) if one.name == body.name)
+
+
+def delete_project(context: Context, who: Principal, name: str) -> None:
+    """Forget an empty project, with its members' tokens and the code that was uploaded to it.
+
+    Raises:
+        Problem: not_found; conflict with what is still in it, or when the caller is signed in to it.
+    """
+    with context.database.transaction() as session:
+        project = _administered(session, who, name, lock=True)
+        if project.id == who.project_id:
+            raise Problem(CONFLICT, f"you are signed in to {name!r}: go to another project first")
+        counted = {noun: _count(session, model, project.id) for noun, model in _HELD.items()}
+        held = ", ".join(f"{number} {noun}{'' if number == 1 else 's'}" for noun, number in counted.items() if number)
+        if held:
+            raise Problem(CONFLICT, f"project {name!r} is not empty: it has {held}; delete these first")
+        bundles = session.scalars(select(CodeBundle.sha256).where(CodeBundle.project_id == project.id)).all()
+        session.delete(project)
+        session.flush()
+        # Before the commit: when the store is away nothing is deleted, and deleting twice does no harm.
+        context.objects.delete(code_key(project.id, sha256) for sha256 in bundles)
+
+
+def list_members(session: Session, who: Principal, name: str) -> list[MemberView]:
+    """Owners first. Raises Problem not_found."""
+    project = find_project(session, who, name)
+    query = (
+        select(User.name, Member.role, User.disabled_at, Member.created_at)
+        .join(User, User.id == Member.user_id)
+        .where(Member.project_id == project.id)
+        .order_by(case(_ORDER, value=Member.role), User.name)
+    )
+    return [
+        MemberView(user=user, role=role, disabled=disabled is not None, since=since)
+        for user, role, disabled, since in session.execute(query)
+    ]
+
+
+def set_member(session: Session, who: Principal, name: str, user_name: str, role: str) -> None:
+    """Make someone a member, or give another role.
+
+    Raises:
+        Problem: not_found; forbidden unless the caller owns the project or is an administrator; conflict when no owner
+            would be left.
+    """
+    project = _owned(session, who, name)
+    user = _user(session, user_name)
+    if user is None:
+        raise not_found("user", user_name[:100])
+    member = session.get(Member, (project.id, user.id))
+    if member is None:
+        session.add(Member(project_id=project.id, user_id=user.id, role=role))
+        return
+    if member.role == "owner" and role != "owner":
+        _another_owner(session, project, user)
+    member.role = role
+
+
+def remove_member(session: Session, who: Principal, name: str, user_name: str) -> None:
+    """Their tokens and sessions for it end at once. Raises as :func:`set_member`; everyone may leave by himself."""
+    project = find_project(session, who, name, lock=True) if user_name == who.user else _owned(session, who, name)
+    user = _user(session, user_name)
+    member = session.get(Member, (project.id, user.id)) if user else None
+    if user is None or member is None:
+        raise not_found("member", user_name[:100])
+    if member.role == "owner":
+        _another_owner(session, project, user)
+    session.delete(member)
+
+
+def show_quota(session: Session, who: Principal, name: str) -> QuotaView:
+    """Raises Problem not_found."""
+    project = find_project(session, who, name)
+    used = UsedView(**asdict(usage(session, [project.id])[project.id]))
+    return QuotaView(**asdict(Quota.of(project.quota)), used=used)
+
+
+def set_quota(session: Session, who: Principal, name: str, body: QuotaBody) -> QuotaView:
+    """What runs already goes on. Raises Problem not_found."""
+    project = _administered(session, who, name, lock=True)
+    project.quota = body.model_dump(exclude_none=True)
+    session.flush()
+    return show_quota(session, who, name)
+
+
+# --- helpers -----------------------------------------------------------------------------------------------------
+
+
+def find_project(session: Session, who: Principal, name: str, lock: bool = False) -> Project:
+    """A project that the user may know of. Raises Problem not_found."""
+    query = select(Project).where(Project.name == name)
+    if not who.admin:
+        query = query.join(Member, (Member.project_id == Project.id) & (Member.user_id == who.user_id))
+    project = session.scalars(query.with_for_update(of=Project) if lock else query).one_or_none()
+    if project is None:
+        raise not_found("project", name[:100])
+    return project
+
+
+def _administered(session: Session, who: Principal, name: str, lock: bool = False) -> Project:
+    project = find_project(session, who, name, lock)
+    if not who.admin:
+        raise Problem(FORBIDDEN, "this is for administrators of the installation")
+    return project
+
+
+def _owned(session: Session, who: Principal, name: str) -> Project:
+    """Locked, so that of two owners who remove each other one is left."""
+    project = find_project(session, who, name, lock=True)
+    member = session.get(Member, (project.id, who.user_id))
+    if not who.admin and (member is None or member.role != "owner"):
+        raise Problem(FORBIDDEN, f"this needs the role owner in project {name!r}")
+    return project
+
+
+def _another_owner(session: Session, project: Project, user: User) -> None:
+    others = select(Member.user_id).where(
+        Member.project_id == project.id, Member.role == "owner", Member.user_id != user.id
+    )
+    if session.scalars(others.limit(1)).one_or_none() is None:
+        raise Problem(CONFLICT, f"{user.name!r} is the last owner of {project.name!r}: make another one first")
+
+
+def _user(session: Session, name: str) -> User | None:
+    return session.scalars(select(User).where(User.name == name)).one_or_none()
+
+
+def _number(model: type[Base]) -> ScalarSelect[int]:
+    """How many rows each project has, as a column beside Project."""
+    own = model.__table__.columns["project_id"] == Project.id
+    return select(func.count()).select_from(model).where(own).correlate(Project).scalar_subquery()
+
+
+def _count(session: Session, model: type[Base], project_id: str) -> int:
+    own = model.__table__.columns["project_id"] == project_id
+    return session.scalar(select(func.count()).select_from(model).where(own)) or 0

@@ -1,0 +1,129 @@
+"""Keeping users."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from weft_api.auth import Principal
+from weft_api.context import Context
+from weft_api.idempotency import Once
+from weft_api.passwords import check_password
+from weft_api.problems import CONFLICT, EXISTS, FORBIDDEN, NOT_FOUND, Problem, invalid
+from weft_api.sessions.schemas import Membership
+from weft_api.users.schemas import NewUser, UserChange, UserView
+from weft_core.ids import new_id
+from weft_core.store.models import Member, Project, Token, User
+from weft_core.tokens import hash_password
+
+
+def list_users(session: Session) -> list[UserView]:
+    """All users of the installation, by name."""
+    return _views(session, session.scalars(select(User).order_by(User.name)).all())
+
+
+def create_user(context: Context, who: Principal, body: NewUser, once: Once) -> UserView:
+    """Raises Problem already_exists."""
+    hashed = hash_password(body.password.get_secret_value()) if body.password else None
+    with context.database.transaction() as session:
+        made = new_id("usr")
+        if once.claim(who.scope(session), made) == made:
+            if _find(session, body.name):
+                raise Problem(EXISTS, f"a user named {body.name!r} exists already")
+            session.add(User(id=made, name=body.name, email=body.email, password_hash=hashed, is_admin=body.admin))
+            session.flush()
+        return _views(session, [_get(session, body.name)])[0]
+
+
+def change_user(context: Context, who: Principal, name: str, body: UserChange, address: str) -> UserView:
+    """Change what ``body`` names. An administrator may change everyone; others their own password only.
+
+    Raises:
+        Problem: not_found, also for the name of another user; forbidden; unauthenticated for a wrong password;
+            conflict when no administrator would be left.
+    """
+    own = name == who.user
+    if not own and not who.admin:
+        raise _unknown(name)
+    if not who.admin and (body.disabled is not None or body.admin is not None):
+        raise Problem(FORBIDDEN, "only an administrator may change that; you may change your password")
+    if own and body.password is not None:
+        _check_current(context, name, body, address)
+    hashed = hash_password(body.password.get_secret_value()) if body.password else None
+    with context.database.transaction() as session:
+        user = _get(session, name)
+        if body.disabled or body.admin is False:
+            _another_admin(session, user)
+        if body.disabled is not None and body.disabled != (user.disabled_at is not None):
+            user.disabled_at = func.now() if body.disabled else None
+        if body.admin is not None:
+            user.is_admin = body.admin
+        if hashed:
+            user.password_hash = hashed
+            _end_sessions(session, user.id, but=who.token_id)
+        session.flush()
+        session.refresh(user)
+        return _views(session, [user])[0]
+
+
+def _check_current(context: Context, name: str, body: UserChange, address: str) -> None:
+    """Whoever finds a browser open must not be able to take the account over."""
+    with context.database.transaction() as session:
+        has_one = _get(session, name).password_hash is not None
+    if not has_one:
+        return
+    if body.current_password is None:
+        raise invalid("body.current_password", "needed to change your own password")
+    check_password(context, name, body.current_password.get_secret_value(), address)
+
+
+def _another_admin(session: Session, user: User) -> None:
+    """Raises Problem conflict when nobody else could look after the installation."""
+    # In the order of ids and locked: of two administrators who remove each other one is left.
+    admins = select(User.id).where(User.is_admin, User.disabled_at.is_(None)).order_by(User.id).with_for_update()
+    if session.scalars(admins).all() == [user.id]:
+        raise Problem(CONFLICT, f"{user.name!r} is the last administrator: make another one first")
+
+
+def _end_sessions(session: Session, user_id: str, but: str) -> None:
+    """A new password ends what was opened with the old one, but for the session that sets it."""
+    theirs = update(Token).where(Token.user_id == user_id, Token.kind == "browser", Token.id != but)
+    session.execute(theirs.where(Token.revoked_at.is_(None)).values(revoked_at=func.now()))
+
+
+def _find(session: Session, name: str) -> User | None:
+    return session.scalars(select(User).where(User.name == name)).one_or_none()
+
+
+def _get(session: Session, name: str) -> User:
+    user = _find(session, name)
+    if user is None:
+        raise _unknown(name)
+    return user
+
+
+def _unknown(name: str) -> Problem:
+    return Problem(NOT_FOUND, f"no user {name[:100]!r}")
+
+
+def _views(session: Session, users: Sequence[User]) -> list[UserView]:
+    of: dict[str, list[Membership]] = defaultdict(list)
+    query = select(Member.user_id, Project.name, Member.role).join(Project, Project.id == Member.project_id)
+    rows = session.execute(query.where(Member.user_id.in_([user.id for user in users])).order_by(Project.name))
+    for user_id, name, role in rows:
+        of[user_id].append(Membership(name=name, role=role))
+    return [
+        UserView(
+            name=user.name,
+            email=user.email,
+            admin=user.is_admin,
+            disabled=user.disabled_at is not None,
+            password=user.password_hash is not None,
+            created_at=user.created_at,
+            projects=of[user.id],
+        )
+        for user in users
+    ]
