@@ -5,7 +5,7 @@ from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0011"
-down_revision = "0010"
+down_revision = "0008"
 branch_labels = None
 depends_on = None
 
