@@ -23,6 +23,7 @@ from weft_api.guesses import Guesses
 from weft_api.health.routes import router as health
 from weft_api.jobs.routes import router as jobs
 from weft_api.learner.routes import router as learner
+from weft_api.logs.archive import LogArchive
 from weft_api.logs.live import LiveLogs
 from weft_api.logs.routes import router as logs
 from weft_api.metrics.routes import router as metrics
@@ -72,6 +73,7 @@ def make_context(settings: Settings) -> Context:
         settings=settings,
         database=database,
         objects=objects,
+        logs=LogArchive(objects),
         box=SecretBox(settings.secret_keys),
         wake=wake,
         bell=bell,

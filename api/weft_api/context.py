@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection
 
 from weft_api.bell import Bell
 from weft_api.guesses import Guesses
+from weft_api.logs.archive import LogArchive
 from weft_api.stores import Checker
 from weft_api.telemetry import Metrics
 from weft_core.catalogue import Catalogue
@@ -26,6 +27,7 @@ class Context:
     settings: Settings
     database: Database
     objects: Objects
+    logs: LogArchive
     box: SecretBox
     wake: Wake
     bell: Bell

@@ -19,6 +19,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from weft_api.auth import Principal, find_principal
 from weft_api.context import Context
 from weft_api.problems import invalid
+from weft_core.objects import StoreError
 
 _HEARTBEAT = 15  # seconds between comments, so that proxies keep the connection
 # No line ends to SSE, but to many a client's library. In JSON they only stand inside strings.
@@ -103,8 +104,8 @@ async def _events(
                                 return  # without `end`: who comes back is told why by a 401
                             checked = time.monotonic()
                         found = await _ask(context, look)
-                    except (DBAPIError, PoolTimeout):
-                        break  # Postgres is away: the stream stays, the next look may succeed
+                    except (DBAPIError, PoolTimeout, StoreError):
+                        break  # Postgres or S3 is away: the stream stays, the next look may succeed
                     for one in found.events:
                         yield one
                     if found.over:

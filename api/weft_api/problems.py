@@ -55,11 +55,15 @@ ALREADY_GRANTED = _kind("already_granted", 409, "Already granted", "another agen
 NO_GRANT = _kind(
     "no_grant", 409, "No grant", "results are stored only with a storing grant: POST /learner/storing first"
 )
+LOG_FULL = _kind("log_full", 409, "The job's log is full", "it has 4294967296 bytes, which is the limit")
 RESULTS_GONE = _kind("results_gone", 410, "The results are gone", "nothing is left at results/job-…")
 STALE_ATTEMPT = _kind("stale_attempt", 410, "The attempt is over", "this attempt has ended: stop and exit")
 TOO_LARGE = _kind("too_large", 413, "Too large", "the manifest may have 1048576 bytes")
 TOO_MANY_ATTEMPTS = _kind("too_many_attempts", 429, "Too many wrong passwords", "try again in 300 seconds", 300)
 UNSUPPORTED_MEDIA = _kind("unsupported_media_type", 415, "Unsupported media type", "send application/json")
+TOO_MANY_LINES = _kind(
+    "too_many_lines", 429, "The job logs too fast", "it may log 10000 lines and 2097152 bytes a second", 1
+)
 INTERNAL = _kind("internal", 500, "Something went wrong on the server", "it is in the server's log as request 1f0c…")
 STORE_UNAVAILABLE = _kind("store_unavailable", 503, "The object store does not answer", "can't reach http://…", 5)
 DATABASE_UNAVAILABLE = _kind("database_unavailable", 503, "The database does not answer", "try again in a moment", 2)

@@ -165,6 +165,12 @@ class Bucket:
         with self._guard(key):
             return self._s3.get_object(Bucket=self.container, Key=key)["Body"].read()
 
+    def get_range(self, key: str, start: int, size: int) -> bytes:
+        """``size`` (≥ 1) bytes of an object from ``start`` on; fewer where it ends."""
+        with self._guard(key):
+            answer = self._s3.get_object(Bucket=self.container, Key=key, Range=f"bytes={start}-{start + size - 1}")
+            return answer["Body"].read()
+
     def get_stream(self, key: str, piece: int = 1 << 20) -> Iterator[bytes]:
         """The object in pieces. Opened at once, so that a missing object raises here and not in mid-answer."""
         with self._guard(key):

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import func, select, update
 from tests.api.conftest import Api, Attempted, Person, code_of
 
 from weft_api import following
-from weft_core.store.models import Job, LogCursor
+from weft_api.auth import find_principal
+from weft_api.logs.chunks import ChunkReader, Wanted
+from weft_core.log_archive import logs_prefix
+from weft_core.objects import Objects, StoreError
+from weft_core.settings import TimingSettings
+from weft_core.store.models import Attempt, Job, LogChunk, LogCursor, LogFrame
+from weft_core.tokens import hash_token
+from weft_workers import archiving
+from weft_workers.archiving import Archiver
+from weft_workers.context import Context as WorkerContext
+from weft_workers.context import make_context
 
 Events = list[tuple[str, str | None, dict[str, Any]]]
 
@@ -93,9 +107,10 @@ def test_a_repeated_batch_is_there_once(ann: Person, gang: Attempted) -> None:
 
 
 def test_concurrent_repeated_batches_leave_no_gap_and_no_double(ann: Person, gang: Attempted) -> None:
-    calls = [(agent, sequence) for agent in gang.agents for sequence in range(10) for _ in range(3)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda call: call[0].log(call[1], f"{call[0].rank}:{call[1]}", "more"), calls))
+        for sequence in range(10):
+            calls = [agent for agent in gang.agents for _ in range(3)]
+            list(pool.map(lambda agent, n=sequence: agent.log(n, f"{agent.rank}:{n}", "more"), calls))  # type: ignore[misc]
     lines = _lines(ann, gang.job_id)
     assert [line["n"] for line in lines] == list(range(40))
     assert sorted(line["text"] for line in lines if line["text"] != "more") == sorted(
@@ -188,12 +203,33 @@ def test_a_log_that_reaches_its_limit_says_so_once(api: Api, ann: Person, monkey
     agent.start()
     agent.log(0, "x" * 49)
     agent.log(1, "y" * 30, "z" * 500, "w")
-    agent.log(2, "later")
+    refused = agent.post("logs", sequence=2, lines=[{"t": 1, "s": "later " * 200}])
+    assert (refused.status_code, code_of(refused)) == (409, "log_full")
     agent.log(1, "y" * 30, "z" * 500, "w")
-    marker = "[weft] the job's log has reached its limit of 100 bytes: lines from here on are dropped"
-    assert _texts(ann, attempt.job_id) == ["x" * 49, "y" * 30, marker]
+    agent.log(2, "[weft] 17 lines were left out")
+    *lines, marker, left_out = _texts(ann, attempt.job_id)
+    assert lines == ["x" * 49, "y" * 30]
+    assert marker.startswith(
+        "[weft] the job's log has reached its limit of 100 bytes: lines from here on are left out;"
+    )
+    assert left_out == "[weft] 17 lines were left out"
     with api.context.database.transaction() as session:
         assert session.get_one(LogCursor, attempt.job_id).bytes >= 100
+
+
+def test_a_job_that_logs_too_fast_is_told_to_wait(api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api.settings.limits, "log_lines_per_second", 1)
+    monkeypatch.setattr(api.settings.limits, "log_burst_seconds", 100.0)
+    attempt = api.attempt(ann.submit()["id"])
+    agent = attempt.agents[0]
+    agent.start()
+    agent.log(0, *["line"] * 600)  # of five times its rate, as it may be catching up: 120 s
+    refused = agent.post("logs", sequence=1, lines=[{"t": 1, "s": "more"}])
+    assert (refused.status_code, code_of(refused), refused.headers["Retry-After"]) == (429, "too_many_lines", "1")
+    agent.log(0, *["line"] * 600)
+    monkeypatch.setattr(api.settings.limits, "log_burst_seconds", 150.0)
+    agent.log(1, "more")
+    assert _texts(ann, attempt.job_id, "from=599") == ["line", "more"], "nothing was lost, nothing is there twice"
 
 
 def test_following_a_whole_job(api: Api, ann: Person, gang: Attempted) -> None:
@@ -332,3 +368,140 @@ def test_events_are_read_and_followed(api: Api, ann: Person, gang: Attempted) ->
 def finish_from_pending(api: Api, attempt: Attempted) -> None:
     api.end_attempt(attempt)
     api.set_state(attempt.job_id, "FAILED", "exit code 3")
+
+
+class FailingObjects:
+    """The installation's store, which fails, or hears of each archive before it is written."""
+
+    def __init__(self, objects: Objects, before_put: Callable[[], None]) -> None:
+        self._objects = objects
+        self._before_put = before_put
+
+    def put(self, key: str, body: bytes) -> None:
+        self._before_put()
+        self._objects.put(key, body)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._objects, name)
+
+
+@pytest.fixture
+def worker(api: Api) -> Iterator[WorkerContext]:
+    settings = api.settings.model_copy(update={"timings": TimingSettings(log_settle=0.0)})
+    made = make_context(settings, "inst-test", {})
+    yield made
+    made.close()
+
+
+def _rows(api: Api, job_id: str) -> tuple[int, int]:
+    """How many chunks and frames there are."""
+    with api.context.database.transaction() as session:
+        chunks = select(func.count()).select_from(LogChunk).where(LogChunk.job_id == job_id)
+        frames = select(func.count()).select_from(LogFrame).where(LogFrame.job_id == job_id)
+        return session.scalar(chunks) or 0, session.scalar(frames) or 0
+
+
+def test_reads_are_the_same_before_and_after_the_log_has_moved_to_s3(
+    api: Api, ann: Person, gang: Attempted, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiving, "FRAME_BYTES", 2000)
+    monkeypatch.setattr(archiving, "PIECE_BYTES", 20_000)
+    first, second = gang.agents
+    for sequence in range(60):
+        first.log(sequence, *(f"one {sequence}.{n} \x1b[31mred\x1b[0m é" for n in range(40)), t=1000 * sequence)
+        if sequence % 7 == 0:
+            second.log(sequence // 7, f"two {sequence}", "", t=1000 * sequence + 500)
+    job = gang.job_id
+    queries = [
+        "limit=10000", "tail=3", "tail=1000&learner=2", "from=777&limit=20", "learner=2", "learner=1&tail=50",
+        "attempt=1&limit=5", "attempt=2", "q=TWO 4", "since=31&limit=10000", "from=2417", "tail=10000&limit=10000",
+    ]  # fmt: skip
+
+    def read() -> list[Any]:
+        download = ann.http.get(f"/api/v1/jobs/{job}/logs/download").text
+        followed = [data for name, _, data in follow(ann, job, "from=100", _enough) if name == "line"]
+        reader = ChunkReader(api.context, principal, job)
+        times = [reader.at(datetime.fromtimestamp(at, UTC), Wanted()) for at in (0, 7.2, 30, 59.1, 60)]
+        backward = [one.first_line for one in reader.backward(2000, Wanted(learner=2), 3)]
+        return [*(_lines(ann, job, query) for query in queries), download, followed, times, backward[0]]
+
+    principal = find_principal(api.context, hash_token(ann.token))
+    assert principal is not None
+    before = read()
+    Archiver(worker).round()
+    assert _rows(api, job)[1] == 0, "the attempt is not over"
+    api.end_attempt(gang)
+    slow = Archiver(worker)._read(job)
+    assert slow is not None
+    Archiver(worker).round()
+    assert Archiver(worker)._commit(job, "somewhere", slow) is False, "another worker was faster"
+    chunks, frames = _rows(api, job)
+    assert chunks == 0
+    assert frames > 20
+    objects = list(api.context.objects.objects(logs_prefix(ann.project_id, job)))
+    assert 3 <= len(objects) < frames
+    assert read() == before
+
+    # The retry's lines follow; what the dead agent left comes in between, once, although its rows are gone.
+    retry = api.attempt(job)
+    retry.agents[0].start()
+    retry.agents[0].log(0, "second try")
+    late = {"sequence": 60, "lines": [{"t": 61_000, "s": "found on the disk"}]}
+    assert code_of(first.post("logs", **late)) == "stale_attempt"
+    for _ in range(2):
+        assert first.post("logs", **late, late=True).status_code == 204
+        assert first.post("logs", sequence=59, lines=[{"t": 1, "s": "again"}], late=True).status_code == 204
+    Archiver(worker).round()
+    retry.agents[0].log(1, "goes on")
+    tail = [(2, "second try"), (1, "found on the disk"), (2, "goes on")]
+    assert [(line["attempt"], line["text"]) for line in _lines(ann, job, "tail=3")] == tail
+    assert _rows(api, job) == (3, frames), "an open attempt's lines stay, and what came after them"
+    finish(api, retry)
+    Archiver(worker).round()
+    assert _rows(api, job)[0] == 0
+    assert [line["text"] for line in _lines(ann, job, "tail=3")] == [text for _, text in tail]
+    lines = _lines(ann, job, "limit=10000")
+    assert [line["n"] for line in lines] == list(range(len(before[0]) + 3))
+
+
+def _enough(found: Events) -> bool:
+    return sum(name == "line" for name, _, _ in found) == 700
+
+
+def test_a_worker_that_dies_while_it_archives_loses_and_doubles_nothing(
+    api: Api, ann: Person, gang: Attempted, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiving, "FRAME_BYTES", 500)
+    monkeypatch.setattr(archiving, "PIECE_BYTES", 1000)
+    for sequence in range(30):
+        gang.agents[0].log(sequence, *(f"{sequence}.{n} " + "x" * 20 for n in range(5)))
+    finish(api, gang)
+    job, expected = gang.job_id, _lines(ann, gang.job_id)
+    deaths = 0
+
+    def die() -> None:
+        """Every second time, in both places: before S3 has it, and after."""
+        nonlocal deaths
+        deaths += 1
+        if deaths % 2:
+            raise StoreError("killed before", "unreachable")
+
+    failing = replace(worker, objects=FailingObjects(worker.objects, die))  # type: ignore[arg-type]
+    commit = Archiver._commit
+
+    def dies_after(self: Archiver, job_id: str, key: str, piece: Any) -> bool:
+        if deaths % 3 == 0:
+            raise StoreError("killed after", "unreachable")
+        return commit(self, job_id, key, piece)
+
+    monkeypatch.setattr(Archiver, "_commit", dies_after)
+    for _ in range(50):
+        with api.context.database.transaction() as session:  # as if its time had come again
+            session.execute(update(Attempt).where(Attempt.logs_due.is_not(None)).values(logs_due=func.now()))
+        with contextlib.suppress(StoreError):
+            Archiver(failing).round()
+        assert _lines(ann, job) == expected
+    assert _rows(api, job)[0] == 0
+    referred = {one.key for one in api.context.objects.objects(logs_prefix(ann.project_id, job))}
+    with api.context.database.transaction() as session:
+        assert set(session.scalars(select(LogFrame.object).where(LogFrame.job_id == job))) == referred

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 from tests.servers import Servers
 
-from weft_core.store import migrate
+from weft_core.log_archive import unpack_times
+from weft_core.store import jobs, migrate
 from weft_core.store.database import Database
-from weft_core.store.models import Base
+from weft_core.store.models import Base, Job, LogChunk, LogCursor, LogSource, Project, User
+from weft_core.store.scope import Scope
 
 
 @pytest.fixture
@@ -74,3 +78,32 @@ def test_the_database_refuses_a_second_installation(empty: Engine) -> None:
     migrate.upgrade(empty)
     with empty.connect() as connection, pytest.raises(IntegrityError):
         connection.execute(text("insert into installation (singleton, id) values (false, 'inst-other')"))
+
+
+def test_lines_of_an_older_weft_are_kept_and_known(empty: Engine) -> None:
+    migrate.upgrade(empty)
+    times = [1_700_000_000_000, 1_699_999_999_000, 1_700_000_000_500]
+    with Session(empty) as session, session.begin():
+        session.add(Project(id="prj-a", name="a"))
+        session.add(User(id="usr-a", name="a"))
+        session.flush()
+        job = Job(user_id="usr-a", name="j", manifest={}, engine="local", priority=50, learners=1, retries=0)
+        jobs.submit(Scope(session, "prj-a"), job, [])
+        for sequence in range(2):
+            session.add(
+                LogChunk(job_id=job.id, first_line=3 * sequence, project_id="prj-a", attempt=1, rank=0, lines=3,
+                         body=b"a\nb\nc\n", times=b"", latest=0)
+            )  # fmt: skip
+        session.add(LogSource(job_id=job.id, attempt=1, rank=0, project_id="prj-a", next_sequence=7))
+        session.get_one(LogCursor, job.id).next_line = 6
+    migrate.downgrade(empty, "0008")
+    with empty.begin() as connection:
+        query = text("select first_line, sequence, jsonb_array_length(times) from log_chunks order by first_line")
+        assert connection.execute(query).all() == [(0, 5, 3), (3, 6, 3)]
+        connection.execute(text("update log_chunks set times = :times"), {"times": json.dumps(times)})
+    migrate.upgrade(empty)
+    with Session(empty) as session:
+        assert [unpack_times(one.times) for one in session.scalars(select(LogChunk))] == [times, times]
+        assert session.scalars(select(LogChunk.latest)).all() == [max(times)] * 2
+        assert session.scalars(select(LogCursor.latest)).one() == max(times)
+        assert session.scalars(select(LogSource.next_sequence)).one() == 7

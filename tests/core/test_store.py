@@ -16,7 +16,7 @@ from weft_core.lifecycle import ACTIVE, TERMINAL, TRANSITIONS, Desired, IllegalT
 from weft_core.secrets import SecretBox, SecretsUnreadable, generate_key
 from weft_core.store import jobs
 from weft_core.store.database import Database
-from weft_core.store.models import Attempt, EngineStatus, Event, Job, LogChunk, LogCursor, Project, Secret, User
+from weft_core.store.models import Attempt, EngineStatus, Event, Job, LogCursor, Project, Secret, User
 from weft_core.store.rotate import rotate
 from weft_core.store.scope import Scope
 
@@ -128,19 +128,6 @@ def test_the_database_refuses_a_state_that_is_none(database: Database) -> None:
         job = new_job(tenant(session, "a"))
         job.state = "RUNNING"
         with pytest.raises(IntegrityError, match="ck_jobs_state"):
-            session.flush()
-        session.rollback()
-
-
-def test_the_database_refuses_a_log_batch_twice(database: Database) -> None:
-    with database.transaction() as session:
-        scope = tenant(session, "a")
-        job = new_job(scope)
-        chunk = {"job_id": job.id, "attempt": 1, "rank": 0, "sequence": 0, "lines": 1, "body": b"x\n", "times": [1]}
-        scope.add(LogChunk(first_line=0, **chunk))
-        session.flush()
-        scope.add(LogChunk(first_line=1, **chunk))
-        with pytest.raises(IntegrityError, match="sequence"):
             session.flush()
         session.rollback()
 

@@ -12,9 +12,10 @@ from tests.workers.fake_engine import GIB, FakeEngine
 
 from weft_core.ids import new_id
 from weft_core.lifecycle import LearnerPhase
+from weft_core.log_archive import pack_times
 from weft_core.objects import exit_key
 from weft_core.store import jobs
-from weft_core.store.models import Attempt, Event, Installation, Job, Learner, LogChunk, Project, User
+from weft_core.store.models import Attempt, Event, Installation, Job, Learner, LogChunk, LogSource, Project, User
 from weft_core.store.scope import Scope
 from weft_workers.context import Context
 from weft_workers.reconcile import step
@@ -95,11 +96,12 @@ class World:
 
     def write_log(self, job_id: str, rank: int, body: str) -> None:
         with self.transaction() as session:
-            lines = body.count("\n")
+            lines, attempt = body.count("\n"), self.job(job_id).attempt
+            session.add(LogSource(job_id=job_id, attempt=attempt, rank=rank, project_id=PROJECT, next_sequence=1))
             session.add(
                 LogChunk(
-                    job_id=job_id, first_line=0, project_id=PROJECT, attempt=self.job(job_id).attempt, rank=rank,
-                    sequence=0, lines=lines, body=body.encode(), times=[0] * lines,
+                    job_id=job_id, first_line=0, project_id=PROJECT, attempt=attempt, rank=rank, lines=lines,
+                    body=body.encode(), times=pack_times([0] * lines), latest=0,
                 )
             )  # fmt: skip
 
@@ -139,6 +141,7 @@ class World:
             "rounds": ["opened_at", "closed_at"],
             "events": ["created_at"],
             "log_chunks": ["created_at"],
+            "log_sources": ["written_at"],
             "jobs": ["lease_until", "next_step_at", "keepalive_until"],
         }
         with self.transaction() as session:

@@ -20,7 +20,9 @@ from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.exc import DBAPIError
 
 from weft_core.engine import EngineUnreachable
+from weft_core.objects import StoreError
 from weft_core.store.models import Attempt, Job
+from weft_workers.archiving import Archiver
 from weft_workers.context import Context
 from weft_workers.housekeeping import Housekeeping
 from weft_workers.logs import configure_logging
@@ -36,6 +38,7 @@ _THREADS = 4
 _BATCH = 200
 _ROUND = 10.0  # seconds between two looks at an engine
 _TIDY_EVERY = 600.0
+_ARCHIVE_EVERY = 5.0
 _SHORTEST = 0.1  # seconds between two sweeps
 _ENDINGS, _NO_ENDINGS = 0.2, 0.6  # between two looks at the runs that are ending, and while there are none
 
@@ -65,6 +68,8 @@ class Sweeper:
             for one in self._context.engines.values()
         ]
         keepers.append(threading.Thread(target=self._repeat, args=(_TIDY_EVERY, house.tidy), daemon=True))
+        archiver = Archiver(self._context)
+        keepers.append(threading.Thread(target=self._repeat, args=(_ARCHIVE_EVERY, archiver.round), daemon=True))
         keepers.append(threading.Thread(target=self._watch_endings, daemon=True))
         for keeper in keepers:
             keeper.start()
@@ -159,6 +164,8 @@ class Sweeper:
             return answer if isinstance(answer, float) else 0.0
         except DBAPIError as error:
             log.warning("the database is in trouble", error=str(error.orig).strip().partition("\n")[0])
+        except StoreError as error:
+            log.warning("the object store is in trouble", error=str(error))
         except Exception:
             log.exception("unexpected trouble")
         return 0.0
@@ -172,7 +179,7 @@ def main() -> int:
     try:
         settings = read_settings()
         installation = wait_for_installation(settings)
-        context = open_context(settings, installation, connections=_THREADS + 3)
+        context = open_context(settings, installation, connections=_THREADS + 4)
     except BadSettings as error:
         print(f"weft sweeper: {error}", file=sys.stderr)
         return 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends
-from sqlalchemy import select
+from sqlalchemy import func, or_, select, text
 from sqlalchemy.orm import Session
 
 from weft_api.auth import Bearer
@@ -62,6 +62,21 @@ def fence(session: Session, token: AttemptToken, *, change: bool) -> tuple[Job, 
     job = session.scalars(query).one_or_none()
     attempt = open_attempt(session, token)  # read only now, behind the lock
     assert job is not None  # the attempt would not be there
+    return job, attempt
+
+
+def late_fence(session: Session, token: AttemptToken) -> tuple[Job, Attempt]:
+    """Like ``fence``, without a change, for what may still come in the day after the attempt's end.
+
+    Raises:
+        Problem: stale_attempt.
+    """
+    owner = select(Attempt.job_id).where(Attempt.token_sha256 == token.sha256).scalar_subquery()
+    job = session.scalars(select(Job).where(Job.id == owner).with_for_update(read=True)).one_or_none()
+    recent = or_(Attempt.ended_at.is_(None), Attempt.ended_at > func.now() - text("interval '1 day'"))
+    attempt = session.scalars(select(Attempt).where(Attempt.token_sha256 == token.sha256, recent)).one_or_none()
+    if job is None or attempt is None:
+        raise stale("no attempt has this token, or it ended more than a day ago")
     return job, attempt
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from weft_api.context import Ctx
@@ -21,7 +18,6 @@ from weft_api.learner.schemas import (
     ExitCall,
     HeartbeatAnswer,
     HeartbeatCall,
-    LogsCall,
     MetricsCall,
     ObjectsAnswer,
     ObjectsCall,
@@ -35,9 +31,19 @@ from weft_api.learner.schemas import (
     StoringAnswer,
     StoringCall,
 )
+from weft_api.logs.batches import parse_batch
 from weft_api.logs.ingest import take_in
 from weft_api.metrics.ingest import take_in as take_in_metrics
-from weft_api.problems import ALREADY_GRANTED, NO_GRANT, STALE_ATTEMPT, STORE_UNAVAILABLE, TOO_LARGE, invalid, responses
+from weft_api.problems import (
+    ALREADY_GRANTED,
+    LOG_FULL,
+    NO_GRANT,
+    STALE_ATTEMPT,
+    STORE_UNAVAILABLE,
+    TOO_LARGE,
+    TOO_MANY_LINES,
+    responses,
+)
 from weft_core.launch import LearnerSpec
 from weft_core.lifecycle import LearnerPhase
 
@@ -125,7 +131,7 @@ async def _raw_body(request: Request, _: Token) -> bytes:
     "/logs",
     status_code=204,
     summary="Send log lines; a repeated batch changes nothing",
-    responses=responses(TOO_LARGE),
+    responses=responses(LOG_FULL, TOO_LARGE, TOO_MANY_LINES),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -134,15 +140,9 @@ async def _raw_body(request: Request, _: Token) -> bytes:
     },
 )
 def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
-    # Read by hand: what user programs print is not always UTF-8, and no line may be lost for it.
-    try:
-        call = LogsCall.model_validate(json.loads(body.decode("utf-8", "replace")))
-    except ValidationError as error:
-        details = error.errors(include_url=False, include_context=False)
-        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in details]) from None
-    except (ValueError, RecursionError):
-        raise invalid("body", "not valid JSON") from None
-    take_in(context, token, call)
+    """`429` when the job writes more than it may (`limits.log_lines_per_second`, `limits.log_bytes_per_second`): the
+    batch is to be sent again later. `409` when its log is full: more will not be taken."""
+    take_in(context, token, parse_batch(body))
 
 
 @router.post(

@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+LATEST = 253_402_300_799_999
+"""Milliseconds since the epoch: the end of the year 9999."""
+MOST_LINES = 2000
 _INSTANCE = "0b0f7f0e-6a0e-4a51-8f0f-2f8f4e1a3c55"
 
 
@@ -115,15 +118,29 @@ class HeartbeatCall(_Call):
 class LogLineIn(BaseModel):
     """``t``: ms since the epoch by the learner's clock; ``s``: the line."""
 
-    t: int = Field(ge=0, le=253_402_300_799_999)
+    t: int = Field(ge=0, le=LATEST)
     s: Storable
 
 
-class LogsCall(_Call):
+class LogsHead(_Call):
+    """Whose lines they are."""
+
+    sequence: int = Field(
+        ge=0,
+        le=2**53,
+        description="Of this agent's batches in this attempt, from 0, without gaps; one that is lower than the last is "
+        "a repetition, and changes nothing.",
+    )
+    late: bool = Field(
+        default=False,
+        description="What an agent that has died left unsent: taken for a day after the attempt's end, too.",
+    )
+
+
+class LogsCall(LogsHead):
     model_config = _examples(sequence=0, lines=[{"t": 1769847309018, "s": "epoch 1: loss 0.412"}])
 
-    sequence: int = Field(ge=0, le=2**53, description="Of this agent's batches in this attempt, from 0, without gaps.")
-    lines: list[LogLineIn] = Field(max_length=2000)
+    lines: list[LogLineIn] = Field(max_length=MOST_LINES)
 
 
 _RECORD: dict[str, Any] = {

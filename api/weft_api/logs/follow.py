@@ -19,6 +19,7 @@ from weft_api.context import Context
 from weft_api.logs import live
 from weft_api.logs.chunks import ChunkReader, Wanted
 from weft_api.logs.live import Held, LiveLog, LiveLogs
+from weft_core.objects import StoreError
 
 _CHUNKS = 8
 """Read at once for one who reads what is not held."""
@@ -145,7 +146,7 @@ class LogFollower:
                 found = await anyio.to_thread.run_sync(
                     partial(find_principal, self._context, self._who.token_sha256), limiter=self._context.followers
                 )
-            except (DBAPIError, PoolTimeout):
+            except (DBAPIError, PoolTimeout, StoreError):
                 return True  # asked again in a moment
             if found is None:
                 return False  # without `end`: who comes back is told why by a 401
@@ -156,7 +157,7 @@ class LogFollower:
         """None, a moment later, when Postgres is away: the stream stays, the next question may be answered."""
         try:
             return await anyio.to_thread.run_sync(question, limiter=self._context.followers)
-        except (DBAPIError, PoolTimeout):
+        except (DBAPIError, PoolTimeout, StoreError):
             await anyio.sleep(1)
             return None
 

@@ -28,6 +28,7 @@ from weft_api.bell import Ear
 from weft_api.context import Context
 from weft_api.logs.chunks import Chunk, ChunkReader, Wanted
 from weft_core.lifecycle import TERMINAL
+from weft_core.objects import StoreError
 from weft_core.store.models import Job
 
 DELETED = "DELETED"
@@ -128,7 +129,7 @@ class LiveLog:
                 try:
                     self._begun += 1
                     more = await self._look()
-                except (DBAPIError, PoolTimeout):
+                except (DBAPIError, PoolTimeout, StoreError):
                     pass  # Postgres is away: the next look may succeed
                 else:
                     self._looked = self._begun

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -19,6 +20,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Identity,
     Index,
+    Integer,
     LargeBinary,
     MetaData,
     Text,
@@ -237,6 +239,9 @@ class Attempt(Base):
     __table_args__ = (
         UniqueConstraint("job_id", "n"),
         Index("uq_attempts_open", "job_id", unique=True, postgresql_where=text("ended_at is null")),
+        Index(
+            "ix_attempts_logs_due", "logs_due", postgresql_where=text("ended_at is not null and logs_due is not null")
+        ),
     )
     id: Mapped[str] = mapped_column(primary_key=True)
     project_id: Mapped[str] = _project()
@@ -258,6 +263,8 @@ class Attempt(Base):
     error_code: Mapped[str | None]
     exit_code: Mapped[int | None]
     ended_at: Mapped[datetime | None]  # all learners confirmed gone
+    logs_due: Mapped[datetime | None] = mapped_column(server_default=func.now())
+    """Once it has ended: not before this its log is moved to S3. None: all of it is there."""
     # What learner 1 reported, for the lineage of models: {data, pretrained} → {files, bytes, sha256} of the listings.
     inputs: Mapped[dict[str, Any] | None]
     outputs: Mapped[dict[str, Any] | None]  # of the results: {files, bytes, sha256}
@@ -414,26 +421,63 @@ class LogCursor(Base):
     project_id: Mapped[str] = _project()
     next_line: Mapped[int] = mapped_column(BigInteger, server_default="0")
     bytes: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    archived: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """Lines below it are in S3 (log_frames), those from it on are here (log_chunks)."""
+    latest: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    """The newest time of any line, in milliseconds since the epoch."""
+    paid_until: Mapped[datetime | None]
+    """The rate limit: each batch moves it on by the seconds that its lines are worth."""
+
+
+class LogSource(Base):
+    """How far the batches of one learner have been taken in: what makes an agent's repeated send harmless, also when
+    the batch is in S3 by now."""
+
+    __tablename__ = "log_sources"
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = _project()
+    next_sequence: Mapped[int] = mapped_column(BigInteger)
+    written_at: Mapped[datetime] = _created()
 
 
 class LogChunk(Base):
     """Consecutive lines of one learner, as its agent sent them: UTF-8, each line ended by a newline."""
 
     __tablename__ = "log_chunks"
-    __table_args__ = (
-        # What makes an agent's repeated send harmless.
-        UniqueConstraint("job_id", "attempt", "rank", "sequence"),
-    )
+    __table_args__ = (Index(None, "job_id", "rank", "first_line"), Index(None, "job_id", "latest"))
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     first_line: Mapped[int] = mapped_column(BigInteger, primary_key=True)  # per job, from 0
     project_id: Mapped[str] = _project()
     attempt: Mapped[int]
     rank: Mapped[int]
-    sequence: Mapped[int] = mapped_column(BigInteger)  # of the agent's batches in this attempt, from 0
     lines: Mapped[int]
     body: Mapped[bytes] = mapped_column(LargeBinary)
-    times: Mapped[list[int]] = mapped_column(JSONB)  # ms since the epoch, one a line, the learner's clock
+    times: Mapped[bytes] = mapped_column(
+        LargeBinary
+    )  # weft_core.log_archive.pack_times: one a line, the learner's clock
+    latest: Mapped[int] = mapped_column(
+        BigInteger
+    )  # the newest time of the job's lines up to the end of this chunk, ms
     created_at: Mapped[datetime] = _created()
+
+
+class LogFrame(Base):
+    """Consecutive lines of a job in S3: one compressed piece of an object (see weft_core.log_archive)."""
+
+    __tablename__ = "log_frames"
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    first_line: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    project_id: Mapped[str] = _project()
+    lines: Mapped[int]
+    object: Mapped[str]  # the key
+    start: Mapped[int] = mapped_column(BigInteger)  # where in the object it begins
+    size: Mapped[int]  # bytes there
+    attempts: Mapped[list[int]] = mapped_column(ARRAY(Integer))  # whose lines are in it
+    ranks: Mapped[list[int]] = mapped_column(ARRAY(Integer))
+    latest: Mapped[int] = mapped_column(BigInteger)  # as of the last of its chunks
+    arrived_at: Mapped[datetime]  # when the last of its chunks came
 
 
 # --- metrics -----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from weft_core.engine import Observation
 from weft_core.launch import ElasticSpec
 from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
 from weft_core.settings import TimingSettings
-from weft_core.store.models import Attempt, Datastore, Event, Job, Learner, LogChunk, ModelVersion, Project
+from weft_core.store.models import Attempt, Datastore, Event, Job, Learner, LogSource, ModelVersion, Project
 from weft_core.store.rounds import read_rounds
 
 
@@ -216,7 +216,7 @@ def _active_at(session: Session, job: Job) -> datetime | None:
         .join(Attempt, Attempt.id == Learner.attempt_id)
         .where(Attempt.job_id == job.id, Attempt.n == job.attempt)
     )
-    lines = select(func.max(LogChunk.created_at)).where(LogChunk.job_id == job.id, LogChunk.attempt == job.attempt)
+    lines = select(func.max(LogSource.written_at)).where(LogSource.job_id == job.id, LogSource.attempt == job.attempt)
     found = [one for one in (session.scalar(loads), session.scalar(lines)) if one is not None]
     return max(found, default=None)
 
