@@ -9,7 +9,7 @@ from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0007"
-down_revision = "0008"
+down_revision = "0011"
 branch_labels = None
 depends_on = None
 

@@ -96,7 +96,7 @@ def test_lines_of_an_older_weft_are_kept_and_known(empty: Engine) -> None:
             )  # fmt: skip
         session.add(LogSource(job_id=job.id, attempt=1, rank=0, project_id="prj-a", next_sequence=7))
         session.get_one(LogCursor, job.id).next_line = 6
-    migrate.downgrade(empty, "0008")
+    migrate.downgrade(empty, "0011")
     with empty.begin() as connection:
         query = text("select first_line, sequence, jsonb_array_length(times) from log_chunks order by first_line")
         assert connection.execute(query).all() == [(0, 5, 3), (3, 6, 3)]
