@@ -6,7 +6,12 @@ import math
 from typing import Any
 
 import pytest
-from tests.api.conftest import Agent, Api, Attempted, Person
+from sqlalchemy import delete, func, select
+from tests.api.conftest import Agent, Api, Attempted, Person, code_of
+from tests.servers import Servers
+
+from weft_core.settings import LimitSettings, Settings
+from weft_core.store.models import Job, JobMetric, MetricBatch, MetricCursor, MetricRecords, MetricSeries
 
 T = 1_769_847_309_000
 
@@ -174,3 +179,97 @@ def _is_exact(shown: dict[str, Any], values: list[float]) -> None:
         assert x == position - 1
         finite = [value for value in part if not math.isnan(value)]
         assert (low, high, last) == (min(finite, default=None), max(finite, default=None), part[-1])
+
+
+def test_lists_show_sort_and_filter_by_a_metric(api: Api, ann: Person, bob: Person) -> None:
+    values = {"ä": [0.5, 0.9], "B": [0.7], "c": [0.7, 0.6], "d": [math.nan], "e": []}
+    ids = {}
+    for name, reported in values.items():
+        ids[name] = ann.submit(name_of(name))["id"]
+        agent = api.attempt(ids[name]).agents[0]
+        agent.start()
+        told = ["nan" if math.isnan(one) else one for one in reported]
+        send(agent, 0, *(record(step, group="val", acc=value) for step, value in enumerate(told)))
+    api.set_state(ids["c"], "PENDING")
+
+    def listed(**params: Any) -> list[str]:
+        found: list[str] = []
+        cursor = None
+        while True:
+            answer = ann.http.get("/api/v1/jobs", params={**params, "cursor": cursor} if cursor else params)
+            assert answer.status_code == 200, answer.text
+            found += [job["name"] for job in answer.json()["jobs"]]
+            cursor = answer.json()["next_cursor"]
+            if not cursor:
+                return found
+
+    for limit in (1, 2, 50):
+        assert listed(limit=limit) == ["e", "d", "c", "B", "ä"]
+        assert listed(limit=limit, sort="created_at") == ["ä", "B", "c", "d", "e"]
+        assert listed(limit=limit, sort="-metric:val/acc") == ["ä", "B", "c", "e", "d"]
+        assert listed(limit=limit, sort="metric:val/acc") == ["c", "B", "ä", "e", "d"]
+        assert listed(limit=limit, sort="-metric:val/acc:max") == ["ä", "c", "B", "e", "d"]
+        assert listed(limit=limit, sort="metric:val/acc:min") == ["ä", "c", "B", "e", "d"]
+        assert listed(limit=limit, sort="name") == ["B", "c", "d", "e", "ä"]
+        assert listed(limit=limit, sort="state") == ["e", "d", "B", "ä", "c"]
+    assert listed(metric="val/acc>=0.7") == ["B", "ä"]
+    assert listed(metric=["val/acc.max = 0.7", "val/acc<0.65"]) == ["c"]
+    assert listed(metric="acc>0") == []
+    newest = ann.http.get("/api/v1/jobs?q=ä").json()["jobs"][0]
+    assert newest["metrics"] == {"val/acc": {"last": 0.9, "min": 0.5, "max": 0.9, "step": 1}}
+    assert ann.http.get(f"/api/v1/jobs/{newest['id']}").json()["metrics"] == newest["metrics"]
+    other = ann.http.get("/api/v1/jobs?sort=name&limit=1").json()["next_cursor"]
+    for wrong in (
+        "sort=loss",
+        "sort=metric:",
+        "metric=loss",
+        "metric=a<b",
+        "metric=a<nan",
+        f"sort=state&cursor={other}",
+    ):
+        assert code_of(ann.http.get(f"/api/v1/jobs?{wrong}")) == "invalid_request", wrong
+    # Another project's: not listed, not read.
+    assert bob.http.get("/api/v1/jobs?sort=-metric:val/acc&metric=val/acc>0").json()["jobs"] == []
+    for path in ("metrics", "metrics/query", "metrics/records"):
+        assert code_of(bob.http.get(f"/api/v1/jobs/{ids['c']}/{path}")) == "not_found"
+
+
+def name_of(name: str) -> str:
+    return f"name: {name}\nframework: {{name: pytorch, command: echo hello}}\n"
+
+
+def test_one_learners_value_is_shown_and_goes_with_the_job(api: Api, ann: Person, gang: Attempted) -> None:
+    first, second = gang.agents
+    send(second, 0, record(0, loss=9))
+    send(first, 0, record(0, loss=2))
+    send(second, 1, record(1, loss=8))
+    shown = ann.http.get(f"/api/v1/jobs/{gang.job_id}").json()["metrics"]
+    assert shown == {"loss": {"last": 2, "min": 2, "max": 2, "step": 0}}
+    with api.context.database.transaction() as session:
+        session.execute(delete(Job).where(Job.id == gang.job_id))
+        for table in (MetricCursor, MetricBatch, MetricRecords, MetricSeries, JobMetric):
+            assert session.scalar(select(func.count()).where(table.job_id == gang.job_id)) == 0
+
+
+def test_limits_are_told_once_and_hold(servers: Servers, api_settings: Settings) -> None:
+    limits = {"metric_points_per_job": 3000, "system_points_per_job": 5, "metric_series_per_job": 3}
+    small = api_settings.model_copy(update={"limits": LimitSettings.model_validate(limits)})
+    api = Api(small)
+    try:
+        person = api.person()
+        attempt = api.attempt(person.submit()["id"])
+        (agent,) = attempt.agents
+        agent.start()
+        send(agent, 0, *(record(step, a=step, b=step, c=step, d=step) for step in range(600)))
+        send(agent, 1, *(record(step, a=step) for step in range(600, 1800)), *(system(cpu_percent=1) for _ in range(9)))
+        send(agent, 2, record(1800, a=1), system(cpu_percent=1))
+        answer = person.http.get(f"/api/v1/jobs/{attempt.job_id}/metrics").json()
+        points = {one["name"]: one["points"] for one in answer["series"]}
+        assert points == {"a": 1200, "b": 600, "c": 600, "system/cpu_percent": 5}
+        told = person.http.get(f"/api/v1/jobs/{attempt.job_id}/events").json()["events"]
+        warnings = [one["message"] for one in told if one["kind"] == "warning"]
+        assert sorted(warnings) == sorted(answer["notes"])
+        assert len(warnings) == 3
+        assert "the job has reported its limit of 3,000 values: the rest is dropped" in warnings
+    finally:
+        api.stop()

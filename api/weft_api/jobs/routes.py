@@ -10,6 +10,7 @@ from weft_api.auth import Editor, Viewer
 from weft_api.context import Ctx
 from weft_api.idempotency import KeyHeader, once
 from weft_api.jobs import lifecycle
+from weft_api.jobs.ordering import NEWEST, MetricCondition, Metrics, Order, Sort
 from weft_api.jobs.schemas import HaltBody, JobDetail, JobPage, JobView, KeepaliveAnswer, RerunBody, ValidManifest
 from weft_api.jobs.service import JobFilter, detail_job, find_job, list_jobs
 from weft_api.jobs.submission import Submitted as SubmissionDep
@@ -137,7 +138,7 @@ def _labels(values: list[str]) -> list[tuple[str, str]]:
     return labels
 
 
-@router.get("/jobs", summary="List jobs, newest first")
+@router.get("/jobs", summary="List jobs, newest first unless another order is asked for")
 def get_jobs(
     context: Ctx,
     who: Viewer,
@@ -147,12 +148,15 @@ def get_jobs(
     ] = [],  # noqa: B006
     q: Annotated[str, Query(max_length=200, description="Part of the name, id or description.")] = "",
     since: Since = None,
+    metric: Metrics = [],  # noqa: B006
+    sort: Sort = NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JobPage:
-    wanted = JobFilter(state, _labels(label), q, parse_since(since))
+    conditions = [MetricCondition.parsed(one) for one in metric]
+    wanted = JobFilter(state, _labels(label), q, parse_since(since), conditions)
     with context.database.transaction() as session:
-        return list_jobs(who.scope(session), who, wanted, limit, cursor)
+        return list_jobs(who.scope(session), who, wanted, Order.parsed(sort), limit, cursor)
 
 
 @router.get("/jobs/{job_id}", summary="Show a job", responses=responses(NOT_FOUND))

@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import func, or_, select, tuple_
 
 from weft_api.auth import Principal
+from weft_api.jobs.ordering import MetricCondition, Order
 from weft_api.jobs.schemas import AttemptView, FrameworkView, JobDetail, JobPage, JobView, LearnerView, RoundView
 from weft_api.metrics.listing import best_and_last
 from weft_api.models.names import registered_as, started_from
-from weft_api.paging import decode_time_key, encode
 from weft_api.problems import not_found
 from weft_core.launch import Resources
 from weft_core.lifecycle import JobState
@@ -30,6 +30,7 @@ class JobFilter:
     labels: Sequence[tuple[str, str]] = ()
     text: str = ""
     since: datetime | None = None
+    metrics: Sequence[MetricCondition] = ()
 
 
 def find_job(scope: Scope, job_id: str, *, lock: bool = False) -> Job:
@@ -43,8 +44,8 @@ def find_job(scope: Scope, job_id: str, *, lock: bool = False) -> Job:
     return job
 
 
-def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, limit: int, cursor: str | None) -> JobPage:
-    """A page of the project's jobs, newest first."""
+def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, order: Order, limit: int, cursor: str | None) -> JobPage:
+    """A page of the project's jobs."""
     query = scope.select(Job)
     if wanted.states:
         query = query.where(Job.state.in_([state.value for state in wanted.states]))
@@ -56,16 +57,15 @@ def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, limit: int, curso
         query = query.where(or_(Job.name.ilike(pattern), Job.id.ilike(pattern), description.ilike(pattern)))
     if wanted.since:
         query = query.where(Job.created_at >= wanted.since)
-    if cursor:
-        query = query.where(tuple_(Job.created_at, Job.id) < decode_time_key(cursor))
-    rows = scope.all(query.order_by(Job.created_at.desc(), Job.id.desc()).limit(limit + 1))
-    page = rows[:limit]
+    for condition in wanted.metrics:
+        query = query.where(condition.holds())
+    rows = scope.session.execute(order.page(query, cursor).limit(limit + 1)).all()
+    page = [job for job, _ in rows[:limit]]
     users = _user_names(scope, {job.user_id for job in page})
     metrics = best_and_last(scope, [job.id for job in page])
-    last = page[-1] if len(rows) > limit else None
     return JobPage(
         jobs=[JobView(**_fields(job, who, users[job.user_id]), metrics=metrics[job.id]) for job in page],
-        next_cursor=encode(last.created_at.isoformat(), last.id) if last else None,
+        next_cursor=order.cursor(*rows[limit - 1]) if len(rows) > limit else None,
     )
 
 
