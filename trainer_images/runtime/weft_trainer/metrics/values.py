@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from weft_trainer.metrics.records import Value
@@ -13,13 +14,26 @@ def convert(value: Any, kind: str) -> Value | None:
     if kind not in ("INT", "FLOAT"):
         return value if isinstance(value, str) else json.dumps(value)
     text = str(value).strip()
-    if kind == "INT":
-        for base in (10, 0, 8, 16):  # 12, 0x1f, 017, ff
-            try:
-                return int(text, base)
-            except ValueError:
-                continue
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    readings: list[Callable[[str], Value]] = (
+        [float] if kind == "FLOAT" else [int, _prefixed, float, _hexadecimal]
+    )  # 12, 0x1f, 1e3, ff
+    for read in readings:
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return None
+
+
+def _prefixed(text: str) -> int:
+    return int(text, 0)
+
+
+def _hexadecimal(text: str) -> int:
+    return int(text, 16)
+
+
+_READINGS: dict[str, list[Callable[[str], Value]]] = {
+    "FLOAT": [float],
+    "INT": [int, _prefixed, float, _hexadecimal],  # 12, 0x1f, 1e3, ff
+}

@@ -1,0 +1,92 @@
+"""System metrics of a learner, and NVIDIA's management library in a version that is made for the test."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.trainer.agents import Launch
+from tests.trainer.conftest import StartApi
+
+WORK = """python -c "
+import os
+data = b'x' * (32 << 20)
+with open('data', 'wb') as file:
+    file.write(data); os.fsync(file.fileno())
+while not os.path.exists('go'): sum(range(10000))
+" """
+NVML = """
+#include <string.h>
+typedef struct { unsigned int gpu, memory; } rates;
+typedef struct { unsigned long long total, free, used; } memory;
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned int *count) { *count = 3; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **device) { *device = (void *)(index + 1L); return 0; }
+int nvmlDeviceGetUUID(void *device, char *uuid, unsigned int length) {
+  strcpy(uuid, "GPU-0"); uuid[4] = '0' + (long)device - 1; return 0;
+}
+int nvmlDeviceGetUtilizationRates(void *device, rates *found) { found->gpu = 10 * (long)device; return 0; }
+int nvmlDeviceGetMemoryInfo(void *device, memory *found) { found->total = 1000; found->used = 7; return 0; }
+int nvmlDeviceGetTemperature(void *device, int sensor, unsigned int *degrees) { *degrees = 60 + sensor; return 0; }
+int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatts) {
+  if ((long)device == 3) return 3; /* not supported */
+  *milliwatts = 123456; return 0;
+}
+"""
+
+
+def test_a_learners_cpu_memory_disk_and_network(start_api: StartApi, launch: Launch) -> None:
+    api = start_api(WORK, system_metrics_seconds=0.3, memory=1 << 30)
+    agent = launch(api)
+    learner = api.learners[0]
+    api.wait_for(lambda: any(value > 50 for _, value in learner.points("cpu_percent", "system", "system")))
+    (agent.workdir / "model" / "go").touch()
+    assert agent.wait() == 0
+    [*_, last] = [one for one in learner.records if one["kind"] == "system"]
+    assert last["group"] == "system"
+    assert set(last["values"]) >= {
+        "cpu_percent",
+        "memory_bytes",
+        "memory_limit_bytes",
+        "disk_read_bytes_per_s",
+        "disk_write_bytes_per_s",
+        "net_in_bytes_per_s",
+        "net_out_bytes_per_s",
+    }
+    assert last["values"]["memory_limit_bytes"] == 1 << 30
+    assert max(value for _, value in learner.points("memory_bytes", "system", "system")) > 32 << 20
+    assert max(value for _, value in learner.points("disk_used_bytes", "system", "system")) >= 32 << 20
+    assert not any(name.startswith("gpu") for name in last["values"])
+
+
+def test_without_system_metrics(start_api: StartApi, launch: Launch) -> None:
+    api = start_api("sleep 0.5", system_metrics_seconds=0)
+    assert launch(api).wait() == 0
+    assert api.learners[0].records == []
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_gpus(start_api: StartApi, launch: Launch, tmp_path: Path) -> None:
+    (tmp_path / "nvml.c").write_text(NVML)
+    library = tmp_path / "libnvidia-ml.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "nvml.c"], check=True)
+    api = start_api("while ! [ -e go ]; do sleep 0.05; done", system_metrics_seconds=0.2, heartbeat_seconds=0.2)
+    agent = launch(api, LD_LIBRARY_PATH=str(tmp_path), CUDA_VISIBLE_DEVICES="1,GPU-2")
+    learner = api.learners[0]
+    api.wait_for(lambda: any("gpu0_percent" in one["values"] for one in learner.records))
+    api.wait_for(lambda: any(beat["system"].get("gpus") for beat in learner.heartbeats))
+    (agent.workdir / "model" / "go").touch()
+    assert agent.wait() == 0
+    values = learner.records[-1]["values"]
+    assert {name: value for name, value in values.items() if name.startswith("gpu")} == {
+        "gpu0_percent": 20,
+        "gpu0_memory_bytes": 7,
+        "gpu0_temperature_c": 60,
+        "gpu0_power_w": 123.456,
+        "gpu1_percent": 30,
+        "gpu1_memory_bytes": 7,
+        "gpu1_temperature_c": 60,
+    }
+    assert [gpu["index"] for gpu in learner.heartbeats[-1]["system"]["gpus"]] == [1, 2]
