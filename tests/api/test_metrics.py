@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
+from datetime import datetime
 from typing import Any
 
 import pytest
+from arro3.core import DataType
+from arro3.io import read_parquet
 from sqlalchemy import delete, func, select
 from tests.api.conftest import Agent, Api, Attempted, Person, code_of
 from tests.servers import Servers
@@ -164,10 +169,30 @@ def test_many_points_in_few_buckets(ann: Person, gang: Attempted) -> None:
     assert chart(ann, job, "name=m3&from=90000")[0]["x"] == []
     (listed,) = series(ann, job, "name=m0")
     assert (listed["points"], listed["max"], listed["last"]) == (count, 1e6, values[-1])
+    wanted = [(f"m{n}", step, T + place, values[step]) for n in (0, 7) for place, step in enumerate(order)]
+    answer = ann.http.get(f"/api/v1/jobs/{job}/metrics/export?name=m0&name=m7")
+    assert answer.headers["content-disposition"] == f'attachment; filename="{job}-metrics.csv"'
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    times = [int(datetime.fromisoformat(row["time"]).timestamp() * 1000) for row in rows]
+    told = [(row["name"], int(row["step"]), at, float(row["value"])) for row, at in zip(rows, times, strict=True)]
+    assert repr(told) == repr(wanted), "repr: NaN is not equal to itself"
+    parquet = ann.http.get(f"/api/v1/jobs/{job}/metrics/export?format=parquet&name=m0&name=m7").content
+    read = columns_of(parquet)
+    assert repr(list(zip(*(read[key] for key in ("name", "step", "time", "value")), strict=True))) == repr(wanted)
     page = ann.http.get(f"/api/v1/jobs/{job}/metrics/records?from=4999&limit=3").json()
     assert page["total"] == count
     assert [one["rindex"] for one in page["records"]] == [4999, 5000, 5001]
     assert page["records"][0]["values"]["m7"] == values[4998]
+
+
+def columns_of(parquet: bytes) -> dict[str, list[Any]]:
+    """Columns of a Parquet file; times in ms since the epoch."""
+    table = read_parquet(io.BytesIO(parquet)).read_all()
+    assert str(table.schema.field("time").type) == 'arro3.core.DataType<Timestamp(ms, "UTC")>\n'
+    return {
+        name: (table[name].cast(DataType.int64()) if name == "time" else table[name]).to_pylist()
+        for name in table.column_names
+    }
 
 
 def _is_exact(shown: dict[str, Any], values: list[float]) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
 
 from weft_api.auth import Viewer
 from weft_api.context import Ctx
 from weft_api.jobs.service import find_job
 from weft_api.logs.schemas import AttemptNumber, LearnerId
-from weft_api.metrics import read
+from weft_api.metrics import export, read
 from weft_api.metrics.schemas import Kind, Names, QueryAnswer, RecordPage, SeriesList
-from weft_api.metrics.series import Wanted, snapshot
+from weft_api.metrics.series import Wanted, load, snapshot
 from weft_api.problems import NOT_FOUND, responses
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=responses(NOT_FOUND))
@@ -60,6 +61,36 @@ def query_metrics(
         scope = who.scope(snapshot(session))
         find_job(scope, job_id)
         return read.query(scope, job_id, Wanted(kind, learner, attempt, name), read.Range(x, start, stop, width))
+
+
+@router.get(
+    "/jobs/{job_id}/metrics/export",
+    summary="Download all points of series as one file",
+    response_class=StreamingResponse,
+    responses={
+        200: {"content": {media.split(";")[0]: {"schema": {"type": "string"}} for media in export.MEDIA.values()}}
+    },
+)
+def export_metrics(
+    job_id: str,
+    context: Ctx,
+    who: Viewer,
+    form: Annotated[export.Format, Query(alias="format")] = "csv",
+    name: Names = [],  # noqa: B006
+    kind: Kind = None,
+    learner: LearnerId = None,
+    attempt: AttemptNumber = None,
+) -> StreamingResponse:
+    """A row a point: name, group, kind, learner, attempt, step, time, value; nothing is left out or rounded."""
+    with context.database.transaction() as session:
+        scope = who.scope(snapshot(session))
+        find_job(scope, job_id)
+        size, pieces = export.export(scope, load(scope, job_id, Wanted(kind, learner, attempt, name)), form)
+    headers = {
+        "Content-Length": str(size),
+        "Content-Disposition": f'attachment; filename="{job_id}-metrics.{form}"',
+    }
+    return StreamingResponse(pieces, media_type=export.MEDIA[form], headers=headers)
 
 
 @router.get("/jobs/{job_id}/metrics/records", summary="Read what a training reported, as it came")
