@@ -24,8 +24,10 @@ from weft.models import (
     Event,
     FileInfo,
     Framework,
+    Gap,
     Json,
     LogLine,
+    LogMatch,
     StateChange,
     parse_time,
 )
@@ -110,7 +112,11 @@ class Job:
         """The log so far; see :meth:`Jobs.logs`."""
         return self._jobs.logs(self.id, **options)
 
-    def follow_logs(self, **options: Any) -> Iterator[LogLine | StateChange]:
+    def search_logs(self, text: str, **options: Any) -> Iterator[LogMatch]:
+        """The lines of the log in which ``text`` stands; see :meth:`Jobs.search_logs`."""
+        return self._jobs.search_logs(self.id, text, **options)
+
+    def follow_logs(self, **options: Any) -> Iterator[LogLine | StateChange | Gap]:
         """The log until the job has ended; see :meth:`Jobs.follow_logs`."""
         return self._jobs.follow_logs(self.id, **options)
 
@@ -299,48 +305,62 @@ class Jobs:
             if "id" in event.data and "kind" in event.data:
                 yield Event.from_json(event.data)
 
-    def logs(
-        self,
-        job_id: str,
-        *,
-        learner: int | None = None,
-        attempt: int | None = None,
-        tail: int | None = None,
-        since: str | None = None,
-    ) -> Iterator[LogLine]:
-        """The log so far, in order.
+    def logs(self, job_id: str, **which: Any) -> Iterator[LogLine]:
+        """The log so far, in order. ``which``: the members of :class:`~weft.logs.Which`:
 
         Args:
             learner: only this one's lines, from 1.
             attempt: only this attempt's, from 1.
             tail: only the last so many.
             since: only from this time on: ISO 8601, milliseconds since the epoch, or an age such as ``30s``.
+            at: from the first line at or after this time on.
+            start, end: the numbers of the first and the last line.
         """
-        return Log(self._transport, job_id, Which(learner, attempt, tail, since)).read()
+        return Log(self._transport, job_id, Which(**which)).read()
+
+    def search_logs(
+        self, job_id: str, text: str, *, regex: bool = False, case: bool = False, context: int = 0, **which: Any
+    ) -> Iterator[LogMatch]:
+        """The lines so far in which ``text`` stands, in order.
+
+        Args:
+            text: a substring, or with ``regex`` a regular expression in RE2's syntax.
+            case: whether upper and lower case differ.
+            context: lines before and after each, up to 20.
+            which: see :meth:`logs`; all but ``tail``.
+
+        Raises:
+            ApiError: it is no regular expression.
+        """
+        return Log(self._transport, job_id, Which(**which)).search(text, regex=regex, case=case, context=context)
 
     def follow_logs(
         self,
         job_id: str,
         *,
-        learner: int | None = None,
-        attempt: int | None = None,
-        tail: int | None = None,
-        since: str | None = None,
         on_trouble: Trouble = _ignore,
         patience: float = PATIENCE,
-    ) -> Iterator[LogLine | StateChange]:
+        complete: bool = True,
+        **which: Any,
+    ) -> Iterator[LogLine | StateChange | Gap]:
         """The log so far and as it grows, until the job has ended, retries included; each line once, through lost
         connections and restarts of the server. Between the lines stand :class:`~weft.models.StateChange`, the last
-        one ``final``. Takes what :meth:`logs` takes.
+        one ``final``.
+
+        Args:
+            complete: False: should lines come faster than they are taken, some are left out, and a
+                :class:`~weft.models.Gap` says which.
+            which: see :meth:`logs`; all but ``end``.
 
         Raises:
             Unavailable: no contact for ``patience`` seconds.
         """
-        return Log(self._transport, job_id, Which(learner, attempt, tail, since)).follow(on_trouble, patience)
+        return Log(self._transport, job_id, Which(**which)).follow(on_trouble, patience, complete=complete)
 
-    def watch(self, job_id: str, *, on_trouble: Trouble = _ignore) -> Iterator[Item]:
+    def watch(self, job_id: str, *, on_trouble: Trouble = _ignore, complete: bool = True) -> Iterator[Item]:
         """Events and log lines together until the job has ended, as ``weft train --follow`` shows them."""
-        return watch(self.follow_events(job_id, on_trouble=on_trouble), self.follow_logs(job_id, on_trouble=on_trouble))
+        log = self.follow_logs(job_id, on_trouble=on_trouble, complete=complete)
+        return watch(self.follow_events(job_id, on_trouble=on_trouble), log)
 
     # --- files -----------------------------------------------------------------------------------------------------
 

@@ -1,26 +1,34 @@
-"""A job's log: read in ranges, and followed."""
+"""A job's log: read in ranges, searched, and followed."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.errors import Unavailable
 from weft.follow import PATIENCE, Follower
 from weft.http import Transport, segment
-from weft.models import LogLine, StateChange
+from weft.models import Gap, LogLine, LogMatch, StateChange
 
 _PAGE = 5000
+_PAUSE = 1.0  # seconds between two tries to read what was left out
 
 
 @dataclass(frozen=True)
 class Which:
-    """Which lines: one learner's (from 1), one attempt's (from 1), the last ``tail``, those from ``since`` on."""
+    """Which lines: one learner's (from 1), one attempt's (from 1), the last ``tail``, those from the time ``since`` on.
+
+    ``at``: from the first line at or after this time on. ``start``, ``end``: the numbers of the first and last line.
+    """
 
     learner: int | None = None
     attempt: int | None = None
     tail: int | None = None
     since: str | None = None
+    at: str | None = None
+    start: int | None = None
+    end: int | None = None
 
 
 class Log:
@@ -28,14 +36,17 @@ class Log:
 
     def __init__(self, transport: Transport, job_id: str, which: Which) -> None:
         self._transport = transport
+        self._job_id = job_id
         self._path = f"/jobs/{segment(job_id)}/logs"
         self._which = which
-        self._next: int | None = None
+        self._next: int | None = which.start
 
     def read(self) -> Iterator[LogLine]:
         """The lines so far, in order."""
         which = self._which
-        tail = which.tail
+        # Where to begin is said once.
+        begin: dict[str, int | str | None] = {"tail": which.tail, "at": which.at}
+        total: int | None = None
         while True:
             page = self._transport.json(
                 "GET",
@@ -43,29 +54,73 @@ class Log:
                 params={
                     "learner": which.learner,
                     "attempt": which.attempt,
-                    "tail": tail,
                     "since": which.since,
                     "from": self._next,
-                    "limit": _PAGE if tail is None else None,
+                    "limit": _PAGE,
+                    **begin,
                 },
             )
-            yield from (LogLine.from_json(one) for one in page.get("lines") or [])
+            if begin and isinstance(page.get("total"), int):
+                total = page["total"]  # a job that goes on writing has no end
             before, self._next = self._next or 0, int(page.get("next") or 0)
-            if tail is not None or page.get("end") or self._next <= before:
+            for one in page.get("lines") or []:
+                line = LogLine.from_json(one)
+                if which.end is not None and line.n > which.end:
+                    return
+                yield line
+            enough = total if which.end is None else which.end + 1
+            if page.get("end") or self._next <= before or (enough is not None and self._next >= enough):
+                return
+            if total is None and which.tail is not None:
+                return  # a server of before totals
+            begin = {}
+
+    def search(self, text: str, *, regex: bool = False, case: bool = False, context: int = 0) -> Iterator[LogMatch]:
+        """The lines so far that match, in order; each call of the server searches a part."""
+        which = self._which
+        position = which.start
+        if when := which.at or which.since:
+            page = self._transport.json("GET", self._path, params={"at": when, "from": position, "limit": 1})
+            position = int(page.get("next") or 0) if page.get("first") is None else int(page["first"])
+        while True:
+            page = self._transport.json(
+                "GET",
+                f"{self._path}/search",
+                params={
+                    "q": text,
+                    "regex": regex,
+                    "case": case,
+                    "context": context,
+                    "from": position,
+                    "learner": which.learner,
+                    "attempt": which.attempt,
+                },
+            )
+            position = int(page.get("next") or 0)
+            for one in page.get("matches") or []:
+                match = LogMatch.from_json(one)
+                if which.end is not None and match.line.n > which.end:
+                    return
+                yield match
+            if page.get("end") or (which.end is not None and position > which.end):
                 return
 
     def follow(
-        self, on_trouble: Callable[[Unavailable], None], patience: float = PATIENCE
-    ) -> Iterator[LogLine | StateChange]:
-        """The lines so far and those to come; between them what the job's state becomes, the last one ``final``."""
+        self, on_trouble: Callable[[Unavailable], None], patience: float = PATIENCE, *, complete: bool = True
+    ) -> Iterator[LogLine | StateChange | Gap]:
+        """The lines so far and those to come; between them what the job's state becomes, the last one ``final``.
+
+        ``complete``: lines that the server left out, as they came faster than they were taken, are read; otherwise
+        there is a :class:`Gap` in their place.
+        """
         which = self._which
-        if which.tail is not None or which.since is not None:
+        if which.tail is not None or which.since is not None or which.at is not None:
             # By ranges first, so that the place to go on from is known before anything can break.
             yield from self.read()
         events = Follower(
             self._transport,
             f"{self._path}/follow",
-            params={"learner": which.learner, "from": self._next},
+            params={"learner": which.learner, "attempt": which.attempt, "from": self._next},
             after=self._next - 1 if self._next else None,
             on_trouble=on_trouble,
             patience=patience,
@@ -73,12 +128,32 @@ class Log:
         state: StateChange | None = None
         for event in events:
             if event.name == "line":
-                line = LogLine.from_json(event.data)
-                if which.attempt is None or line.attempt == which.attempt:
-                    yield line
+                yield LogLine.from_json(event.data)
+            elif event.name == "gap":
+                gap = Gap.from_json(event.data)
+                if complete:
+                    yield from self._left_out(gap, on_trouble, patience)
+                else:
+                    yield gap
             elif event.name in ("state", "end"):
                 state_now, reason = (str(event.data.get(key) or "") for key in ("state", "reason"))
                 change = StateChange(state_now, reason, final=event.name == "end")
                 if change != state:  # the server says it again after each reconnection
                     yield change
                 state = change
+
+    def _left_out(self, gap: Gap, on_trouble: Callable[[Unavailable], None], patience: float) -> Iterator[LogLine]:
+        rest = replace(self._which, tail=None, since=None, at=None, start=gap.first, end=gap.last)
+        log = Log(self._transport, self._job_id, rest)
+        contact = time.monotonic()
+        while True:
+            try:
+                for line in log.read():
+                    contact = time.monotonic()
+                    yield line
+                return
+            except Unavailable as error:
+                if time.monotonic() - contact > patience:
+                    raise
+                on_trouble(error)
+                time.sleep(_PAUSE)

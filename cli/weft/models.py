@@ -215,6 +215,40 @@ class LogLine(_Told):
 
 
 @dataclass(frozen=True)
+class LogMatch(_Told):
+    """A line that was searched for, the lines around it, and what matches in its text: (begin, end) in characters."""
+
+    line: LogLine
+    before: tuple[LogLine, ...] = ()
+    after: tuple[LogLine, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def from_json(cls, data: Json) -> LogMatch:
+        return cls(
+            line=LogLine.from_json(data["line"]),
+            before=tuple(LogLine.from_json(one) for one in data.get("before") or ()),
+            after=tuple(LogLine.from_json(one) for one in data.get("after") or ()),
+            spans=tuple((int(begin), int(end)) for begin, end in data.get("spans") or ()),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Gap(_Told):
+    """Stands in a followed log for the lines from number ``first`` to number ``last``, which came faster than they were
+    taken; those of other learners count in ``lines``."""
+
+    first: int
+    last: int
+    lines: int
+
+    @classmethod
+    def from_json(cls, data: Json) -> Gap:
+        return cls(first=int(data["from"]), last=int(data["to"]), lines=int(data["lines"]), raw=data)
+
+
+@dataclass(frozen=True)
 class StateChange:
     """Says in a followed log that the job has entered ``state``; ``final`` ends the log."""
 

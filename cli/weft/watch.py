@@ -6,9 +6,11 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator
 
-from weft.models import TERMINAL, Event, LogLine, StateChange
+from weft.models import TERMINAL, Event, Gap, LogLine, StateChange
 
-Item = Event | LogLine | StateChange
+Item = Event | LogLine | StateChange | Gap
+_WAITING = 5000
+"""Things that may have come and not been taken."""
 _LATE = 5.0
 """Seconds that events may take to say what the end of the log has said already."""
 
@@ -21,13 +23,14 @@ class _Ended:
         self.error = error
 
 
-def watch(events: Iterable[Event], log: Iterable[LogLine | StateChange]) -> Iterator[Item]:
+def watch(events: Iterable[Event], log: Iterable[LogLine | StateChange | Gap]) -> Iterator[Item]:
     """Both until both have ended. The event of the last state comes after the last line of the log.
 
     Raises:
         WeftError: what either of them raised.
     """
-    arrivals: queue.SimpleQueue[Item | _Ended] = queue.SimpleQueue()
+    # Bounded: to one who reads slowly the server tells so, and this process does not grow.
+    arrivals: queue.Queue[Item | _Ended] = queue.Queue(_WAITING)
 
     def pump(source: str, items: Iterable[Item]) -> None:
         try:

@@ -27,7 +27,7 @@ COMMANDS: dict[str, Entry] = {
     "list": Entry("jobs", "List jobs, newest first.", JOBS),
     "show": Entry("jobs", "Show a job: state and reason, attempts, learners.", JOBS),
     "checkpoints": Entry("jobs", "List the checkpoints that are kept of a job, newest first.", JOBS),
-    "logs": Entry("logs", "Print a job's log; with --follow as it grows.", JOBS),
+    "logs": Entry("logs", "Print or search a job's log; with --follow as it grows.", JOBS),
     "events": Entry("logs", "Print what has happened to a job.", JOBS),
     "halt": Entry("jobs", "Stop a job; it keeps its checkpoints and can be resumed.", JOBS),
     "resume": Entry("jobs", "Queue a halted or failed job again, from its last checkpoint.", JOBS),

@@ -18,7 +18,7 @@ from weft.commands.common import JsonOption, client_of
 from weft.commands.engines import complete_engine
 from weft.errors import InvalidManifest, WeftError
 from weft.exits import ExitCode, exit_code_of_state
-from weft.models import StateChange
+from weft.models import Gap, StateChange
 from weft.ui import problems, words
 from weft.ui.bench import bench_panel, svg
 from weft.ui.console import err, say, show, show_json
@@ -146,6 +146,8 @@ def _measure(client: Client, plan: Plan, count: int) -> Point:
     with _status(f"{words.count(count, 'learner')}: {job.id} queued") as update:
         try:
             for item in job.follow_logs(learner=1):
+                if isinstance(item, Gap):
+                    continue
                 told = f"{item.state} {item.reason}" if isinstance(item, StateChange) else item.text
                 update(f"{words.count(count, 'learner')}: {told}")
         except KeyboardInterrupt:

@@ -10,6 +10,7 @@ from weft.client import Client
 from weft.errors import NotFound
 from weft.exits import ExitCode, exit_code_of_state
 from weft.jobs import Job
+from weft.models import Gap
 from weft.ui.console import say
 from weft.ui.feed import Feed
 from weft.ui.jobs import outcome
@@ -30,14 +31,19 @@ def interruptible(job: Job, work: Callable[[], None]) -> None:
 
 def follow_to_the_end(client: Client, job: Job, *, as_json: bool = False) -> None:
     """Show a job's states, progress and log until it has ended, then its outcome; exits with the outcome's code."""
-    feed = Feed(tags=job.learners > 1, as_json=as_json, events=True)
+    feed = Feed(tags=job.learners > 1, left_out=reading(job.id), as_json=as_json, events=True)
 
     def work() -> None:
-        for item in client.jobs.watch(job.id, on_trouble=feed.trouble):
+        for item in client.jobs.watch(job.id, on_trouble=feed.trouble, complete=feed.complete):
             feed.show(item)
 
     interruptible(job, work)
     finish(job, feed)
+
+
+def reading(job_id: str, *options: str) -> Callable[[Gap], str]:
+    """The command that shows the lines that a gap stands for."""
+    return lambda gap: " ".join(("weft logs", job_id, f"--from {gap.first} --to {gap.last}", *options))
 
 
 def finish(job: Job, feed: Feed) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from rich.markup import escape
 
 from weft.errors import Unavailable
-from weft.models import Event, Json, LogLine, StateChange
+from weft.models import Event, Gap, Json, LogLine, LogMatch, StateChange
+from weft.ui.ansi import harmless, plain, shown
 from weft.ui.console import err, say
 from weft.ui.words import first_line, styled_state
 
@@ -23,26 +24,47 @@ class Feed:
     Args:
         tags: put ``[learner]`` before each line.
         timestamps: put the time before each line.
+        numbers: put its number in the job's log before each line.
+        left_out: the command that reads the lines that a :class:`~weft.models.Gap` stands for.
         as_json: print lines (and events) as JSON, one each.
         events: print events to stderr; they say what state changes say, and more.
     """
 
-    def __init__(self, *, tags: bool, timestamps: bool = False, as_json: bool = False, events: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        tags: bool,
+        timestamps: bool = False,
+        numbers: bool = False,
+        left_out: Callable[[Gap], str] = lambda gap: "",
+        as_json: bool = False,
+        events: bool = False,
+    ) -> None:
         self._tags = tags
         self._timestamps = timestamps
+        self._numbers = numbers
+        self._left_out = left_out
         self.as_json = as_json
         self._events = events
-        self._colours = sys.stdout.isatty() and not err().no_color
+        self._to_terminal = sys.stdout.isatty()
+        self._colours = self._to_terminal and not err().no_color
         self._terminal = sys.stderr.isatty()
         self._attempt: int | None = None
         self._passing: str | None = None  # the progress line that the next one overwrites
         self._in_trouble = False
 
-    def show(self, item: LogLine | StateChange | Event) -> None:
+    @property
+    def complete(self) -> bool:
+        """Whether every line is wanted, as in a file; one who looks at a terminal wants to see the newest."""
+        return self.as_json or not self._to_terminal
+
+    def show(self, item: LogLine | StateChange | Event | Gap) -> None:
         """Print one thing."""
         self._back()
         if isinstance(item, LogLine):
             self.line(item)
+        elif isinstance(item, Gap):
+            self.gap(item)
         elif isinstance(item, Event):
             self.event(item)
         elif not self._events and not item.final:
@@ -63,9 +85,60 @@ class Feed:
         if self._attempt is not None and line.attempt != self._attempt:
             self.note(f"attempt {line.attempt}")
         self._attempt = line.attempt
-        sys.stdout.write(f"{self._prefix(line)}{line.text}\n")
+        self._write(line, self._text(line))
         if flush:
             sys.stdout.flush()
+
+    def gap(self, gap: Gap) -> None:
+        """Say which lines are not shown, and how to read them."""
+        self.note(f"[yellow]{gap.lines:,} lines came too fast for this terminal[/]; to read them:")
+        if command := self._left_out(gap):
+            say(f"  [command]{escape(command)}[/]")
+
+    def show_matches(self, matches: Iterable[LogMatch]) -> int:
+        """Print lines that were searched for and those around them, each once. Returns how many match."""
+        count = 0
+        last: int | None = None
+        waiting: Sequence[LogLine] = ()  # those after the last match: one of them may be the next match
+        for match in matches:
+            count += 1
+            if self.as_json:
+                self.json_line("match", match.raw)
+                continue
+            for line in waiting:
+                if line.n < match.line.n:
+                    self._write(line, self._text(line), "-")
+                    last = line.n
+            fresh = [line for line in match.before if last is None or line.n > last]
+            begin = fresh[0] if fresh else match.line
+            if last is not None and begin.n > last + 1 and (match.before or match.after):
+                sys.stdout.write("\x1b[2m--\x1b[0m\n" if self._colours else "--\n")
+            for line in fresh:
+                self._write(line, self._text(line), "-")
+            self._write(match.line, self._marked(match), ":")
+            last, waiting = match.line.n, match.after
+            sys.stdout.flush()
+        for line in waiting:
+            self._write(line, self._text(line), "-")
+        sys.stdout.flush()
+        return count
+
+    def _marked(self, match: LogMatch) -> str:
+        """The line's text, with what matches in bold red."""
+        if not self._colours:
+            return self._text(match.line)
+        text, end, pieces = match.line.text, 0, []
+        for begin, stop in match.spans:
+            pieces.append(harmless(text[end:begin], colours=False))
+            pieces.append(f"\x1b[1;31m{harmless(text[begin:stop], colours=False)}\x1b[0m")
+            end = stop
+        return "".join(pieces) + harmless(text[end:], colours=False)
+
+    def _text(self, line: LogLine) -> str:
+        return shown(line.text, colours=self._colours) if self._to_terminal else plain(line.text)
+
+    def _write(self, line: LogLine, text: str, mark: str = " ") -> None:
+        sys.stdout.write(f"{self._prefix(line, mark)}{text}\n")
 
     def event(self, event: Event) -> None:
         """Print an event as a dim line; progress of one kind overwrites itself in a terminal."""
@@ -111,8 +184,11 @@ class Feed:
             err().file.write("\n")
             err().file.flush()
 
-    def _prefix(self, line: LogLine) -> str:
+    def _prefix(self, line: LogLine, mark: str) -> str:
         parts = []
+        if self._numbers:
+            number = f"{line.n:>7}{mark.rstrip()}"
+            parts.append(f"\x1b[2m{number}\x1b[0m" if self._colours else number)
         if self._timestamps:
             when = datetime.fromtimestamp(line.t / 1000).astimezone()
             parts.append(when.isoformat(timespec="milliseconds"))
