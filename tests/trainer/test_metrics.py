@@ -14,6 +14,7 @@ from tests.trainer.api_double import Refused
 from tests.trainer.conftest import StartApi
 
 from weft_trainer import log_metrics
+from weft_trainer.metrics import logged
 from weft_trainer.metrics.limiter import Limiter
 from weft_trainer.metrics.records import Record, encode
 
@@ -165,6 +166,70 @@ def test_log_metrics_outside_of_a_learner(monkeypatch: pytest.MonkeyPatch, tmp_p
         log_metrics(loss=[1, 2])
     monkeypatch.setenv("WEFT_METRICS_FILE", str(tmp_path / "no" / "such"))
     log_metrics(loss=1)  # no training ends for that
+
+
+def test_a_program_that_floods_is_told_so_and_never_waits(start_api: StartApi, launch: Launch) -> None:
+    """More than there is room for: the first come all, the last value comes, and of the others some."""
+    code = (
+        "import os, json\nlog_metrics(calm=1, step=0)\n"
+        "with open(os.environ['WEFT_METRICS_FILE'], 'ab') as file:\n"
+        " for start in range(0, 600000, 1000):\n"
+        "  record = [json.dumps({'t': 1, 'v': {'a': n, 'b': n, 'c': n}, 'i': n}) for n in range(start, start + 1000)]\n"
+        "  file.write(chr(10).join(record).encode() + b'\\n')\n"
+        "log_metrics(a=-1, b=-1, c=-1, step=600000)\nprint('ends')"
+    )
+    api = start_api(python(code))
+    agent = launch(api)
+    api.wait_for(lambda: "ends" in api.learners[0].lines, 60)
+    assert agent.wait(120) == 0
+    learner = api.learners[0]
+    points = learner.points("a")
+    assert points[:5] == [(step, step) for step in range(5)]
+    assert points[-1] == (600000, -1)
+    assert 66_000 < len(points) < 200_000
+    assert learner.points("calm") == [(0, 1)]
+    assert any("weft: metrics come too fast" in line for line in learner.lines)
+    assert not list((agent.workdir / "metrics").glob("*.old"))
+    assert api.problems == []
+
+
+def test_the_file_that_is_written_to_is_put_aside_with_no_line_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logged, "_ROTATE", 100)
+    monkeypatch.setattr(logged, "_READ", 150)
+    path = tmp_path / "logged.jsonl"
+    monkeypatch.setenv("WEFT_METRICS_FILE", str(path))
+    sink = Sink()
+    source = logged.LoggedMetrics(path, sink)  # type: ignore[arg-type]
+    for step in range(100):
+        log_metrics(a=step)
+        source.look([])
+        if step == 50:
+            with path.open("ab", buffering=0) as late:  # has the file open while it is put aside
+                for more in range(50):
+                    log_metrics(filler=more)
+                while not path.with_suffix(".old").exists():
+                    source.look([])
+                late.write(b'{"t": 1, "v": {"late": 1}}\n')
+    while source.look([]):
+        pass
+    names = [name for one in sink.records for name in one.values]
+    assert names.count("late") == 1
+    assert [one.values["a"] for one in sink.records if "a" in one.values] == list(range(100))
+    assert not path.with_suffix(".old").exists()
+
+
+class Sink:
+    """A shipper that keeps what it is given."""
+
+    room = 1_000_000
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def write(self, records: list[Record], left_out: int = 0) -> None:
+        self.records += records
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol
 from weft_trainer.metrics.growing import Found
 
 _EVERY = 0.5
-_SHARE = 20
+_SHARE = 4
 """A look is followed by a pause of so many times the processor time that it took, at least."""
 _FINISH_SECONDS = 30.0
 

@@ -19,7 +19,7 @@ from weft_trainer.metrics.shipper import MetricShipper
 from weft_trainer.metrics.values import convert
 
 NAME = "evaluation-metrics.txt"
-_READ = 4 << 20
+_READ = 1 << 20
 _TYPES = {0: "STRING", 1: "JSONSTRING", 2: "INT", 3: "FLOAT"}
 
 
@@ -43,11 +43,11 @@ class EmetricsFiles:
                 self._files.setdefault(one.path, LineFile(one.path))
         for file in self._files.values():
             self._take(file)
-        return False
+        return any(file.waiting for file in self._files.values())
 
     def _take(self, file: LineFile) -> None:
         records = []
-        for line in file.read(_READ):
+        for line in file.read(_READ)[0]:
             if not line.strip():
                 continue
             try:

@@ -59,32 +59,34 @@ class LineFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.offset = 0
-        self.skipped = 0
-        """Bytes that were passed over unread since the last read, as there were too many of them."""
+        self.waiting = 0
+        """Bytes that were there at the last read, and have not been read."""
         self._inode = -1
         self._rest = b""
 
-    def read(self, most: int) -> list[bytes]:
-        """What has come since the last read; of more than ``most`` bytes the last ones."""
-        self.skipped = 0
+    def read(self, most: int, keep: int | None = None) -> tuple[list[bytes], int]:
+        """The next lines, of ``most`` bytes, and how many bytes were passed over, as more than ``keep`` waited."""
         try:
             with open_regular(self.path) as file:
-                return self._read(file, most)
+                return self._read(file, most, keep)
         except OSError:
-            return []
+            self.waiting = 0
+            return [], 0
 
-    def _read(self, file: int, most: int) -> list[bytes]:
+    def _read(self, file: int, most: int, keep: int | None) -> tuple[list[bytes], int]:
         status = os.fstat(file)
         if status.st_ino != self._inode or status.st_size < self.offset:
             self._inode, self.offset, self._rest = status.st_ino, 0, b""
-        if status.st_size - self.offset > most:
-            self.skipped = status.st_size - most - self.offset
-            self.offset, self._rest = status.st_size - most, b""
+        passed = 0
+        if keep is not None and status.st_size - self.offset > keep:
+            passed = status.st_size - keep - self.offset
+            self.offset, self._rest = status.st_size - keep, b""
         data = os.pread(file, most, self.offset)
         self.offset += len(data)
-        if self.skipped:
+        self.waiting = max(0, status.st_size - self.offset)
+        if passed:
             data = data.partition(b"\n")[2]  # it began in the middle of a line
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _LONGEST_LINE:
             self._rest = b""
-        return lines
+        return lines, passed

@@ -14,13 +14,13 @@ from weft_trainer.metrics.growing import Found, LineFile
 from weft_trainer.metrics.records import Record, Value
 from weft_trainer.metrics.shipper import MetricShipper
 
-_READ = 8 << 20
-"""Bytes a look."""
-_PARSED = 20_000
-"""Lines a look, at most: 0.1 s of one core."""
+_READ = 2 << 20
+"""Bytes a look: some 20,000 lines, half a second of one core."""
+_KEEP = 64 << 20
+"""Bytes that may wait to be read where there is room for them; where there is none, a look reads or leaves all."""
 _LAST = 100
-"""Of a flood, so many of the last lines are always read: the last values are among them."""
-_ROTATE = 32 << 20
+"""Of what is left out, so many of the last lines are read: the last values are among them."""
+_ROTATE = 64 << 20
 
 
 class LoggedMetrics:
@@ -31,44 +31,46 @@ class LoggedMetrics:
         self._shipper = shipper
         self._file = LineFile(path)
         self._old: LineFile | None = None
+        """The one before, until it has been read."""
 
     def look(self, found: Sequence[Found]) -> bool:
-        lines: list[bytes] = []
-        skipped = 0
+        room = self._shipper.room
+        file = self._old or self._file
+        lines, passed = file.read(_READ, keep=_KEEP if room > _LAST else _READ)
+        chosen = self._choose(lines, room)
+        records = [record for record in map(parse, chosen) if record is not None]
+        left_out = len(lines) - len(chosen)
+        if passed and lines:
+            left_out += passed * len(lines) // sum(len(line) + 1 for line in lines)
+        values = sum(len(one.values) for one in records)
+        self._shipper.write(records, left_out=left_out * values // max(1, len(records)))
+        return self._rotate(lines) or file.waiting > 0
+
+    def _choose(self, lines: list[bytes], room: int) -> list[bytes]:
+        # At random: every second line might be of the same metric.
+        most = room + 2 * _LAST
+        if len(lines) <= most:
+            return lines
+        early = sorted(random.sample(range(len(lines) - _LAST), most - _LAST))
+        return [lines[number] for number in early] + lines[-_LAST:]
+
+    def _rotate(self, lines: list[bytes]) -> bool:
+        """Whether there is another file to be read than this look's."""
         if self._old is not None:
-            # Once more, for who had opened it before it was put aside.
-            lines += self._old.read(_READ)
-            skipped += self._old.skipped
-            with suppress(OSError):
-                self._old.path.unlink()
-            self._old = None
-        lines += self._file.read(_READ)
-        skipped += self._file.skipped
+            # Not before a look that found nothing: somebody may have opened it just before it was put aside.
+            if not lines and not self._old.waiting:
+                with suppress(OSError):
+                    self._old.path.unlink()
+                self._old = None
+            return True
         if self._file.offset > _ROTATE:
             aside = self._path.with_suffix(".old")
             with suppress(OSError):
                 os.rename(self._path, aside)
                 self._old, self._file = self._file, LineFile(self._path)
                 self._old.path = aside
-        self._take(lines, skipped)
-        return self._old is not None
-
-    def _take(self, lines: list[bytes], skipped: int) -> None:
-        chosen = self._choose(lines)
-        records = [record for record in map(parse, chosen) if record is not None]
-        passed = len(lines) - len(chosen)
-        if skipped and lines:
-            passed += skipped * len(lines) // sum(len(line) + 1 for line in lines)
-        points = passed * sum(len(one.values) for one in records) // max(1, len(records))
-        self._shipper.write(records, left_out=points)
-
-    def _choose(self, lines: list[bytes]) -> list[bytes]:
-        # At random: every second line might be of the same metric.
-        most = min(_PARSED, self._shipper.room + 2 * _LAST)
-        if len(lines) <= most:
-            return lines
-        early = sorted(random.sample(range(len(lines) - _LAST), most - _LAST))
-        return [lines[number] for number in early] + lines[-_LAST:]
+                return True
+        return False
 
 
 def parse(line: bytes) -> Record | None:
