@@ -16,6 +16,7 @@ import { parseSearch, stringifySearch } from "./app/urls";
 import { NotFound, PageError } from "./pages/errors";
 import { JobsPage } from "./pages/jobs/JobsPage";
 import { readJobsSearch } from "./pages/jobs/search";
+import { readLogSearch } from "./pages/logs/search";
 import { SignInPage } from "./pages/SignInPage";
 
 export interface RouterContext {
@@ -80,7 +81,14 @@ const events = createRoute({
   component: lazyRouteComponent(() => import("./pages/job/EventsTab"), "EventsTab"),
 });
 
-const tree = root.addChildren([signIn, inside.addChildren([jobs, job.addChildren([overview, events])])]);
+const logs = createRoute({
+  getParentRoute: () => job,
+  path: "/logs",
+  validateSearch: readLogSearch,
+  component: lazyRouteComponent(() => import("./pages/logs/LogsTab"), "LogsTab"),
+});
+
+const tree = root.addChildren([signIn, inside.addChildren([jobs, job.addChildren([overview, logs, events])])]);
 
 export function makeRouter(queries: QueryClient) {
   return createRouter({

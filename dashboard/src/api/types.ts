@@ -18,6 +18,7 @@ export type Learner = Schemas["LearnerView"];
 export type Event = Schemas["EventView"];
 export type LogLine = Schemas["LogLine"];
 export type LogPage = Schemas["LogPage"];
+export type SearchPage = Schemas["SearchPage"];
 export type FileEntry = Schemas["FileView"];
 export type Checkpoint = Schemas["CheckpointView"];
 export type Problem = Schemas["Problem"];

@@ -181,7 +181,15 @@ function Learners({ job }: { job: JobDetail }) {
                 <td>{one.node ?? "–"}</td>
                 <td className="mono">{one.address ?? "–"}</td>
                 <td className="break">{exitOf(one)}</td>
-                <td />
+                <td>
+                  <Link
+                    to="/jobs/$jobId/logs"
+                    params={{ jobId: job.id }}
+                    search={{ learner: one.learner, attempt: attempt.n }}
+                  >
+                    log<span className="visually-hidden"> of learner {one.learner}</span>
+                  </Link>
+                </td>
               </tr>
             ))}
           </tbody>

@@ -1,5 +1,6 @@
 // The tabs of a job's page, each with its URL.
 export const TABS = [
   { to: "/jobs/$jobId", name: "Overview" },
+  { to: "/jobs/$jobId/logs", name: "Logs" },
   { to: "/jobs/$jobId/events", name: "Events" },
 ] as const;

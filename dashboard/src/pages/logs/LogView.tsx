@@ -1,0 +1,125 @@
+// The lines on the screen: only those that can be seen are in the document. What is loaded above them must not move
+// them, and the newest line stays in sight while one is at the end.
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { useEffect, useLayoutEffect, useRef } from "react";
+
+import { LogRow } from "./LogRow";
+import type { LogWindow, Snapshot } from "./LogWindow";
+
+interface Props {
+  log: LogWindow;
+  state: Snapshot;
+  /** Each line says whose it is. */
+  named: boolean;
+  /** The line of the URL. */
+  target: number | null;
+  spans: ReadonlyMap<number, readonly (readonly number[])[]>;
+  pinned: boolean;
+  setPinned: (pinned: boolean) => void;
+  wrap: boolean;
+  times: boolean;
+  goTo: (line: number) => void;
+}
+
+const HEIGHT = 20; // px, of a line that is not wrapped: --log-line
+const NEAR = 60; // rows from an edge at which more are loaded
+const AT_END = 24; // px
+
+export function LogView({ log, state, named, target, spans, pinned, setPinned, wrap, times, goTo }: Props) {
+  const { rows } = state;
+  const scroller = useRef<HTMLDivElement>(null);
+  const anchor = useRef<{ key: string; offset: number } | null>(null);
+  const jumped = useRef<string | null>(null);
+
+  // eslint-disable-next-line react-hooks/incompatible-library -- its result stays in this component
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => HEIGHT,
+    getItemKey: (index) => rows[index]?.key ?? index,
+    overscan: 25,
+  });
+  const items = virtual.getVirtualItems();
+  const first = items[0]?.index ?? 0;
+  const last = items.at(-1)?.index ?? 0;
+
+  // Before the browser paints rows that have changed: to the line asked for, to the end, or where one was.
+  useLayoutEffect(() => {
+    const element = scroller.current;
+    if (!element || rows.length === 0) return;
+    if (target === null) {
+      jumped.current = null;
+    } else if (jumped.current !== `${target}`) {
+      if (!log.has(target) && state.opened !== target) return; // it is on its way
+      const index = rows.findIndex((one) => ("gap" in one ? one.gap.to : one.line.n) >= target);
+      jumped.current = `${target}`;
+      anchor.current = null;
+      virtual.scrollToIndex(index < 0 ? rows.length - 1 : index, { align: "center" });
+      return;
+    }
+    if (pinned && state.atEnd) {
+      virtual.scrollToIndex(rows.length - 1, { align: "end" });
+      return;
+    }
+    const held = anchor.current;
+    const index = held ? rows.findIndex((one) => one.key === held.key) : -1;
+    const start = virtual.measurementsCache[index]?.start;
+    if (held && start !== undefined && Math.abs(start + held.offset - element.scrollTop) > 1) {
+      element.scrollTop = start + held.offset;
+    }
+    // The virtualizer is the same object all the time.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [rows, target, pinned, state.atEnd]);
+
+  // Wrapping changes every height.
+  useEffect(() => virtual.measure(), [wrap, virtual]);
+
+  const scrolled = () => {
+    const element = scroller.current;
+    if (!element) return;
+    const atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < AT_END;
+    if (atEnd !== pinned && (atEnd ? state.atEnd : true)) setPinned(atEnd);
+    const top = virtual.getVirtualItemForOffset(element.scrollTop);
+    anchor.current = top ? { key: String(top.key), offset: element.scrollTop - top.start } : null;
+    if (top && top.index < NEAR && state.above) void log.up();
+    if (last > rows.length - NEAR) void log.down();
+  };
+  // A window too short to be scrolled is filled, too.
+  useEffect(() => {
+    if (!state.busy && !state.error && state.above && first < NEAR && target !== null) void log.up();
+    if (!state.busy && !state.error && !state.atEnd && last > rows.length - NEAR) void log.down();
+  }, [log, first, last, rows.length, state.busy, state.error, state.above, state.atEnd, target]);
+
+  return (
+    <div
+      ref={scroller}
+      className={wrap ? "log-view wrap" : "log-view"}
+      role="region"
+      aria-label="Lines of the log"
+      // Scrolled by keys.
+      // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
+      tabIndex={0}
+      onScroll={scrolled}
+    >
+      <div className="log-all" style={{ height: virtual.getTotalSize() }}>
+        <div className="log-part" style={{ transform: `translateY(${items[0]?.start ?? 0}px)` }}>
+          {items.map((item) => {
+            const one = rows[item.index];
+            return one ? (
+              <div key={item.key} ref={virtual.measureElement} data-index={item.index}>
+                <LogRow
+                  row={one}
+                  named={named}
+                  times={times}
+                  target={"line" in one && one.line.n === target}
+                  spans={"line" in one ? spans.get(one.line.n) : undefined}
+                  goTo={goTo}
+                />
+              </div>
+            ) : null;
+          })}
+        </div>
+      </div>
+    </div>
+  );
+}
