@@ -42,6 +42,7 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
   const items = virtual.getVirtualItems();
   const first = items[0]?.index ?? 0;
   const last = items.at(-1)?.index ?? 0;
+  const height = virtual.getTotalSize();
 
   // Before the browser paints rows that have changed: to the line asked for, to the end, or where one was.
   useLayoutEffect(() => {
@@ -58,7 +59,7 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
       return;
     }
     if (pinned && state.atEnd) {
-      virtual.scrollToIndex(rows.length - 1, { align: "end" });
+      element.scrollTop = element.scrollHeight;
       return;
     }
     const held = anchor.current;
@@ -69,7 +70,7 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
     }
     // The virtualizer is the same object all the time.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [rows, target, pinned, state.atEnd]);
+  }, [rows, target, pinned, state.atEnd, height]);
 
   // Wrapping changes every height.
   useEffect(() => virtual.measure(), [wrap, virtual]);
@@ -101,7 +102,7 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
       tabIndex={0}
       onScroll={scrolled}
     >
-      <div className="log-all" style={{ height: virtual.getTotalSize() }}>
+      <div className="log-all" style={{ height }}>
         <div className="log-part" style={{ transform: `translateY(${items[0]?.start ?? 0}px)` }}>
           {items.map((item) => {
             const one = rows[item.index];
