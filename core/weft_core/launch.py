@@ -138,6 +138,16 @@ class CheckpointSpec(_Wire):
     keep: int = 3
 
 
+class LogSpec(_Wire):
+    """How much this learner may log; a rate of 0: any. See ``LimitSettings``."""
+
+    lines_per_second: float
+    bytes_per_second: float
+    burst_seconds: float
+    spool_bytes: int
+    file_bytes: int
+
+
 class ElasticSpec(_Wire):
     min: int
     max: int
@@ -201,6 +211,8 @@ class LearnerSpec(_Wire):
     checkpoints: S3Location | None = None
     """Like ``results``: CHECKPOINT_DIR's place."""
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
+    log: LogSpec | None = None
+    """None: the agent's own defaults."""
     has_checkpoint: bool = False
     """The job began with another job's checkpoint, so already its first attempt has one."""
     elastic: ElasticSpec | None = None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.trainer.agents import RUNTIME
 
-from weft_trainer.lines import LONGEST, LineAssembler
+from weft_trainer.lines import GOES_ON, LONGEST, LineAssembler
 from weft_trainer.spool import BATCH_LINES, Spool
 
 
@@ -58,12 +61,24 @@ def test_a_progress_bar_shows_one_state_a_second() -> None:
     assert shown[-1].text == "100%"
 
 
-def test_long_lines_are_split_between_characters() -> None:
+def test_a_line_of_a_megabyte_is_one_and_longer_ones_say_that_they_go_on() -> None:
+    megabyte = "x" * 1_000_000
+    assert texts(megabyte.encode(), b"\nnext\n") == [megabyte, "next"]
     text = "é" * (LONGEST // 2 * 3) + "x"
-    pieces = texts(b"a" + text.encode() + b"\nnext\n", prefix="[0] ")
-    assert all(len(piece.encode()) <= LONGEST + 4 for piece in pieces)
-    assert "".join(piece.removeprefix("[0] ") for piece in pieces[:-1]) == "a" + text
-    assert pieces[-1] == "[0] next"
+    for cut in (LONGEST * 2, 10, 1):
+        pieces = texts(b"a" + text.encode()[:-cut], text.encode()[-cut:] + b"\nnext\n", prefix="[0] ")
+        assert [piece.startswith("[0] " + GOES_ON) for piece in pieces] == [False, True, True, True, False]
+        assert "".join(piece.removeprefix("[0] ").removeprefix(GOES_ON) for piece in pieces[:-1]) == "a" + text
+        assert pieces[-1] == "[0] next"
+
+
+def test_what_is_skipped_comes_back_as_it_was() -> None:
+    assembler = LineAssembler("[1] ")
+    assembler.feed(b"begun, ")
+    lines, between = assembler.skip(b"ended\ntwo\n\xff\n\nlast, ")
+    assert ([line.text for line in lines], between) == (["[1] begun, ended"], b"[1] two\n[1] \xff\n[1] \n")
+    assert assembler.skip(b"goes on") == ([], b"")
+    assert [line.text for line in assembler.feed(b"\n")] == ["[1] last, goes on"]
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n\r\0", codec="utf-8"), max_size=50)), st.data())
@@ -96,11 +111,46 @@ def test_spool_batches_by_count(tmp_path: Path) -> None:
 
 def test_spool_batches_by_size_over_several_segments(tmp_path: Path) -> None:
     spool = Spool(tmp_path, "me")
-    for _ in range(30):
-        spool.append(lines(10, "\1" * LONGEST))  # a control character is six in JSON
+    for _ in range(6):
+        spool.append(lines(2, "\1" * LONGEST))  # a control character is six in JSON
+        spool.append(lines(20, "x" * 50_000))
+    assert spool.waiting > 75 << 20
     sent = drain(spool)
-    assert [sequence for sequence, _ in sent] == list(range(300))
+    assert sum(count for _, count in sent) == 6 * 22
+    assert {count for _, count in sent} <= {1, 8, 9, 10}
     assert len(list(tmp_path.glob("*.jsonl"))) == 1, "what was sent is deleted"
+    assert spool.waiting == 0
+
+
+def test_a_spool_that_is_given_up_says_how_much_was_in_it(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "me")
+    spool.append(lines(5))
+    spool.next_batch()
+    spool.done()
+    for _ in range(3):
+        spool.append(lines(200, "x" * 50_000))
+    spool.next_batch()
+    assert spool.clear() == 600
+    assert not list(tmp_path.glob("*.jsonl"))
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
+    script = f"""
+import json, resource, signal
+from weft_trainer.spool import Spool
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+spool = Spool(__import__('pathlib').Path({str(tmp_path)!r}), 'me')
+spool.append([b'{{"n": 1}}'])
+try:
+    spool.append([b'x' * 2000])
+except OSError:
+    spool.append([b'{{"n": 2}}'])
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, env={"PYTHONPATH": str(RUNTIME)})
+    batch = Spool(tmp_path, "me").next_batch()
+    assert batch is not None
+    assert batch.lines == [b'{"n": 1}', b'{"n": 2}']
 
 
 def test_a_batch_that_was_on_its_way_is_the_same_after_a_crash(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft_api.context import Context
 from weft_api.stores import Opened, StoreGone, checkpoints_in, open_job_store, version_location
-from weft_core.launch import CodeInput, DataInput, LearnerSpec, ModelInput, S3Location
+from weft_core.launch import CodeInput, DataInput, LearnerSpec, LogSpec, ModelInput, S3Location
 from weft_core.manifest import DataStore, Manifest, Place
 from weft_core.objects import code_key
 from weft_core.store.models import Attempt, CodeBundle, Job, Model, ModelVersion, Secret
@@ -60,6 +60,7 @@ class SpecBuilder:
             registers=manifest.registers is not None,
             checkpoints=checkpoints,
             checkpoint=manifest.checkpoint,
+            log=self._log(),
             has_checkpoint=self._job.checkpoint_of is not None,
             elastic=manifest.elastic,
             evaluation_metrics=manifest.evaluation_metrics,
@@ -67,6 +68,18 @@ class SpecBuilder:
             system_metrics_seconds=timings.system_metrics,
             grace_seconds=timings.grace,
             max_runtime_seconds=manifest.max_runtime_seconds,
+        )
+
+    def _log(self) -> LogSpec:
+        """An even share of what the job may log: so its agents need not ask each other."""
+        limits = self._context.settings.limits
+        learners = max(self._job.learners, self._manifest.elastic.max if self._manifest.elastic else 1)
+        return LogSpec(
+            lines_per_second=limits.log_lines_per_second / learners,
+            bytes_per_second=limits.log_bytes_per_second / learners,
+            burst_seconds=limits.log_burst_seconds,
+            spool_bytes=limits.log_spool_bytes,
+            file_bytes=limits.log_file_bytes,
         )
 
     def _open(self, store: DataStore) -> Opened:

@@ -10,7 +10,7 @@ import traceback
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from weft_trainer.api import ApiClient
@@ -75,6 +75,9 @@ class Agent:
             spec = self._control.run(self._grant)
         except Stopped:
             return self._report_early(STOPPED)
+        except Fenced:
+            self._stand_aside()
+            raise
         except ApiError as error:
             if error.code == "already_granted" or error.status == 409:
                 return self._stand_aside()
@@ -101,13 +104,13 @@ class Agent:
 
     def _stand_aside(self) -> int:
         """Another agent was this learner. If it died here, what it left of its log and metrics is still wanted."""
-        for name, send in (("spool", self._api.logs), (SPOOL, self._api.metrics)):
+        for name, send in (("spool", partial(self._api.logs, late=True)), (SPOOL, self._api.metrics)):
             folder = agent_folder(self._config.workdir) / name
             if has_leftover(folder):
                 try:
                     send_leftover(Spool(folder, self._api.instance), send)
-                except ApiError as error:
-                    _warn(f"what an agent that died has left in {name} is refused: {error}")
+                except (ApiError, Fenced) as error:
+                    _warn(f"what an agent that died has left in {name} is refused: {error or 'the attempt is over'}")
         return 0
 
 
@@ -125,9 +128,11 @@ class Learner:
         self._vitals = Vitals(self._wrote, self._dump_stacks)
         self._heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self._vitals)
         spool = Spool(self._folders.agent / "spool", api.instance)
-        self._logs = LogShipper(api, control, spool, self._merged_log)
+        self._logs = LogShipper(api, control, spool, self._merged_log, spec.log)
         self._metrics = LearnerMetrics(config, spec, self._folders, api, control, watchdog, self._say)
-        self._tail = LogTail(self._folders.log, self._said)
+        # Regular expressions are for every line, so then all of them are made.
+        self._flood = None if self._metrics.reads_log else self._logs
+        self._tail = LogTail(self._folders.log, self._said, self._flood)
         self._supervisor = self._new_supervisor()
         self._checkpoints: Checkpoints | None = None
         self._ports = ReservedPorts(_PORTS)
@@ -208,6 +213,7 @@ class Learner:
             on_stop=self._hurry,
             regroup=regroup,
             on_failure=on_failure,
+            flood=self._flood,
         )
 
     # --- before the program ---

@@ -7,6 +7,7 @@ import random
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from weft_trainer.control import Control
@@ -75,9 +76,13 @@ class ApiClient:
         answer: dict[str, Any] = self._post("heartbeat", {"system": system, **vitals}, deadline=0, timeout=10)
         return answer
 
-    def logs(self, batch: Batch, instance: str) -> None:
-        """Send one batch of lines, each already the JSON object ``{"t": …, "s": …}``."""
-        self._batch("logs", "lines", batch, instance)
+    def logs(self, batch: Batch, instance: str, *, late: bool = False, deadline: float | None = None) -> None:
+        """Send one batch of lines, each already the JSON object ``{"t": …, "s": …}``.
+
+        Args:
+            late: an agent that has died left them; they are taken after the attempt's end, too.
+        """
+        self._batch("logs", "lines", batch, instance, {"late": True} if late else {}, deadline)
 
     def metrics(self, batch: Batch, instance: str) -> None:
         """Send one batch of records, each already the JSON object that ``metrics.records`` makes."""
@@ -132,10 +137,18 @@ class ApiClient:
         body: dict[str, Any] = {"exit_code": exit_code, "reason": reason, "last_lines": list(last_lines)}
         self._post("exit", body | ({"outputs": dict(outputs)} if outputs else {}), deadline=deadline)
 
-    def _batch(self, path: str, name: str, batch: Batch, instance: str) -> None:
-        head = json.dumps({"rank": self._rank, "instance": instance, "sequence": batch.sequence})
+    def _batch(
+        self,
+        path: str,
+        name: str,
+        batch: Batch,
+        instance: str,
+        more: Mapping[str, Any] = MappingProxyType({}),
+        deadline: float | None = None,
+    ) -> None:
+        head = json.dumps({"rank": self._rank, "instance": instance, "sequence": batch.sequence, **more})
         body = head[:-1].encode() + f', "{name}": ['.encode() + b",".join(batch.lines) + b"]}"
-        self._call("POST", path, body)
+        self._call("POST", path, body, deadline=deadline)
 
     def _post(self, path: str, body: dict[str, Any], deadline: float | None = None, timeout: float = 30) -> Any:
         whole = {"rank": self._rank, "instance": self.instance, **body}

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-LONGEST = 64 * 1024
-"""Bytes; a longer line becomes several."""
+LONGEST = 1 << 20
+"""Bytes; a longer line becomes several, of which all but the first say that they go on."""
+GOES_ON = "[weft: the line goes on] "
 _REWRITE_PAUSE = 1.0
 
 
@@ -33,6 +34,21 @@ class LineAssembler:
         self._state: bytes | None = None  # of a rewritten line, not shown yet
         self._rewritten = False
         self._shown_at = float("-inf")
+        self._split = False  # the line that is under way has given pieces already
+
+    def skip(self, data: bytes) -> tuple[list[Line], bytes]:
+        """Like ``feed`` for one who wants little of it: lines are made of the first and of what may become the last;
+        the whole lines in between come back as they are."""
+        first, last = data.find(b"\n"), data.rfind(b"\n")
+        if first < 0:
+            return self.feed(data), b""
+        lines = self.feed(data[: first + 1])
+        between = data[first + 1 : last + 1]
+        lines += self.feed(data[last + 1 :])
+        if self._prefix and between:
+            prefix = self._prefix.encode()
+            between = prefix + between[:-1].replace(b"\n", b"\n" + prefix) + b"\n"
+        return lines, between
 
     def feed(self, data: bytes) -> list[Line]:
         lines: list[Line] = []
@@ -43,6 +59,7 @@ class LineAssembler:
         while len(self._buffer) > LONGEST:
             piece, self._buffer = _split(self._buffer)
             self._emit(piece, lines)
+            self._split = True
         return lines
 
     def close(self) -> list[Line]:
@@ -69,7 +86,9 @@ class LineAssembler:
         while len(raw) > LONGEST:
             piece, raw = _split(raw)
             self._emit(piece, lines)
+            self._split = True
         self._emit(raw, lines)
+        self._split = False
 
     def _rewrites(self, lines: list[Line]) -> None:
         # A carriage return that comes last may be the first half of CR LF: it waits for what follows.
@@ -86,6 +105,8 @@ class LineAssembler:
 
     def _emit(self, raw: bytes, lines: list[Line]) -> None:
         text = raw.decode("utf-8", errors="replace").replace("\0", "\ufffd")  # Postgres holds no NUL
+        if self._split:
+            text = GOES_ON + text
         lines.append(Line(int(self._clock() * 1000), self._prefix + text, self._prefix))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import signal
 import subprocess
@@ -11,12 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from weft_trainer.launchers.base import Process
 from weft_trainer.lines import Line, LineAssembler
 from weft_trainer.watchdog import Watchdog
 
-_CHUNK = 64 * 1024
+_CHUNK = 256 * 1024
+_F_SETPIPE_SZ = 1031
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_DUMPABLE = 4
@@ -56,6 +59,15 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
+class Flood(Protocol):
+    """Who may say that of the output no lines are to be made just now, and takes it as it is."""
+
+    @property
+    def flooded(self) -> bool: ...
+
+    def leave_out(self, raw: bytes) -> None: ...
+
+
 class Child:
     """A started process with all that it starts; its output goes to ``sink`` line by line."""
 
@@ -67,7 +79,9 @@ class Child:
         sink: Callable[[Sequence[Line]], None],
         ring: Callable[[], None],
         watchdog: Watchdog,
+        flood: Flood | None = None,
     ) -> None:
+        self._flood = flood
         self._sink = sink
         self._ring = ring
         self._watchdog = watchdog
@@ -133,14 +147,26 @@ class Child:
         assert self._popen.stdout is not None
         output = self._popen.stdout.fileno()
         assembler = LineAssembler(label)
+        _widen(output)
         while data := os.read(output, _CHUNK):
-            self._take(assembler.feed(data))
+            if self._flood is not None and self._flood.flooded:
+                lines, rest = assembler.skip(data)
+                self._take(lines)
+                self._flood.leave_out(rest)
+            else:
+                self._take(assembler.feed(data))
         self._take(assembler.close())
 
     def _take(self, lines: Sequence[Line]) -> None:
         if lines:
             self.last_line = lines[-1].text
         self._sink(lines)
+
+
+def _widen(pipe: int) -> None:
+    """Give a program that writes much at once room to go on while the agent reads."""
+    with contextlib.suppress(OSError):  # not Linux, or the user has very many pipes
+        fcntl.fcntl(pipe, _F_SETPIPE_SZ, _CHUNK)
 
 
 def kill_strays(spare: Collection[int]) -> None:

@@ -59,6 +59,19 @@ class CheckpointSpec:
 
 
 @dataclass(frozen=True)
+class LogSpec:
+    """How much this learner may log; a rate of 0: any."""
+
+    lines_per_second: float = 10_000.0
+    bytes_per_second: float = 2 << 20
+    burst_seconds: float = 20.0
+    spool_bytes: int = 512 << 20
+    """On disk, of what the API has not taken yet."""
+    file_bytes: int = 1 << 30
+    """Of training-log.txt."""
+
+
+@dataclass(frozen=True)
 class ElasticSpec:
     """Between these numbers of learners training goes on."""
 
@@ -98,6 +111,7 @@ class LearnerSpec:
     registers: bool = False
     """The results become a version of a model: what they are is reported with the exit."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
+    log: LogSpec = field(default_factory=LogSpec)
     elastic: ElasticSpec | None = None
     has_checkpoint: bool = False
     """The job began with another job's checkpoint."""
@@ -152,6 +166,7 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
         for name in ("pretrained", "results", "checkpoints"):
             known[name] = _optional(S3Location, data.get(name))
         known["checkpoint"] = _optional(CheckpointSpec, data.get("checkpoint")) or CheckpointSpec()
+        known["log"] = _optional(LogSpec, data.get("log")) or LogSpec()
         known["elastic"] = _optional(ElasticSpec, data.get("elastic"))
         known["evaluation_metrics"] = (
             _optional(EvaluationMetrics, data.get("evaluation_metrics")) or EvaluationMetrics()

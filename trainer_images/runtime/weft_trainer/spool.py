@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 BATCH_LINES = 2000
 BATCH_BYTES = 512 * 1024
-"""Of JSON; the API takes 1 MiB, and the longest line with all its characters escaped needs 384 KiB."""
+"""Of JSON, unless a single line is longer: the API takes 8 MiB, and the longest with every character escaped has 6."""
 _SEGMENT_BYTES = 8 << 20
 
 
@@ -45,19 +46,53 @@ class Spool:
         self._segment = max((int(path.stem) for path in folder.glob("*.jsonl")), default=0)
         self._size = self._path(self._segment).stat().st_size if self._path(self._segment).exists() else 0
         self._out = os.open(self._path(self._segment), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        # Two counters, as each has one thread that changes it.
+        self._appended = sum(path.stat().st_size for path in folder.glob("*.jsonl"))
+        self._arrived = self._cursor.start
         self._save()
 
     @property
     def instance(self) -> str:
         return self._cursor.instance
 
+    @property
+    def sequence(self) -> int:
+        """Of the next batch."""
+        return self._cursor.sequence
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that have not arrived yet."""
+        return self._appended - self._arrived
+
+    def clear(self) -> int:
+        """Give up what has not arrived; how many lines that were. No batch may be taken any more."""
+        lines, start = 0, self._cursor.start
+        for segment in range(self._cursor.segment, self._segment + 1):
+            with suppress(FileNotFoundError), self._path(segment).open("rb") as file:
+                file.seek(start)
+                while data := file.read(BATCH_BYTES):
+                    lines += data.count(b"\n")
+                self._path(segment).unlink()
+            start = 0
+        return lines
+
     def append(self, lines: Iterable[bytes]) -> None:
-        """``lines``: JSON objects, none longer than a batch."""
+        """``lines``: JSON objects.
+
+        Raises:
+            OSError: there is no room; none of them is there.
+        """
         data = b"".join(line + b"\n" for line in lines)
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._out, view) :]
+        try:
+            while view:
+                view = view[os.write(self._out, view) :]
+        except OSError:
+            os.ftruncate(self._out, self._size)
+            raise
         self._size += len(data)
+        self._appended += len(data)
         if self._size >= _SEGMENT_BYTES:
             os.close(self._out)
             self._segment += 1
@@ -84,6 +119,7 @@ class Spool:
         """The batch has arrived."""
         if self._cursor.end is None:
             raise ValueError("no batch is on its way")
+        self._arrived += self._cursor.end - self._cursor.start
         self._cursor.start, self._cursor.end = self._cursor.end, None
         self._cursor.sequence += 1
         self._save()
@@ -92,6 +128,8 @@ class Spool:
         with self._path(cursor.segment).open("rb") as file:
             file.seek(cursor.start)
             data = file.read(BATCH_BYTES if cursor.end is None else cursor.end - cursor.start)
+            if b"\n" not in data:
+                data += file.readline()
         lines = data.split(b"\n")[:-1]
         return lines if cursor.end is not None else lines[:BATCH_LINES]
 

@@ -14,7 +14,7 @@ from weft_trainer.errors import Fenced, TrainerError
 from weft_trainer.launchers.base import Plan, Process
 from weft_trainer.lines import Line
 from weft_trainer.network import takes_connections
-from weft_trainer.processes import Child, kill_strays
+from weft_trainer.processes import Child, Flood, kill_strays
 from weft_trainer.watchdog import Watchdog
 
 _SIBLING_GRACE = 5.0
@@ -41,6 +41,7 @@ class Supervisor:
         on_stop: Callable[[], None] = lambda: None,
         regroup: Callable[[], bool] = lambda: False,
         on_failure: Callable[[Ending], None] = lambda ending: None,
+        flood: Flood | None = None,
     ) -> None:
         """
         Args:
@@ -55,6 +56,7 @@ class Supervisor:
         self._on_stop = on_stop
         self._regroup = regroup
         self._on_failure = on_failure
+        self._flood = flood
         self._children: list[Child] = []
         self._helpers: list[Child] = []
 
@@ -93,7 +95,7 @@ class Supervisor:
 
     def _start(self, process: Process, env: Mapping[str, str], folder: Path) -> Child:
         try:
-            return Child(process, env, folder, self._sink, self._control.ring, self._watchdog)
+            return Child(process, env, folder, self._sink, self._control.ring, self._watchdog, self._flood)
         except OSError as error:
             raise TrainerError(f"{process.argv[0]} can't be started: {error.strerror or error}") from None
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft_trainer.lines import Line, LineAssembler
+from weft_trainer.processes import Flood
 
 NAMES = frozenset({"training-log.txt", "user_log.txt"})
 _EVERY = 0.5
@@ -25,9 +26,10 @@ class _Followed:
 class LogTail:
     """Follows the files in a thread; lines of a subfolder's file carry the folder's name."""
 
-    def __init__(self, folder: Path, sink: Callable[[Sequence[Line]], None]) -> None:
+    def __init__(self, folder: Path, sink: Callable[[Sequence[Line]], None], flood: Flood | None = None) -> None:
         self._folder = folder
         self._sink = sink
+        self._flood = flood
         self._files: dict[Path, _Followed] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
@@ -68,4 +70,9 @@ class LogTail:
             file.seek(followed.offset)
             while chunk := file.read(_CHUNK):
                 followed.offset += len(chunk)
-                self._sink(followed.assembler.feed(chunk))
+                if self._flood is not None and self._flood.flooded:
+                    lines, rest = followed.assembler.skip(chunk)
+                    self._sink(lines)
+                    self._flood.leave_out(rest)
+                else:
+                    self._sink(followed.assembler.feed(chunk))

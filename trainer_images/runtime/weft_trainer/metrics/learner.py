@@ -80,6 +80,11 @@ class LearnerMetrics:
         if self._extractor is not None:
             self._extractor.start()
 
+    @property
+    def reads_log(self) -> bool:
+        """Whether it wants every line (see ``said``)."""
+        return self._extractor is not None
+
     def said(self, lines: Sequence[Line]) -> None:
         """What the program has written into the log."""
         if self._extractor is not None:
