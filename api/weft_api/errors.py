@@ -104,7 +104,14 @@ def _field(error: dict[str, Any]) -> FieldProblem:
 
 def _manifest(_: Request, error: ManifestError) -> JSONResponse:
     found = [
-        FieldProblem(path=one.path, message=one.message, line=one.line, found=one.found, accepted=one.accepted)
+        FieldProblem(
+            path=one.path,
+            message=one.message,
+            line=one.line,
+            column=one.column,
+            found=one.found,
+            accepted=one.accepted,
+        )
         for one in error.problems
     ]
     return answer(problems.INVALID_MANIFEST, str(error), found)

@@ -75,6 +75,7 @@ class FieldProblem(BaseModel):
     path: str
     message: str
     line: int | None = None
+    column: int | None = None
     found: str | None = None
     accepted: str | None = None
 

@@ -12,6 +12,7 @@ import yaml
 
 from weft import profile as profiles
 from weft.account import Me, Secrets, Tokens
+from weft.administration import Projects, Users
 from weft.bundle import Bundle, open_bundle
 from weft.data import Data, Datastores
 from weft.errors import NotFound, WeftError
@@ -64,6 +65,8 @@ class Client:
         self.data = Data(self._transport)
         self.secrets = Secrets(self._transport)
         self.tokens = Tokens(self._transport)
+        self.users = Users(self._transport)
+        self.projects = Projects(self._transport)
 
     @property
     def url(self) -> str:

@@ -410,6 +410,91 @@ class Token(_Told):
 
 
 @dataclass(frozen=True)
+class User(_Told):
+    """Of the installation. ``projects`` is each one's name and the user's role there."""
+
+    name: str
+    email: str | None = None
+    admin: bool = False
+    disabled: bool = False
+    projects: Mapping[str, str] = field(default_factory=dict)
+    created_at: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> User:
+        return cls(
+            name=str(data["name"]),
+            email=data.get("email"),
+            admin=bool(data.get("admin")),
+            disabled=bool(data.get("disabled")),
+            projects={str(one["name"]): str(one["role"]) for one in data.get("projects") or []},
+            created_at=parse_time(data.get("created_at")),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Project(_Told):
+    """The tenant. ``role`` is one's own in it; None: seen as an administrator only."""
+
+    name: str
+    role: str | None = None
+    members: int = 0
+    jobs: int = 0
+    created_at: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> Project:
+        return cls(
+            name=str(data["name"]),
+            role=data.get("role"),
+            members=int(data.get("members") or 0),
+            jobs=int(data.get("jobs") or 0),
+            created_at=parse_time(data.get("created_at")),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Member(_Told):
+    """Of a project."""
+
+    user: str
+    role: str
+    disabled: bool = False
+    since: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> Member:
+        return cls(
+            user=str(data["user"]),
+            role=str(data.get("role") or ""),
+            disabled=bool(data.get("disabled")),
+            since=parse_time(data.get("since")),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Quota(_Told):
+    """``limits`` and ``used`` by ``cpus``, ``gpus``, ``memory`` (bytes) and ``jobs``; a limit of None is none."""
+
+    limits: Mapping[str, float | None]
+    used: Mapping[str, float]
+
+    NAMES = ("cpus", "gpus", "memory", "jobs")
+
+    @classmethod
+    def from_json(cls, data: Json) -> Quota:
+        used = data.get("used") or {}
+        return cls(
+            limits={name: data.get(name) for name in cls.NAMES},
+            used={name: used.get(name) or 0 for name in cls.NAMES},
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
 class EngineNode(_Told):
     """A node of an engine. ``capacity``, ``used`` (by Weft's jobs) and ``busy`` (by others) as an :class:`Engine`'s."""
 

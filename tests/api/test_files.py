@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import zipfile
 from datetime import UTC, datetime
 
+import httpx
 import pytest
-from tests.api.conftest import HELLO, Api, Person, code_of
+from tests.api.conftest import HELLO, Api, Person, code_of, zipped
 from tests.servers import Servers
 
 from weft_api.zipstream import Entry, stream_zip
@@ -43,6 +45,70 @@ def test_files_are_listed_and_read(ann: Person, job: str) -> None:
     assert answer.headers["content-length"] == "7000"
     assert ann.http.get(f"/api/v1/jobs/{job}/files/logs/tb/n%C3%A4me%20+%25.txt").content == b"x"
     assert ann.http.get(f"/api/v1/jobs/{job}/files/empty").content == b""
+
+
+HOSTILE = b"<script>alert(document.cookie)</script>"
+
+
+def test_a_preview_never_runs_as_a_page(api: Api, ann: Person, job: str) -> None:
+    prefix = results_prefix(ann.project_id, job)
+    put = api.context.objects.put
+    for name in ("a.html", "a.svg", "a.txt", "a", "a.xhtml", "a.js"):
+        put(prefix + name, HOSTILE)
+    put(prefix + "a.json", b'{"a": 1}')
+    put(prefix + "a.PNG", b"\x89PNG\r\n" + HOSTILE)
+    put(prefix + "long.log", b"line\n" * 300_000)
+    put(prefix + "weights", b"\0" * 100)
+
+    def shown(path: str, preview: str = "true") -> httpx.Response:
+        answer = ann.http.get(f"/api/v1/jobs/{job}/files/{path}", params={"preview": preview})
+        if answer.status_code == 200:
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+        return answer
+
+    for name in ("a.html", "a.svg", "a.txt", "a", "a.xhtml", "a.js"):
+        answer = shown(name)
+        assert (answer.headers["content-type"], answer.content) == ("text/plain; charset=utf-8", HOSTILE)
+        assert answer.headers["x-weft-truncated"] == "false"
+        assert shown(name, "false").headers["content-type"] == "application/octet-stream"
+        assert shown(name, "false").headers["content-disposition"].startswith("attachment")
+    assert shown("a.json").headers["content-type"] == "application/json"
+    assert shown("a.PNG").headers["content-type"] == "image/png"
+    assert shown("a.PNG").headers["content-disposition"].startswith("inline")
+    cut = shown("long.log")
+    assert (len(cut.content), cut.headers["x-weft-size"], cut.headers["x-weft-truncated"]) == (
+        1 << 20,
+        "1500000",
+        "true",
+    )
+    assert shown("empty").content == b""
+    assert (shown("weights").status_code, code_of(shown("weights"))) == (415, "unsupported_media_type")
+    assert shown("none.txt").status_code == 404
+
+
+def test_the_code_of_a_job_is_shown_file_by_file(api: Api, ann: Person, bob: Person) -> None:
+    code = zipped(train__py="print('hi')", long__txt="x" * (2 << 20), page__html=HOSTILE.decode(), bin="\0")
+    sha256 = hashlib.sha256(code).hexdigest()
+    assert ann.http.put(f"/api/v1/code/{sha256}", content=code).status_code == 201
+    job = ann.submit(code_sha256=sha256)["id"]
+    listed = ann.http.get(f"/api/v1/jobs/{job}/code").json()
+    assert listed["complete"]
+    assert {one["path"]: one["size"] for one in listed["files"]} == {
+        "train.py": 11, "long.txt": 2 << 20, "page.html": len(HOSTILE), "bin": 1,
+    }  # fmt: skip
+    answer = ann.http.get(f"/api/v1/jobs/{job}/code/train.py")
+    assert (answer.text, answer.headers["content-type"]) == ("print('hi')", "text/plain; charset=utf-8")
+    assert answer.headers["content-security-policy"].startswith("sandbox")
+    assert ann.http.get(f"/api/v1/jobs/{job}/code/page.html").headers["content-type"].startswith("text/plain")
+    cut = ann.http.get(f"/api/v1/jobs/{job}/code/long.txt")
+    assert (len(cut.content), cut.headers["x-weft-size"]) == (1 << 20, str(2 << 20))
+    assert ann.http.get(f"/api/v1/jobs/{job}/code/bin").status_code == 415
+    for path in ("nothing.py", "%2e%2e/train.py", "/train.py"):
+        assert ann.http.get(f"/api/v1/jobs/{job}/code/{path}").status_code == 404
+    assert bob.http.get(f"/api/v1/jobs/{job}/code/train.py").status_code == 404
+    bare = ann.submit()["id"]
+    assert ann.http.get(f"/api/v1/jobs/{bare}/code").status_code == 404
 
 
 @pytest.mark.parametrize("path", ["no", "%2e%2e/%2e%2e/code", "a//b", "%00", "a%0Ab", "..%2f..%2fx", "%ff", "x" * 3000])

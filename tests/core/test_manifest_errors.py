@@ -77,6 +77,7 @@ retries: -1
         3,
         "'two'",
         "a whole number from 1 to 1024",
+        column=11,
     )
     assert str(learners) == "line 3, learners: expected a whole number from 1 to 1024, found 'two'"
     assert "did you mean 'name'?" in found[2, "nmae"].message

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import posixpath
-from typing import Any
-from urllib.parse import quote
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from weft_api.auth import Viewer
 from weft_api.context import Ctx
-from weft_api.files.schemas import FileList
-from weft_api.files.service import list_files, open_results, read_definition, read_file, zip_results
-from weft_api.problems import NO_RESULTS_YET, NOT_FOUND, RESULTS_GONE, STORE_REFUSED, STORE_UNAVAILABLE, responses
+from weft_api.files.code import list_code, read_code
+from weft_api.files.schemas import CodeFiles, FileList
+from weft_api.files.service import list_files, open_results, read_beginning, read_definition, read_file, zip_results
+from weft_api.preview import MOST_SHOWN, SAFE, disposition, image_type, text_answer
+from weft_api.problems import (
+    NO_RESULTS_YET,
+    NOT_FOUND,
+    RESULTS_GONE,
+    STORE_REFUSED,
+    STORE_UNAVAILABLE,
+    UNSUPPORTED_MEDIA,
+    responses,
+)
 
 router = APIRouter(prefix="/api/v1", tags=["files"])
 
+Preview = Annotated[bool, Query(description="Show it instead of downloading it.")]
 _AWAY = (NOT_FOUND, RESULTS_GONE, STORE_REFUSED, STORE_UNAVAILABLE)
 
 
 def _binary(media: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {media: {"schema": {"type": "string", "format": "binary"}}}}}
-
-
-def _disposition(name: str) -> str:
-    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
 
 
 @router.get("/jobs/{job_id}/files", summary="List the files that a job left", responses=responses(*_AWAY))
@@ -36,14 +41,46 @@ def get_files(job_id: str, context: Ctx, who: Viewer) -> FileList:
 
 @router.get(
     "/jobs/{job_id}/files/{path:path}",
-    summary="Download one file",
+    summary="Download one file, or show it",
     response_class=StreamingResponse,
-    responses={**_binary("application/octet-stream"), **responses(*_AWAY)},
+    responses={**_binary("application/octet-stream"), **responses(*_AWAY, UNSUPPORTED_MEDIA)},
 )
-def get_file(job_id: str, path: str, context: Ctx, who: Viewer) -> StreamingResponse:
-    info, pieces = read_file(open_results(context, who, job_id), path)
-    headers = {"Content-Length": str(info.size), "Content-Disposition": _disposition(posixpath.basename(path))}
-    return StreamingResponse(pieces, media_type="application/octet-stream", headers=headers)
+def get_file(job_id: str, path: str, context: Ctx, who: Viewer, preview: Preview = False) -> Response:
+    """With `preview`, images come with their type and all else as text, of which the first MiB (`X-Weft-Size` has the
+    file's size, `X-Weft-Truncated` whether there is more); what is neither is refused with 415."""
+    results = open_results(context, who, job_id)
+    if preview and not image_type(path):
+        size, beginning = read_beginning(results, path, MOST_SHOWN)
+        return text_answer(path, beginning, size)
+    info, pieces = read_file(results, path)
+    headers = SAFE | {"Content-Length": str(info.size)}
+    headers["Content-Disposition"] = disposition(path, "inline" if preview else "attachment")
+    media = (image_type(path) if preview else None) or "application/octet-stream"
+    return StreamingResponse(pieces, media_type=media, headers=headers)
+
+
+@router.get(
+    "/jobs/{job_id}/code",
+    summary="List the files of the code that a job was submitted with",
+    responses=responses(NOT_FOUND, STORE_UNAVAILABLE),
+)
+def get_code_files(job_id: str, context: Ctx, who: Viewer) -> CodeFiles:
+    return list_code(context, who, job_id)
+
+
+@router.get(
+    "/jobs/{job_id}/code/{path:path}",
+    summary="Show a file of the code that a job was submitted with",
+    response_class=Response,
+    responses={
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+        **responses(NOT_FOUND, STORE_UNAVAILABLE, UNSUPPORTED_MEDIA),
+    },
+)
+def get_code_file(job_id: str, path: str, context: Ctx, who: Viewer) -> Response:
+    """As text, the first MiB (see the headers of a file's preview)."""
+    size, beginning = read_code(context, who, job_id, path, MOST_SHOWN)
+    return text_answer(path, beginning, size)
 
 
 @router.get(
@@ -54,7 +91,7 @@ def get_file(job_id: str, path: str, context: Ctx, who: Viewer) -> StreamingResp
 )
 def get_definition(job_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
     info, pieces = read_definition(context, who, job_id)
-    headers = {"Content-Length": str(info.size), "Content-Disposition": _disposition(f"{job_id}-definition.zip")}
+    headers = {"Content-Length": str(info.size), "Content-Disposition": disposition(f"{job_id}-definition.zip")}
     return StreamingResponse(pieces, media_type="application/zip", headers=headers)
 
 
@@ -67,5 +104,5 @@ def get_definition(job_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
 def get_trained_model(job_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
     """Of any size: it is made while it is sent. A connection that breaks off leaves a file that is no valid zip."""
     pieces = zip_results(open_results(context, who, job_id))
-    headers = {"Content-Disposition": _disposition(f"{job_id}-trained-model.zip")}
+    headers = {"Content-Disposition": disposition(f"{job_id}-trained-model.zip")}
     return StreamingResponse(pieces, media_type="application/zip", headers=headers)

@@ -23,3 +23,17 @@ class FileList(BaseModel):
 
     files: list[FileView]
     complete: bool = Field(description="False when the job has more files than are listed here.")
+
+
+class CodeFile(BaseModel):
+    path: str
+    size: int = Field(description="Unpacked, in bytes.")
+
+
+class CodeFiles(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"files": [{"path": "train.py", "size": 2048}], "complete": True}]}
+    )
+
+    files: list[CodeFile]
+    complete: bool = Field(description="False when there are more files than are listed here.")

@@ -58,14 +58,25 @@ def list_files(results: Results) -> FileList:
 
 def read_file(results: Results, path: str) -> tuple[ObjectInfo, Iterator[bytes]]:
     """One file, in pieces. Raises Problem not_found."""
-    key = results.prefix + path
+    with users_store():
+        info = _head(results, path)
+        return info, results.bucket.get_stream(info.key)
+
+
+def read_beginning(results: Results, path: str, most: int) -> tuple[int, bytes]:
+    """A file's size, and its first bytes. Raises Problem not_found."""
+    with users_store():
+        info = _head(results, path)
+        return info.size, results.bucket.get_range(info.key, 0, most) if info.size else b""
+
+
+def _head(results: Results, path: str) -> ObjectInfo:
     if not path.isprintable() or any(part in ("", ".", "..") for part in path.split("/")):
         raise not_found("file", path[:200])
-    with users_store():
-        info = results.bucket.head(key)
-        if info is None:
-            raise not_found("file", path)
-        return info, results.bucket.get_stream(key)
+    info = results.bucket.head(results.prefix + path)
+    if info is None:
+        raise not_found("file", path)
+    return info
 
 
 def zip_results(results: Results) -> Iterator[bytes]:
@@ -90,7 +101,13 @@ def zip_results(results: Results) -> Iterator[bytes]:
 
 
 def read_definition(context: Context, who: Principal, job_id: str) -> tuple[ObjectInfo, Iterator[bytes]]:
-    """The code bundle that a job was submitted with. Raises Problem not_found."""
+    """The code bundle that a job was submitted with, in pieces. Raises Problem not_found."""
+    info = find_definition(context, who, job_id)
+    return info, context.objects.get_stream(info.key)
+
+
+def find_definition(context: Context, who: Principal, job_id: str) -> ObjectInfo:
+    """Where the code bundle of a job is. Raises Problem not_found."""
     with context.database.transaction() as session:
         sha256 = find_job(who.scope(session), job_id).code_sha256
     if sha256 is None:
@@ -99,4 +116,4 @@ def read_definition(context: Context, who: Principal, job_id: str) -> tuple[Obje
     info = context.objects.head(key)
     if info is None:
         raise Problem(NOT_FOUND, f"the code bundle {sha256} is not in the store any more")
-    return info, context.objects.get_stream(key)
+    return info

@@ -40,6 +40,8 @@ COMMANDS: dict[str, Entry] = {
     "secrets": Entry("secrets", "Secrets that manifests name and learners get.", DATA, group=True),
     "login": Entry("account", "Sign in at a server and keep the token in the profile file.", SERVER),
     "tokens": Entry("tokens", "API tokens: list, create, revoke.", SERVER, group=True),
+    "projects": Entry("projects", "Projects: members and quotas.", SERVER, group=True),
+    "users": Entry("users", "Users of the server, for its administrators.", SERVER, group=True),
     "engines": Entry("engines", "Show where jobs can run, how busy it is there, and what waits.", SERVER),
     "images": Entry("images", "Images that jobs run in.", SERVER, group=True),
     "version": Entry("version", "Print the versions of this client and of the server.", SERVER),

@@ -35,7 +35,8 @@ class Findings:
         node = node or self._nearest(path)
         if node is not None and node.origin:
             message += f" (given with --set {node.origin})"
-        self.problems.append(Problem(path, message, node.line if node else None, found, accepted))
+        line, column = (node.line, node.column) if node else (None, None)
+        self.problems.append(Problem(path, message, line, found, accepted, column))
 
     def expected(self, path: str, node: Node, accepted: str, *, hint: str = "", sensitive: bool = False) -> Invalid:
         """Note ``expected …, found …``; what a sensitive field holds is not quoted."""

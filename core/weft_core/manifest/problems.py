@@ -20,6 +20,8 @@ class Problem:
     found: str | None = None
     """What stood there, shortened; None where it could be a credential."""
     accepted: str | None = None
+    column: int | None = None
+    """Where on its line, from 1."""
 
     def __str__(self) -> str:
         where = [f"line {self.line}"] if self.line is not None else []
@@ -30,7 +32,7 @@ class ManifestError(Exception):
     """A manifest that can't be taken, with everything that is wrong with it."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        every = sorted(problems, key=lambda problem: problem.line or 0)
+        every = sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
         self.problems = every[:MOST_PROBLEMS]
         if len(every) > MOST_PROBLEMS:
             self.problems.append(Problem("", f"and {len(every) - MOST_PROBLEMS} more problems"))

@@ -52,6 +52,8 @@ class Node:
     """Nodes in this tree once every alias is written out."""
     origin: str | None = field(default=None, kw_only=True)
     """The ``--set`` that it came with."""
+    column: int | None = field(default=None, kw_only=True)
+    """Of its first character, from 1."""
 
 
 @dataclass(slots=True)
@@ -83,9 +85,11 @@ class Mapping(Node):
         return next((value for name, value in self.entries if name.text == key), None)
 
 
-def fatal(message: str, line: int | None = None, *, accepted: str | None = None) -> ManifestError:
+def fatal(
+    message: str, line: int | None = None, *, accepted: str | None = None, column: int | None = None
+) -> ManifestError:
     """An error after which nothing else can be checked."""
-    return ManifestError([Problem("", message, line, accepted=accepted)])
+    return ManifestError([Problem("", message, line, accepted=accepted, column=column)])
 
 
 def decode(source: str | bytes, limit: int) -> str:
@@ -188,7 +192,7 @@ class _Composer:
         _check_tag(event, line)
         if _CONTROL.search(event.value):
             raise fatal("a control character in a value, which is not accepted", line)
-        node = Scalar(line, event.value, event.style or "")
+        node = Scalar(line, event.value, event.style or "", column=event.start_mark.column + 1)
         if event.anchor:
             self._anchors[event.anchor] = node
             self._unused[event.anchor] = line
@@ -210,7 +214,8 @@ class _Composer:
             raise fatal(f"nested deeper than {_DEEPEST} levels: no manifest is that deep", line)
         if event.anchor:
             self._anchors.pop(event.anchor, None)  # unknown until it is complete, so that no loop can be built
-        node = Sequence(line) if isinstance(event, SequenceStartEvent) else Mapping(line)
+        kind = Sequence if isinstance(event, SequenceStartEvent) else Mapping
+        node = kind(line, column=event.start_mark.column + 1)
         self._frames.append(_Frame(node, event.anchor))
 
     def _end(self) -> None:
@@ -278,4 +283,4 @@ def _syntax_error(error: yaml.YAMLError, text: str) -> ManifestError:
         words = "a tab where indentation goes: YAML indents with spaces"
     elif words == "found character that cannot start any token":
         words = "a value can't begin like this: put a value that begins with '@', '`' or '%' in quotes"
-    return fatal(f"not valid YAML at column {column}: {_PLAIN_WORDS.get(words, words)}", line)
+    return fatal(f"not valid YAML at column {column}: {_PLAIN_WORDS.get(words, words)}", line, column=column)

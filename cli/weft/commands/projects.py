@@ -1,0 +1,126 @@
+"""``projects list|create|delete|members|add|remove|quota``."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+import typer
+from rich.markup import escape
+
+from weft.commands.common import JsonOption, client_of
+from weft.models import Quota
+from weft.ui.console import say, show, show_json
+from weft.ui.jobs import table
+from weft.ui.words import ago, size
+
+app = typer.Typer(no_args_is_help=True, help="Projects: members and quotas.")
+NameArgument = Annotated[str, typer.Argument(metavar="PROJECT", show_default=False)]
+UserArgument = Annotated[str, typer.Argument(metavar="USER", show_default=False)]
+_UNITS = {"mb": 10**6, "gb": 10**9, "tb": 10**12, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+
+
+@app.command("list")
+def list_projects(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """List your projects; an administrator sees all."""
+    projects = client_of(ctx).projects.list()
+    if as_json:
+        show_json([dict(one.raw) for one in projects])
+        return
+    made = table("NAME", "YOUR ROLE", "MEMBERS", "JOBS", "CREATED")
+    for one in projects:
+        made.add_row(escape(one.name), one.role or "–", str(one.members), str(one.jobs), ago(one.created_at))
+    show(made)
+
+
+@app.command("create")
+def create(
+    ctx: typer.Context,
+    name: NameArgument,
+    owner: Annotated[str | None, typer.Option(help="Its first owner; default: you.", show_default=False)] = None,
+) -> None:
+    """Make a project (administrators)."""
+    client_of(ctx).projects.create(name, owner)
+    say(f"[green]✓[/] project {escape(name)} is made; its members sign in with: weft login --project {escape(name)}")
+
+
+@app.command("delete")
+def delete(ctx: typer.Context, name: NameArgument) -> None:
+    """Delete a project that is empty (administrators)."""
+    client_of(ctx).projects.delete(name)
+    say(f"[green]✓[/] project {escape(name)} is gone")
+
+
+@app.command("members")
+def members(ctx: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
+    """List a project's members."""
+    found = client_of(ctx).projects.members(name)
+    if as_json:
+        show_json([dict(one.raw) for one in found])
+        return
+    made = table("USER", "ROLE", "", "SINCE")
+    for one in found:
+        made.add_row(escape(one.user), one.role, "disabled" if one.disabled else "", ago(one.since))
+    show(made)
+
+
+@app.command("add")
+def add(
+    ctx: typer.Context,
+    name: NameArgument,
+    user: UserArgument,
+    role: Annotated[Literal["owner", "editor", "viewer"], typer.Option(help="What they may do there.")] = "editor",
+) -> None:
+    """Make a user a member, or give another role (owners, administrators)."""
+    client_of(ctx).projects.set_member(name, user, role)
+    say(f"[green]✓[/] {escape(user)} is {role} in {escape(name)}")
+
+
+@app.command("remove")
+def remove(ctx: typer.Context, name: NameArgument, user: UserArgument) -> None:
+    """Remove a member; their tokens for the project end at once."""
+    client_of(ctx).projects.remove_member(name, user)
+    say(f"[green]✓[/] {escape(user)} is no member of {escape(name)} any more")
+
+
+@app.command("quota")
+def quota(
+    ctx: typer.Context,
+    name: NameArgument,
+    cpus: Annotated[str | None, typer.Option(metavar="N|none", show_default=False)] = None,
+    gpus: Annotated[str | None, typer.Option(metavar="N|none", show_default=False)] = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE|none", help="Such as 64Gb.", show_default=False)] = None,
+    jobs: Annotated[str | None, typer.Option(metavar="N|none", help="Running at once.", show_default=False)] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a project's running jobs may hold at once, or change what is named (administrators)."""
+    projects = client_of(ctx).projects
+    found = projects.quota(name)
+    asked = {"cpus": cpus, "gpus": gpus, "memory": memory, "jobs": jobs}
+    changes = {key: _limit(key, text) for key, text in asked.items() if text is not None}
+    if changes:
+        found = projects.set_quota(name, {**found.limits, **changes})
+    if as_json:
+        show_json(dict(found.raw))
+        return
+    made = table("", "USED", "LIMIT")
+    for key in Quota.NAMES:
+        limit = found.limits[key]
+        made.add_row(key, _amount(key, found.used[key]), "none" if limit is None else _amount(key, limit))
+    show(made)
+
+
+def _limit(name: str, text: str) -> float | None:
+    if text.lower() == "none":
+        return None
+    number = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+    unit = number[2] if number else ""
+    if number is None or (unit and (name != "memory" or unit not in _UNITS)):
+        wanted = "a size such as 64Gb or 512MiB" if name == "memory" else "a number"
+        raise typer.BadParameter(f"{text!r} is neither {wanted} nor none", param_hint=f"--{name}")
+    value = float(number[1]) * _UNITS.get(unit, 1)
+    return value if name == "cpus" else int(value)
+
+
+def _amount(name: str, value: float) -> str:
+    return size(int(value)) if name == "memory" else f"{value:g}"

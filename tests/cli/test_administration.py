@@ -1,0 +1,67 @@
+"""``weft users`` and ``weft projects`` against the API itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+from tests.api.conftest import Api, api, api_settings
+
+from weft_core.store.models import User
+
+__all__ = ["api", "api_settings"]  # fixtures
+
+Weft = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def root(api: Api, tmp_path: Path) -> Weft:
+    """The command, as an administrator runs it."""
+    person = api.person()
+    with api.context.database.transaction() as session:
+        session.execute(update(User).values(is_admin=User.id == person.user_id))
+
+    def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        environment = {"WEFT_URL": api.url, "WEFT_TOKEN": person.token, "PATH": "/usr/bin:/bin", "COLUMNS": "150"}
+        return subprocess.run(
+            [sys.executable, "-c", "from weft.main import run; run()", *arguments],
+            input=stdin, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path, timeout=60,
+        )  # fmt: skip
+
+    return run
+
+
+def test_an_administrator_makes_a_project_with_members_and_a_quota(api: Api, root: Weft) -> None:
+    def done(*arguments: str, stdin: str = "") -> str:
+        ran = root(*arguments, stdin=stdin)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    done("users", "create", "grace", "--email", "grace@example.org", stdin="first password\n")
+    done("projects", "create", "compilers", "--owner", "grace")
+    done("users", "create", "robot", "--no-password")
+    done("projects", "add", "compilers", "robot", "--role", "viewer")
+    listed = done("projects", "members", "compilers")
+    assert [line.split()[:2] for line in listed.splitlines()[1:]] == [["grace", "owner"], ["robot", "viewer"]]
+    assert "compilers (owner)" in done("users", "list")
+    done("projects", "quota", "compilers", "--gpus", "4", "--memory", "64GiB")
+    table = done("projects", "quota", "compilers", "--jobs", "2", "--gpus", "none")
+    rows = {line.split()[0]: line.split()[1:] for line in table.splitlines()[1:]}
+    assert rows == {
+        "cpus": ["0", "none"], "gpus": ["0", "none"], "memory": ["0", "B", "64.0", "GiB"], "jobs": ["0", "2"],
+    }  # fmt: skip
+    wrong = root("projects", "quota", "compilers", "--gpus", "many")
+    assert (wrong.returncode, "'many' is neither a number nor none" in wrong.stderr) == (2, True)
+    done("users", "password", "grace", stdin="second password\n")
+    assert api.client().post("/api/v1/login", json={"user": "grace", "password": "second password"}).status_code == 200
+    last = root("projects", "remove", "compilers", "grace")
+    assert (last.returncode != 0, "last owner" in last.stderr) == (True, True)
+    done("projects", "remove", "compilers", "robot")
+    done("users", "disable", "robot")
+    assert "disabled" in done("users", "list")
+    done("projects", "delete", "compilers")
+    assert "compilers" not in done("projects", "list")
