@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft.http import Transport, segment
@@ -49,7 +49,7 @@ class Projects:
         """Forget an empty one. Raises NotFound, Conflict with what is still in it."""
         self._transport.request("DELETE", f"/projects/{segment(name)}")
 
-    def members(self, name: str) -> list[Member]:
+    def members(self, name: str) -> Sequence[Member]:
         """Owners first."""
         page = self._transport.json("GET", f"/projects/{segment(name)}/members")
         return [Member.from_json(one) for one in page.get("members") or []]

@@ -177,12 +177,6 @@ class Bucket:
             body = self._s3.get_object(Bucket=self.container, Key=key)["Body"]
         return self._pieces(key, body, piece)
 
-    def get_range(self, key: str, start: int, size: int) -> bytes:
-        """At most ``size`` bytes from ``start`` on; ``start`` must be inside of the object."""
-        with self._guard(key):
-            wanted = f"bytes={start}-{start + size - 1}"
-            return self._s3.get_object(Bucket=self.container, Key=key, Range=wanted)["Body"].read()
-
     def _pieces(self, key: str, body: Any, piece: int) -> Iterator[bytes]:
         with self._guard(key):
             yield from body.iter_chunks(piece)

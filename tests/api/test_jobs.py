@@ -186,6 +186,7 @@ def test_lists_are_paged_newest_first_and_filtered(ann: Person) -> None:
     assert found(state=["QUEUED", "FAILED"]) == ids
     assert found(state="COMPLETED") == []
     assert found(since="1h") == ids
+    assert (found(engine="local", user=ann.name), found(engine="ray"), found(user="nobody")) == (ids, [], [])
     assert found(since="2999-01-01") == []
     assert found(since=str(32503680000000)) == []
 
@@ -194,7 +195,15 @@ def test_lists_are_paged_newest_first_and_filtered(ann: Person) -> None:
     "query",
     [
         *("cursor=x", "cursor=WyJhIiwiYiJd", "cursor=WzFd", "limit=0", "limit=9999", "limit=x", "state=NONE"),
-        *("label=x", "since=yesterday", "since=99999999999999999999", "since=999999999d", "q=%00", "label=a=%00"),
+        *(
+            "label=x",
+            "since=yesterday",
+            "since=99999999999999999999",
+            "since=999999999d",
+            "q=%00",
+            "user=%00",
+            "label=a=%00",
+        ),
     ],
 )
 def test_bad_queries(ann: Person, query: str) -> None:

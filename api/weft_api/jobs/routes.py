@@ -148,13 +148,15 @@ def get_jobs(
     ] = [],  # noqa: B006
     q: Annotated[str, Query(max_length=200, description="Part of the name, id or description.")] = "",
     since: Since = None,
+    engine: Annotated[str, Query(max_length=200, description="Those of this engine.", examples=["local"])] = "",
+    user: Annotated[str, Query(max_length=200, description="Those that this user submitted.", examples=["ada"])] = "",
     metric: Metrics = [],  # noqa: B006
     sort: Sort = NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JobPage:
     conditions = [MetricCondition.parsed(one) for one in metric]
-    wanted = JobFilter(state, _labels(label), q, parse_since(since), conditions)
+    wanted = JobFilter(state, _labels(label), q, parse_since(since), conditions, engine, user)
     with context.database.transaction() as session:
         return list_jobs(who.scope(session), who, wanted, Order.parsed(sort), limit, cursor)
 

@@ -31,6 +31,8 @@ class JobFilter:
     text: str = ""
     since: datetime | None = None
     metrics: Sequence[MetricCondition] = ()
+    engine: str = ""
+    user: str = ""
 
 
 def find_job(scope: Scope, job_id: str, *, lock: bool = False) -> Job:
@@ -57,6 +59,10 @@ def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, order: Order, lim
         query = query.where(or_(Job.name.ilike(pattern), Job.id.ilike(pattern), description.ilike(pattern)))
     if wanted.since:
         query = query.where(Job.created_at >= wanted.since)
+    if wanted.engine:
+        query = query.where(Job.engine == wanted.engine)
+    if wanted.user:
+        query = query.where(Job.user_id.in_(select(User.id).where(User.name == wanted.user)))
     for condition in wanted.metrics:
         query = query.where(condition.holds())
     rows = scope.session.execute(order.page(query, cursor).limit(limit + 1)).all()
