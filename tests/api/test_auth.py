@@ -140,6 +140,7 @@ _BODIES: dict[str, dict[str, Any]] = {
     "PUT /api/v1/projects/{name}/members/{user}": {"role": "owner"},
     "PUT /api/v1/projects/{name}/quota": {"jobs": 1},
 }
+_QUERIES = {"GET /api/v1/jobs/{job_id}/logs/search": {"q": "x"}}
 # What makes a thing of one's own under a name is no look at someone else's.
 _OWN = {"PUT /api/v1/secrets/{name}", "PUT /api/v1/code/{sha256}"}
 
@@ -180,7 +181,7 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
             values["name"] = ann.project if "/projects/" in path else ann.name
         else:
             values["name"] = "mine"
-        answer = bob.http.request(method, path.format(**values), json=_BODIES.get(route))
+        answer = bob.http.request(method, path.format(**values), json=_BODIES.get(route), params=_QUERIES.get(route))
         assert (route, answer.status_code) == (route, 404)
     assert bob.http.get("/api/v1/jobs").json()["jobs"] == []
     assert bob.http.get("/api/v1/secrets").json()["secrets"] == []
