@@ -13,6 +13,7 @@ import { AwayError } from "./api/client";
 import { sessionQuery } from "./api/queries";
 import { Away, Shell } from "./app/Shell";
 import { parseSearch, stringifySearch } from "./app/urls";
+import { readChartSearch } from "./charts/search";
 import { NotFound, PageError } from "./pages/errors";
 import { JobsPage } from "./pages/jobs/JobsPage";
 import { readJobsSearch } from "./pages/jobs/search";
@@ -80,6 +81,18 @@ const events = createRoute({
   path: "/events",
   component: lazyRouteComponent(() => import("./pages/job/EventsTab"), "EventsTab"),
 });
+const metrics = createRoute({
+  getParentRoute: () => job,
+  path: "/metrics",
+  validateSearch: readChartSearch,
+  component: lazyRouteComponent(() => import("./pages/job/MetricsTab"), "MetricsTab"),
+});
+const system = createRoute({
+  getParentRoute: () => job,
+  path: "/system",
+  validateSearch: readChartSearch,
+  component: lazyRouteComponent(() => import("./pages/job/MetricsTab"), "SystemTab"),
+});
 
 const logs = createRoute({
   getParentRoute: () => job,
@@ -88,7 +101,20 @@ const logs = createRoute({
   component: lazyRouteComponent(() => import("./pages/logs/LogsTab"), "LogsTab"),
 });
 
-const tree = root.addChildren([signIn, inside.addChildren([jobs, job.addChildren([overview, logs, events])])]);
+const tree = root.addChildren([
+  signIn,
+  inside.addChildren([
+    jobs,
+    job.addChildren([
+      // One a line, as the tabs are.
+      overview,
+      logs,
+      metrics,
+      system,
+      events,
+    ]),
+  ]),
+]);
 
 export function makeRouter(queries: QueryClient) {
   return createRouter({

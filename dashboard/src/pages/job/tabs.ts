@@ -2,5 +2,7 @@
 export const TABS = [
   { to: "/jobs/$jobId", name: "Overview" },
   { to: "/jobs/$jobId/logs", name: "Logs" },
+  { to: "/jobs/$jobId/metrics", name: "Metrics" },
+  { to: "/jobs/$jobId/system", name: "System" },
   { to: "/jobs/$jobId/events", name: "Events" },
 ] as const;

@@ -1,0 +1,221 @@
+// Charts of one or several jobs, with what one chooses about them.
+import { useQueries } from "@tanstack/react-query";
+import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
+
+import { span, value } from "../ui/format";
+import { ErrorNote, Loading } from "../ui/parts";
+import { type Chart, chartsOf } from "./charts";
+import { Controls } from "./Controls";
+import { type Buckets, color, type Line, type Series } from "./lines";
+import { Plot } from "./Plot";
+import { bucketsQuery, type Kind, seriesQuery } from "./queries";
+import type { Axis, ChartSearch } from "./search";
+
+export interface Shown {
+  id: string;
+  name: string;
+  live: boolean;
+}
+
+interface PanelProps {
+  jobs: readonly Shown[];
+  kind: Kind;
+  search: ChartSearch;
+  change: (changes: Partial<ChartSearch>) => void;
+  /** When no job has a point. */
+  empty: ReactNode;
+  /** More of what one chooses. */
+  children?: ReactNode;
+}
+
+/** A series of a job, as the list tells of it. */
+interface Known extends Series {
+  job: string;
+}
+
+export function Panel({ jobs, kind, search, change, empty, children }: PanelProps) {
+  const lists = useQueries({ queries: jobs.map((job) => seriesQuery(job.id, kind, job.live)) });
+  const known: Known[] = lists.flatMap((list, at) =>
+    (list.data?.series ?? []).map((one) => ({ ...one, job: jobs[at]?.id ?? "" })),
+  );
+  const notes = [...new Set(lists.flatMap((list) => list.data?.notes ?? []))];
+  const error = lists.find((list) => list.error)?.error;
+  const axis: Axis = search.x ?? (kind === "user" ? "step" : "time");
+
+  const fits = (one: { learner: number; attempt: number }) =>
+    (!search.learner || search.learner.includes(String(one.learner))) &&
+    (!search.attempt || search.attempt.includes(String(one.attempt)));
+  const wanted = (search.q ?? "").toLowerCase();
+  const all = chartsOf(kind, known.filter(fits));
+  const charts = all.filter((chart) => chart.title.toLowerCase().includes(wanted));
+  const key = makeKey(jobs, known);
+
+  if (!known.length) {
+    if (error) return <ErrorNote error={error} />;
+    return lists.some((list) => list.isPending) ? <Loading rows={6} /> : <>{empty}</>;
+  }
+  return (
+    <div className="stack">
+      <Controls kind={kind} axis={axis} search={search} change={change} known={known}>
+        {children}
+      </Controls>
+      <ErrorNote error={error} />
+      {notes.length > 0 && (
+        <div className="note warn" role="status">
+          {notes.map((note) => (
+            <p key={note}>{note}</p>
+          ))}
+        </div>
+      )}
+      {charts.length === 0 && <p className="muted">No metric fits what is chosen.</p>}
+      <div className="charts">
+        {charts.map((chart) => (
+          <ChartCard
+            key={chart.title}
+            chart={chart}
+            jobs={jobs}
+            kind={kind}
+            axis={axis}
+            search={search}
+            change={change}
+            fits={fits}
+            lineKey={key}
+            known={known}
+          />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+interface LineKey {
+  color: (job: string, learner: number) => number;
+  label: (job: string, learner: number, attempt: number) => string;
+  old: (job: string, learner: number, attempt: number) => boolean;
+}
+
+/** Which colour and words a line has: the same in all charts. A learner has one colour; earlier attempts are dashed. */
+function makeKey(jobs: readonly Shown[], known: readonly Known[]): LineKey {
+  const pairs = [...new Set(known.map((one) => `${one.job} ${one.learner}`))];
+  const order = jobs.flatMap((job) =>
+    pairs
+      .filter((pair) => pair.startsWith(`${job.id} `))
+      .sort((a, b) => Number(a.split(" ")[1]) - Number(b.split(" ")[1])),
+  );
+  const attempts = new Map<string, number>();
+  for (const one of known) attempts.set(one.job, Math.max(one.attempt, attempts.get(one.job) ?? 0));
+  const twice = new Set(jobs.map((job) => job.name)).size < jobs.length;
+  const learners = new Set(known.map((one) => one.learner)).size > 1;
+  const retried = new Set(known.map((one) => one.attempt)).size > 1;
+  return {
+    color: (job, learner) => Math.max(0, order.indexOf(`${job} ${learner}`)),
+    old: (job, _, attempt) => attempt < (attempts.get(job) ?? 0),
+    label: (job, learner, attempt) => {
+      const name = jobs.find((one) => one.id === job)?.name ?? job;
+      const parts = [];
+      if (jobs.length > 1) parts.push(twice ? `${name} (${job.slice(-4)})` : name);
+      if (learners) parts.push(`learner ${learner}`);
+      if (retried) parts.push(`attempt ${attempt}`);
+      return parts.join(", ");
+    },
+  };
+}
+
+interface CardProps {
+  chart: Chart;
+  jobs: readonly Shown[];
+  kind: Kind;
+  axis: Axis;
+  search: ChartSearch;
+  change: (changes: Partial<ChartSearch>) => void;
+  fits: (one: { learner: number; attempt: number }) => boolean;
+  lineKey: LineKey;
+  known: readonly Known[];
+}
+
+function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, known }: CardProps) {
+  const [card, seen] = useSeen();
+  const origins = useMemo(() => originsOf(known), [known]);
+  const zoomed = search.from !== undefined && search.to !== undefined;
+  const answers = useQueries({
+    queries: jobs.map((job) => {
+      const origin = origins.get(job.id);
+      const ms = (at: number) => (axis === "elapsed" ? (origin ?? 0) + at * 1000 : at);
+      const range = zoomed ? { from: ms(search.from ?? 0), to: ms(search.to ?? 0) } : {};
+      const has = origin !== undefined && known.some((one) => one.job === job.id && chart.names.includes(one.name));
+      const asked = { names: chart.names, kind, x: axis === "step" ? "step" : "time", ...range } as const;
+      return bucketsQuery(job.id, asked, job.live && seen, seen && has);
+    }),
+  });
+  const lines = answers.flatMap((answer, at) => {
+    const job = jobs[at]?.id ?? "";
+    const series = (answer.data?.series ?? []).filter((one) => fits(one) && one.x.length > 0);
+    return series.map((one) => toLine(one, job, chart, axis, origins.get(job) ?? 0, lineKey));
+  });
+  const failed = answers.find((answer) => answer.error && !answer.data)?.error;
+  const leftOut = answers.reduce((sum, answer) => sum + (answer.data?.left_out ?? 0), 0);
+  const formatX = axis === "elapsed" ? span : value;
+  return (
+    <section className="card chart" ref={card} aria-label={chart.title}>
+      <h2 className="break">{chart.title}</h2>
+      {failed ? (
+        <ErrorNote error={failed} />
+      ) : lines.length ? (
+        <Plot
+          lines={lines}
+          axis={axis}
+          log={search.log === "1"}
+          smooth={search.smooth ?? 0}
+          range={zoomed ? [search.from ?? 0, search.to ?? 0] : null}
+          format={chart.format}
+          formatX={formatX}
+          onZoom={(range) => change(range ? { from: tidy(range[0]), to: tidy(range[1]) } : NO_ZOOM)}
+          label={`Chart of ${chart.title}: ${lines.map((one) => `${one.label} ${chart.format(one.last.at(-1))}`).join("; ")}`}
+        />
+      ) : (
+        <p className="plot-none muted">{answers.some((one) => one.isFetching) || !seen ? "…" : "No point in this range."}</p>
+      )}
+      {leftOut > 0 && <p className="muted">{leftOut} more lines are left out: choose learners.</p>}
+    </section>
+  );
+}
+
+export const NO_ZOOM = { from: undefined, to: undefined };
+const tidy = (at: number) => Number(at.toPrecision(Math.abs(at) > 1e9 ? 15 : 6));
+
+/** When each job's first point was, in ms: where its elapsed time begins. */
+function originsOf(known: readonly Known[]): Map<string, number> {
+  const origins = new Map<string, number>();
+  for (const one of known) origins.set(one.job, Math.min(one.first_time, origins.get(one.job) ?? Infinity));
+  return origins;
+}
+
+function toLine(one: Buckets, job: string, chart: Chart, axis: Axis, origin: number, key: LineKey): Line {
+  const part = chart.part(one.name);
+  const at = key.color(job, one.learner) * chart.names.length + chart.names.indexOf(one.name);
+  return {
+    key: `${job} ${one.learner} ${one.attempt} ${one.name}`,
+    label: [key.label(job, one.learner, one.attempt), part].filter(Boolean).join(", "),
+    color: color(at),
+    dashed: key.old(job, one.learner, one.attempt),
+    x: axis === "elapsed" ? one.x.map((ms) => (ms - origin) / 1000) : one.x,
+    min: one.min,
+    max: one.max,
+    last: one.last,
+  };
+}
+
+/** Whether the element has come near the window: charts further down ask for nothing yet. */
+function useSeen(): [React.RefObject<HTMLElement | null>, boolean] {
+  const element = useRef<HTMLElement>(null);
+  const [seen, setSeen] = useState(false);
+  useEffect(() => {
+    if (!element.current) return;
+    const watch = new IntersectionObserver((entries) => setSeen(entries.some((one) => one.isIntersecting)), {
+      rootMargin: "300px",
+    });
+    watch.observe(element.current);
+    return () => watch.disconnect();
+  }, []);
+  return [element, seen];
+}

@@ -1,0 +1,200 @@
+// One chart: uPlot, drawn in the theme's colours. Dragging zooms, a double click shows all again.
+import "uplot/dist/uPlot.min.css";
+
+import { useEffect, useMemo, useRef, useState } from "react";
+import uPlot from "uplot";
+
+import { clock } from "../ui/format";
+import { type Line, positive, smoothed } from "./lines";
+import type { Axis } from "./search";
+import { useThemeTurns } from "./theme";
+
+const HEIGHT = 220;
+
+export interface PlotProps {
+  lines: readonly Line[];
+  axis: Axis;
+  log: boolean;
+  /** Percent. */
+  smooth: number;
+  range: readonly [number, number] | null;
+  format: (value: number | null | undefined) => string;
+  formatX: (value: number) => string;
+  onZoom: (range: [number, number] | null) => void;
+  label: string;
+}
+
+interface Picture {
+  data: uPlot.AlignedData;
+  series: uPlot.Series[];
+  bands: uPlot.Band[];
+  /** Where each line's own values stand in `data`, and its smoothed ones. */
+  places: { raw: number; shown: number }[];
+}
+
+export function Plot({ lines, axis, log, smooth, range, format, formatX, onZoom, label }: PlotProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const [at, setAt] = useState<number | null>(null);
+  const anyPositive = useMemo(
+    () => !log || lines.some((line) => line.last.some((value) => value !== null && value > 0)),
+    [lines, log],
+  );
+  const onLog = log && anyPositive;
+  const picture = useMemo(() => draw(lines, onLog, smooth), [lines, onLog, smooth]);
+  const latest = useRef({ picture, onZoom, format, formatX, range });
+  useEffect(() => {
+    latest.current = { picture, onZoom, format, formatX, range };
+  });
+
+  // What needs another uPlot, and not only other data.
+  const shape = `${axis}|${onLog}|${smooth > 0}|${lines.map((line) => line.key + line.color + line.dashed).join()}`;
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const muted = () => getComputedStyle(element).getPropertyValue("--muted").trim() || "gray";
+    const grid = () => getComputedStyle(element).getPropertyValue("--line").trim() || "gray";
+    const style = { stroke: muted, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1, size: 4 } };
+    const font = `11px ${getComputedStyle(element).fontFamily}`;
+    const { series, bands, data } = latest.current.picture;
+    const made = new uPlot(
+      {
+        width: element.clientWidth || 300,
+        height: HEIGHT,
+        ms: 1,
+        padding: [8, 16, 0, 0],
+        legend: { show: false },
+        cursor: {
+          y: false,
+          points: { size: 7 },
+          drag: { x: true, y: false, setScale: false },
+          bind: {
+            dblclick: () => () => {
+              latest.current.onZoom(null);
+              return null;
+            },
+          },
+        },
+        scales: {
+          x: {
+            time: axis === "time",
+            range: (_, min, max) => {
+              const [from, to] = latest.current.range ?? [min ?? 0, max ?? 1];
+              return from < to ? [from, to] : [from - 1, to + 1];
+            },
+          },
+          y: onLog ? { distr: 3 } : {},
+        },
+        axes: [
+          {
+            ...style,
+            font,
+            size: axis === "time" ? 42 : 28,
+            ...(axis === "time" ? {} : { values: (_: uPlot, marks: number[]) => marks.map(latest.current.formatX) }),
+          },
+          {
+            ...style,
+            font,
+            size: 64,
+            values: (_, marks) => marks.map((one) => (one === null ? "" : latest.current.format(one))),
+          },
+        ],
+        series,
+        bands,
+        hooks: {
+          setCursor: [(self) => setAt(self.cursor.idx ?? null)],
+          setSelect: [
+            (self) => {
+              const { left, width } = self.select;
+              if (width < 4) return;
+              latest.current.onZoom([self.posToVal(left, "x"), self.posToVal(left + width, "x")]);
+              self.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+            },
+          ],
+        },
+      },
+      data,
+      element,
+    );
+    plot.current = made;
+    const sizes = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
+    sizes.observe(element);
+    return () => {
+      sizes.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [shape, axis, onLog]);
+
+  useEffect(() => {
+    plot.current?.setData(picture.data, true);
+  }, [picture, range]);
+
+  const theme = useThemeTurns();
+  useEffect(() => {
+    plot.current?.redraw(false, true);
+  }, [theme]);
+
+  const x = at === null ? undefined : picture.data[0][at];
+  return (
+    <>
+      <div ref={box} className="plot" role="img" aria-label={label} />
+      {log && !anyPositive && <p className="muted small">No value above 0: a linear scale.</p>}
+      <p className="plot-x muted numbers">
+        {x === undefined ? " " : axis === "time" ? clock(x) : `${axis === "step" ? "step " : ""}${formatX(x)}`}
+      </p>
+      <ul className="plot-legend">
+        {lines.map((line, number) => (
+          <li key={line.key}>
+            <i className={line.dashed ? "swatch dashed" : "swatch"} style={{ color: line.color }} />
+            <span className="break">{line.label}</span>
+            <span className="numbers plot-value">{format(valueAt(picture, number, line, at, smooth > 0))}</span>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+/** A line's value under the cursor, or its newest one. A line without a point just there has its last one before. */
+function valueAt(picture: Picture, number: number, line: Line, at: number | null, smooth: boolean) {
+  const place = picture.places[number];
+  if (at === null || !place) return line.last.at(-1);
+  const values = picture.data[smooth ? place.shown : place.raw] ?? [];
+  for (let index = Math.min(at, values.length - 1); index >= 0; index -= 1) {
+    const value = values[index];
+    if (value !== undefined) return value;
+  }
+  return undefined;
+}
+
+/** Each line is its last values, with a band from the smallest to the largest; or what is smoothed, over what was. */
+function draw(lines: readonly Line[], log: boolean, smooth: number): Picture {
+  const fit = log ? positive : (values: (number | null)[]) => values;
+  const series: uPlot.Series[] = [{}];
+  const bands: uPlot.Band[] = [];
+  const tables: uPlot.AlignedData[] = [];
+  const places: Picture["places"] = [];
+  for (const line of lines) {
+    const base = series.length;
+    const last = fit(line.last);
+    const pen: uPlot.Series = {
+      stroke: line.color,
+      width: 1.6,
+      points: { show: line.x.length < 2, size: 6 },
+      ...(line.dashed ? { dash: [5, 4] } : {}),
+    };
+    if (smooth > 0) {
+      series.push({ ...pen, alpha: 0.35, width: 1, points: { show: false } }, pen);
+      tables.push([line.x, last, smoothed(last, smooth / 100)] as uPlot.AlignedData);
+      places.push({ raw: base, shown: base + 1 });
+    } else {
+      const edge: uPlot.Series = { stroke: "transparent", width: 0, points: { show: false } };
+      series.push(pen, edge, edge);
+      bands.push({ series: [base + 1, base + 2], fill: `${line.color}33` });
+      tables.push([line.x, last, fit(line.max), fit(line.min)] as uPlot.AlignedData);
+      places.push({ raw: base, shown: base });
+    }
+  }
+  return { data: tables.length ? uPlot.join(tables) : [[]], series, bands, places };
+}
