@@ -88,6 +88,7 @@ def main() -> None:
         callbacks=[
             LearningRate(args.learning_rate, replicas, args.warmup_epochs, args.epochs),
             Progress(say, args.epochs, args.log_every),
+            keras.callbacks.TensorBoard(os.environ.get("LOG_DIR", "logs")),  # Weft shows the curves of event files
             keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: save_checkpoint(model)),
         ],
         verbose=0,

@@ -16,6 +16,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+try:
+    from weft_trainer import log_metrics  # there in every learner
+except ImportError:  # on a machine without Weft
+
+    def log_metrics(**_) -> None: ...
+
+
 DATA = Path(os.environ["DATA_DIR"])
 RESULTS = Path(os.environ["RESULT_DIR"])
 CHECKPOINT = Path(os.environ["CHECKPOINT_DIR"]) / "checkpoint.pt"
@@ -62,6 +69,8 @@ def train_epoch(model, optimizer, loader, epoch, args, device) -> None:
             say(f"epoch {epoch + 1}/{args.epochs}  step {step + 1}/{len(loader)}  loss {loss.item():.4f}")
     loss_sum, right, digits = total(loss_sum, right, digits, device=device)
     say(f"epoch {epoch + 1}/{args.epochs}  loss {loss_sum / digits:.4f}  accuracy {right / digits:.4f}")
+    if dist.get_rank() == 0:
+        log_metrics(loss=loss_sum / digits, accuracy=right / digits, step=epoch + 1, group="train")
 
 
 def test(model, device) -> tuple[float, int]:
@@ -132,6 +141,7 @@ def main() -> None:
     accuracy, held_out = test(net, device)
     say(f"test accuracy {accuracy:.4f} on {held_out} held-out digits")
     if dist.get_rank() == 0:
+        log_metrics(accuracy=accuracy, step=args.epochs, group="test")
         torch.save(net.state_dict(), RESULTS / "model.pt")
         say("saved model.pt")
     dist.destroy_process_group()

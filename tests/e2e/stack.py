@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import yaml
 
@@ -132,6 +133,18 @@ def _cwd(process: psutil.Process) -> str | None:
 def lines(job: weft.Job, learner: int = 1) -> list[str]:
     """What one learner has logged."""
     return [line.text for line in job.logs(learner=learner)]
+
+
+def series(stack: Stack, job: weft.Job, kind: str = "user") -> dict[tuple[str, int], dict[str, Any]]:
+    """A job's metrics by displayed name and learner."""
+    with stack.client as client:
+        answer = httpx.get(
+            f"{client.url}/api/v1/jobs/{job.id}/metrics",
+            params={"kind": kind},
+            headers={"Authorization": f"Bearer {client._transport.server.token}"},
+        )
+    answer.raise_for_status()
+    return {(one["name"], one["learner"]): one for one in answer.json()["series"]}
 
 
 def saw(job: weft.Job, text: str, learner: int = 1) -> Callable[[], bool]:

@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.stack import REPOSITORY, Stack, eventually, lines, saw
+from tests.e2e.stack import REPOSITORY, Stack, eventually, lines, saw, series
 
 EXAMPLES = REPOSITORY / "examples"
+METRICS = {
+    "mnist-horovod-pytorch": {("train/loss", 1): 12, ("train/accuracy", 1): 12, ("test/accuracy", 1): 1},
+    "mnist-torchrun": {("train/loss", 1): 12, ("train/accuracy", 1): 12, ("test/accuracy", 1): 1},
+    "mnist-tensorflow-mirrored": {("train/epoch_loss", 1): 12, ("train/epoch_accuracy", 1): 12},
+}
+"""How many points examples report."""
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +46,8 @@ def test_example(stack: Stack, digits: Path, tmp_path: Path, name: str) -> None:
     accuracy = float(final.split("accuracy")[1].split()[0].strip(":=,%"))
     assert accuracy >= 0.95, shown
     assert job.files(), "nothing was stored"
+    found = {(name, learner): one["points"] for (name, learner), one in series(stack, job).items()}
+    assert found.items() >= METRICS.get(name, {}).items()
 
 
 def _epoch(line: str) -> int:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import httpx
-from tests.e2e.stack import Stack, eventually, lines, manifest
-
-import weft
+from tests.e2e.stack import Stack, eventually, lines, manifest, series
 
 EXTRACTOR = {
     "type": "regex_extractor",
@@ -20,18 +16,6 @@ EXTRACTOR = {
         }
     },
 }
-
-
-def series(stack: Stack, job: weft.Job, kind: str = "user") -> dict[tuple[str, int], dict[str, Any]]:
-    """By displayed name and learner."""
-    with stack.client as client:
-        answer = httpx.get(
-            f"{client.url}/api/v1/jobs/{job.id}/metrics",
-            params={"kind": kind},
-            headers={"Authorization": f"Bearer {client._transport.server.token}"},
-        )
-    answer.raise_for_status()
-    return {(one["name"], one["learner"]): one for one in answer.json()["series"]}
 
 
 def test_every_source_of_metrics(stack: Stack, tmp_path: Path) -> None:
