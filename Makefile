@@ -11,9 +11,9 @@ DASHBOARD := api/weft_api/dashboard/static/index.html
 DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/scripts -type f -not -name schema.d.ts) \
   dashboard/index.html dashboard/vite.config.ts
 
-.PHONY: help setup dashboard demo test check format bench images clean
+.PHONY: help setup dashboard demo test check format bench bench-logs images clean
 help:
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 $(VENV)/.installed: pyproject.toml requirements/constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -50,6 +50,9 @@ format: setup ## format, and fix what can be fixed
 
 bench: setup ## ratios against torchrun, horovodrun and the raw operations
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-logs: setup ## of log lines: latency, lines/s, lost and doubled ones while processes are killed, the tail of 10 GB
+	@$(BIN)/python -m benchmarks logs
 
 images: ## the trainer images as containers, smoke-tested (ARGS="--variant cuda --push …"; trainer_images/images --help)
 	@$(PYTHON) trainer_images/images $(ARGS)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.e2e.stack import Stack, running
 
-from benchmarks import clusters, data, overhead, prepare, start, submit
+from benchmarks import clusters, data, logs, overhead, prepare, start, submit
 
 BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "submit": submit.measure,
@@ -18,7 +18,7 @@ BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "overhead": overhead.measure,
 }
 # These need no stack.
-ALONE: dict[str, Callable[[Path], None]] = {"data": data.measure, "prepare": prepare.measure}
+ALONE: dict[str, Callable[[Path], None]] = {"data": data.measure, "prepare": prepare.measure, "logs": logs.measure}
 
 
 def main(names: list[str]) -> int:

@@ -20,6 +20,7 @@ from weft_api.logs import live
 from weft_api.logs.chunks import ChunkReader, Wanted
 from weft_api.logs.live import Held, LiveLog, LiveLogs
 from weft_core.objects import StoreError
+from weft_core.objects import StoreError
 
 _CHUNKS = 8
 """Read at once for one who reads what is not held."""
@@ -115,17 +116,11 @@ class LogFollower:
             chunks = [Held(chunk) for chunk in found]
             reached = end if len(found) < _CHUNKS else self._position
         for held in chunks:
-            if self._takes(held):
+            if self._wanted.takes_chunk(held.chunk):
                 async for batch in self._of(held):
                     yield batch
             self._position = max(self._position, held.chunk.end)
         self._position = max(self._position, reached)
-
-    def _takes(self, held: Held) -> bool:
-        wanted, chunk = self._wanted, held.chunk
-        return (wanted.learner is None or wanted.learner == chunk.rank + 1) and (
-            wanted.attempt is None or wanted.attempt == chunk.attempt
-        )
 
     async def _of(self, held: Held) -> AsyncGenerator[list[Frame], None]:
         batch: list[Frame] = []
@@ -154,7 +149,7 @@ class LogFollower:
         return True
 
     async def _ask(self, question: Callable[[], Answer]) -> Answer | None:
-        """None, a moment later, when Postgres is away: the stream stays, the next question may be answered."""
+        """None, a moment later, when Postgres or S3 is away: the stream stays, the next question may be answered."""
         try:
             return await anyio.to_thread.run_sync(question, limiter=self._context.followers)
         except (DBAPIError, PoolTimeout, StoreError):
