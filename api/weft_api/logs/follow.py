@@ -20,7 +20,6 @@ from weft_api.logs import live
 from weft_api.logs.chunks import ChunkReader, Wanted
 from weft_api.logs.live import Held, LiveLog, LiveLogs
 from weft_core.objects import StoreError
-from weft_core.objects import StoreError
 
 _CHUNKS = 8
 """Read at once for one who reads what is not held."""

@@ -29,7 +29,6 @@ from weft_api.context import Context
 from weft_api.logs.chunks import Chunk, ChunkReader, Wanted
 from weft_core.lifecycle import TERMINAL
 from weft_core.objects import StoreError
-from weft_core.objects import StoreError
 from weft_core.store.models import Job
 
 DELETED = "DELETED"

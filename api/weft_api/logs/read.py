@@ -104,7 +104,9 @@ def read_before(reader: ChunkReader, wanted: LogFilter, before: int, limit: int)
     found: list[LogLine] = []
     read = 0
     for chunk in descending(reader, position, wanted):
-        fitting = [line for line in lines_of(chunk, 0) if line.n < position and wanted.takes(line.t, line.text)]
+        # Of a chunk that is wanted as a whole, no more lines are made than are asked for.
+        start = min(chunk.end, bottom) - (limit - len(found)) if wanted.whole_chunks else 0
+        fitting = [line for line in lines_of(chunk, start) if line.n < bottom and wanted.takes(line.t, line.text)]
         found.extend(reversed(fitting))
         position = chunk.first_line
         read += len(chunk.body)
