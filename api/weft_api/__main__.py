@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from weft_api.app import create_app
-from weft_api.service_log import configure_logging
+from weft_core.service_log import configure_logging
 from weft_core.settings import Settings, load_settings
 from weft_core.settings_problems import settings_problems
 from weft_core.store.database import Database

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from weft_api.problems import TOO_LARGE, Problem, answer
 from weft_api.telemetry import Metrics
+from weft_core.service_log import note, noting
 from weft_core.settings import LimitSettings
 
 _MIB = 1 << 20
@@ -111,12 +112,14 @@ class Observed:
                 headers["X-Request-ID"] = request_id
             await send(message)
 
-        try:
-            await self._app(scope, receive, noted)
-        finally:
-            self._note(scope, status, time.perf_counter() - started, request_id)
+        with noting():
+            note(request_id=request_id)
+            try:
+                await self._app(scope, receive, noted)
+            finally:
+                self._note(scope, status, time.perf_counter() - started)
 
-    def _note(self, scope: MutableMapping[str, Any], status: int, seconds: float, request_id: str) -> None:
+    def _note(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
         # The template, never the path: ids would make endless time series. Mounts and 404s have no route of their own.
         route = getattr(scope.get("route"), "path", None) or "other"
         self._metrics.requests.labels(scope["method"], route, str(status)).observe(seconds)
@@ -127,5 +130,4 @@ class Observed:
             path=scope["path"],
             status=status,
             ms=round(seconds * 1000, 1),
-            request_id=request_id,
         )

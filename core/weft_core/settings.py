@@ -122,6 +122,15 @@ class TimingSettings(_Section):
     """How long a job may train without ever writing into RESULT_DIR or CHECKPOINT_DIR before a warning; 0: for ever."""
 
 
+class TelemetrySettings(_Section):
+    """What the service tells of itself (docs/observability.md)."""
+
+    metrics_port: int = Field(default=0, ge=0, le=65535)
+    """Where a worker serves its Prometheus metrics (the API has them at ``/metrics``); 0: nowhere."""
+    otlp_endpoint: str = ""
+    """Where traces go: the base URL of an OpenTelemetry collector's OTLP over HTTP; empty: nowhere."""
+
+
 def _local() -> dict[str, EngineSettings]:
     return {"local": LocalSettings()}
 
@@ -147,6 +156,7 @@ class Settings(BaseSettings):
     images: ImageSettings = Field(default_factory=ImageSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     timings: TimingSettings = Field(default_factory=TimingSettings)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
 
     @model_validator(mode="before")
     @classmethod

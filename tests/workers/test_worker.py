@@ -6,12 +6,14 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 from pydantic import SecretStr
@@ -42,12 +44,12 @@ def environment(settings: Settings, sweep: float) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def worker(settings: Settings, folder: Path, sweep: float) -> Iterator[psutil.Popen]:
+def worker(settings: Settings, folder: Path, sweep: float, **more: str) -> Iterator[psutil.Popen]:
     """A running worker; nothing of it is left afterwards."""
     with (folder / "worker.log").open("ab") as log:
         process = psutil.Popen(
             [sys.executable, "-m", "weft_workers", "--concurrency", "1"],
-            env=environment(settings, sweep),
+            env=environment(settings, sweep) | more,
             stdout=log,
             stderr=log,
         )
@@ -61,6 +63,11 @@ def worker(settings: Settings, folder: Path, sweep: float) -> Iterator[psutil.Po
             if one.is_running():
                 one.kill()
         psutil.wait_procs(family, 10)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 def sweepers(process: psutil.Popen) -> list[psutil.Process]:
@@ -88,7 +95,8 @@ def ended(family: list[psutil.Process]) -> bool:
 def test_hints_reach_a_worker_and_sigterm_ends_it_and_its_sweeper(
     world: World, settings: Settings, tmp_path: Path
 ) -> None:
-    with worker(settings, tmp_path, _SELDOM) as process:
+    port = free_port()
+    with worker(settings, tmp_path, _SELDOM, WEFT_TELEMETRY__METRICS_PORT=str(port)) as process:
         until(lambda: len(sweepers(process)) == 1)
         first = probe(world)
         world.context.wake.job(first)
@@ -98,6 +106,9 @@ def test_hints_reach_a_worker_and_sigterm_ends_it_and_its_sweeper(
         second = probe(world)
         world.context.wake.job(second)
         until(lambda: stepped(world, second))
+        # Steps of the pool's processes, told by the main one.
+        told = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+        assert re.search(r'weft_step_seconds_count\{action="Admit"\} [1-9]', told), told
 
         family = [process, *process.children(recursive=True)]
         assert len(family) >= 3

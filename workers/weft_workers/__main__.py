@@ -10,10 +10,11 @@ import threading
 
 import structlog
 
+from weft_core.service_log import configure_logging
 from weft_workers.app import make_app
-from weft_workers.logs import configure_logging
 from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
 from weft_workers.sweeper import PARENT
+from weft_workers.telemetry import serve, share
 
 log = structlog.get_logger(__name__)
 
@@ -59,6 +60,15 @@ class SweeperProcess:
                 self._ending.wait(_RESTART_AFTER)
 
 
+def _tell_prometheus(port: int, arguments: list[str]) -> None:
+    share("weft_workers", arguments)
+    try:
+        serve(port)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise BadSettings(f"telemetry.metrics_port: can't listen at port {port}: {why}") from None
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a worker; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m weft_workers", description="Weft's worker and its sweeper.")
@@ -69,6 +79,8 @@ def main(arguments: list[str] | None = None) -> int:
     configure_logging()
     try:
         settings = read_settings()
+        if settings.telemetry.metrics_port:
+            _tell_prometheus(settings.telemetry.metrics_port, sys.argv[1:] if arguments is None else arguments)
         installation = wait_for_installation(settings)
         open_context(settings, installation, connections=1).close()  # bad settings show here, not in every child
     except BadSettings as error:

@@ -9,10 +9,10 @@ from typing import Any
 from celery import Celery
 from celery.signals import setup_logging, worker_process_init
 
+from weft_core.service_log import configure_logging
 from weft_core.settings import Settings
 from weft_core.wake import STEP_QUEUE, STEP_TASK, broker_url
 from weft_workers.context import Context
-from weft_workers.logs import configure_logging
 from weft_workers.process import die_with_parent, open_context
 from weft_workers.reconcile import step
 

@@ -18,6 +18,7 @@ from weft_core.store.database import Database
 from weft_core.store.models import Installation
 from weft_core.wake import Wake
 from weft_workers.observing import Lookout
+from weft_workers.telemetry import Metrics
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Context:
     secrets: SecretBox
     wake: Wake
     installation: str
+    metrics: Metrics
     owner: str
     """Who holds the leases of this process, for whoever reads the database."""
 
@@ -79,5 +81,6 @@ def make_context(
         secrets=SecretBox(settings.secret_keys),
         wake=Wake(settings.redis_url.get_secret_value()),
         installation=installation,
+        metrics=Metrics(),
         owner=f"{socket.gethostname()}:{os.getpid()}",
     )

@@ -21,11 +21,11 @@ from sqlalchemy.exc import DBAPIError
 
 from weft_core.engine import EngineUnreachable
 from weft_core.objects import StoreError
+from weft_core.service_log import configure_logging
 from weft_core.store.models import Attempt, Job
 from weft_workers.archiving import Archiver
 from weft_workers.context import Context
 from weft_workers.housekeeping import Housekeeping
-from weft_workers.logs import configure_logging
 from weft_workers.process import BadSettings, die_with_parent, open_context, read_settings, wait_for_installation
 from weft_workers.reconcile import step
 

@@ -18,6 +18,7 @@ from weft_api.models.names import registered_as, started_from
 from weft_api.problems import not_found
 from weft_core.launch import Resources
 from weft_core.lifecycle import JobState
+from weft_core.service_log import note
 from weft_core.store.models import Attempt, Job, Learner, Round, User
 from weft_core.store.scope import Scope
 
@@ -43,6 +44,7 @@ def find_job(scope: Scope, job_id: str, *, lock: bool = False) -> Job:
     job = scope.find(Job, Job.id == job_id, lock=lock)
     if job is None:
         raise not_found("job", job_id)
+    note(job=job.id, attempt=job.attempt)
     return job
 
 

@@ -31,6 +31,7 @@ from weft_core.bundle import BundleInfo
 from weft_core.ids import new_id
 from weft_core.manifest import DataStore, Manifest, ModelReference, ParsedManifest, parse_manifest
 from weft_core.objects import StoreError
+from weft_core.service_log import note
 from weft_core.store import jobs, registry
 from weft_core.store.models import Job, Secret
 from weft_core.store.registry import UnknownModel
@@ -257,6 +258,7 @@ def _insert(
             job.keepalive_seconds = submission.keepalive.seconds
             job.idle_seconds = submission.keepalive.idle_seconds
         jobs.submit(scope, job, parsed.manifest.notes)
+        note(job=job.id)
         if job.checkpoint_of:
             words = _checkpoint_words(job.checkpoint_of)
             jobs.record_event(session, job, "checkpoint", words, data=job.checkpoint_of)

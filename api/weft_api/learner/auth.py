@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from weft_api.auth import Bearer
 from weft_api.problems import STALE_ATTEMPT, UNAUTHENTICATED, Problem, invalid
+from weft_core.service_log import note
 from weft_core.store.models import Attempt, Job, Learner
 from weft_core.tokens import ATTEMPT_PREFIX, hash_token
 
@@ -42,6 +43,7 @@ def open_attempt(session: Session, token: AttemptToken) -> Attempt:
         raise stale("no attempt has this token (its job may have been deleted)")
     if attempt.ended_at is not None:
         raise stale(f"attempt {attempt.n} of job {attempt.job_id} has ended")
+    note(job=attempt.job_id, attempt=attempt.n)
     return attempt
 
 
@@ -62,6 +64,7 @@ def fence(session: Session, token: AttemptToken, *, change: bool) -> tuple[Job, 
     job = session.scalars(query).one_or_none()
     attempt = open_attempt(session, token)  # read only now, behind the lock
     assert job is not None  # the attempt would not be there
+    note(job=job.id, attempt=attempt.n)
     return job, attempt
 
 

@@ -57,7 +57,9 @@ def admit(context: Context, lease: Lease, view: View) -> bool:
         taken = take(session, lease)
         job = taken.job
         # The row is fresh and locked now: a halt that came in since the claim goes first.
+        waited: float | None = None
         if job.desired == Desired.RUNNING and (place := decided.places.get(job.id)):
+            waited = (view.now - job.state_since).total_seconds()
             _open_attempt(context, session, job, place)
             again = taken.release(0)
         elif (why := decided.impossible.get(job.id)) and not job.attempt:
@@ -69,6 +71,8 @@ def admit(context: Context, lease: Lease, view: View) -> bool:
             first = next(iter(decided.waiting), job.id) == job.id
             again = taken.release(HEAD_POLL if first else TAIL_POLL)
         woken = _tell_others(session, decided, job.id)
+    if waited is not None:
+        context.metrics.waits.labels(name).observe(waited)
     if job.state != JobState.QUEUED:
         context.wake.changed(job.id)
     for job_id in woken:

@@ -397,6 +397,7 @@ def _finish(context: Context, lease: Lease, view: View, attempt: AttemptView, se
         transition(session, job, end.state, end.reason, end.error_code)
         again = taken.release(end.next_in)
     log.info("attempt ended", state=end.state.value, reason=end.reason)
+    context.metrics.attempts.labels(view.job.engine, attempt.outcome.value if attempt.outcome else "unknown").inc()
     _ended(context, view)
     return 0 if again else None
 

@@ -77,7 +77,8 @@ def _work(context: Context, lease: Lease, view: View) -> float | None:
             return perform.trouble(context, lease, f"can't look for exit reports: {error}")
         action = decide(view)
     log.debug("step", state=view.job.state.value, action=action)
-    return perform.perform(context, lease, view, action)
+    with context.metrics.steps.labels(type(action).__name__).time():
+        return perform.perform(context, lease, view, action)
 
 
 def _look(context: Context, view: View) -> View:

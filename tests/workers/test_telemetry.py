@@ -1,0 +1,89 @@
+"""Prometheus metrics of the service, and the Grafana dashboard that asks for them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+from tests.workers.world import World
+
+from weft_api.telemetry import Metrics as ApiMetrics
+from weft_core.lifecycle import LearnerPhase
+from weft_workers.housekeeping import Housekeeping
+
+_DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "weft.json"
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    return registry.get_sample_value(name, labels)
+
+
+def test_steps_waits_and_attempts_are_counted(world: World) -> None:
+    counted = world.context.metrics.registry
+    job = world.running()
+    assert value(counted, "weft_admission_wait_seconds_count", engine="local") == 1
+    assert value(counted, "weft_step_seconds_count", action="Admit") == 1
+    assert value(counted, "weft_step_seconds_count", action="Launch") == 1
+    world.exit(job, 0)
+    world.step(job, 3)
+    assert world.job(job).state == "COMPLETED"
+    assert value(counted, "weft_attempts_total", engine="local", outcome="SUCCEEDED") == 1
+    world.step(world.submit(engine="cloud"))
+    assert value(counted, "weft_admission_wait_seconds_count", engine="cloud") is None, "not admitted"
+
+
+def test_queues_and_engines_are_told_from_the_store(world: World) -> None:
+    metrics = ApiMetrics(world.context.database)
+    engine = world.context.engines["local"]
+    Housekeeping(world.context).round(engine)
+    first = world.submit(resources={"gpus": 3})
+    world.step(first, 2)
+    waiting = world.submit(resources={"gpus": 3})
+    world.step(waiting)
+    told = {
+        (one.name, *sorted(one.labels.values())): one.value
+        for family in text_string_to_metric_families(metrics.render().decode())
+        for one in family.samples
+    }
+    assert told["weft_queue_length", "QUEUED", "local"] == 1
+    assert told["weft_queue_length", "PENDING", "local"] == 1
+    assert told["weft_queue_oldest_seconds", "local"] > 0
+    assert told["weft_jobs", "QUEUED"] == 1
+    assert told["weft_engine_up", "local"] == 1
+    assert told["weft_engine_capacity", "gpus", "local"] == 4
+    assert told["weft_engine_used", "gpus", "local"] == 3
+    world.engine.unreachable = "connection refused"
+    Housekeeping(world.context).round(engine)
+    assert b'weft_engine_up{engine="local"} 0.0' in metrics.render()
+    world.phase(first, LearnerPhase.PROCESSING)
+
+
+def _samples(registry: CollectorRegistry) -> set[str]:
+    """Names as queries write them, of all that the registry can ever tell."""
+    names = set()
+    for family in registry.collect():
+        ends = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"]}.get(family.type, [""])
+        names |= {family.name + end for end in ends}
+    return names
+
+
+def test_the_dashboard_asks_only_for_what_there_is(world: World) -> None:
+    dashboard: dict[str, Any] = json.loads(_DASHBOARD.read_text())
+    there = _samples(world.context.metrics.registry) | _samples(ApiMetrics(world.context.database).registry)
+    panels = [one for one in dashboard["panels"] if one["type"] != "row"]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    queries += [one["definition"] for one in dashboard["templating"]["list"] if one["type"] == "query"]
+    asked = {name for query in queries for name in re.findall(r"\bweft_\w+", query)}
+    assert asked <= there, asked - there
+    unused = {one for one in there if not one.endswith(("_sum", "_count", "_bucket"))} - asked
+    assert unused == set(), "a metric that the dashboard leaves out"
+    for query in queries:
+        assert query.count("(") == query.count(")"), query
+        assert query.count("{") == query.count("}"), query
+    assert len({one["id"] for one in dashboard["panels"]}) == len(dashboard["panels"])
+    places = [tuple(one["gridPos"].values()) for one in dashboard["panels"]]
+    assert len(set(places)) == len(places)
