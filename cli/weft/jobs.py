@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
@@ -17,6 +17,7 @@ from weft.errors import AmbiguousName, JobFailed, JobHalted, NotFound, Unavailab
 from weft.follow import PATIENCE, Follower
 from weft.http import Transport, segment
 from weft.logs import Log, Which
+from weft.metrics import Curve, Metrics, MetricValues, Point, Series
 from weft.models import (
     TERMINAL,
     Attempt,
@@ -55,7 +56,8 @@ class Job:
 
     Times are aware datetimes. ``state`` is one of QUEUED, PENDING, DOWNLOADING, PROCESSING, STORING, COMPLETED, FAILED
     and HALTED, ``reason`` says why, ``condition`` what is unusual just now. ``resources`` holds what one learner gets
-    (``memory`` in bytes). ``attempts`` and ``manifest`` are set by :meth:`Jobs.get`, and are empty in lists.
+    (``memory`` in bytes). ``metric_values`` holds the newest and best value of each metric by its name, of the first
+    learner that reports it. ``attempts`` and ``manifest`` are set by :meth:`Jobs.get`, and are empty in lists.
     """
 
     id: str
@@ -83,6 +85,7 @@ class Job:
     started_at: datetime | None
     ended_at: datetime | None
     queue_position: int | None
+    metric_values: Mapping[str, MetricValues]
     attempts: tuple[Attempt, ...]
     manifest: Mapping[str, Any]
     raw: Json = field(repr=False, compare=False)
@@ -119,6 +122,28 @@ class Job:
     def follow_logs(self, **options: Any) -> Iterator[LogLine | StateChange | Gap]:
         """The log until the job has ended; see :meth:`Jobs.follow_logs`."""
         return self._jobs.follow_logs(self.id, **options)
+
+    def metrics(self, names: Sequence[str] = (), **chosen: Any) -> Sequence[Series]:
+        """What it has measured so far; see :meth:`weft.metrics.Metrics.list`."""
+        return self._jobs.metrics.list(self.id, names, **chosen)
+
+    def curves(self, names: Sequence[str] = (), **options: Any) -> Sequence[Curve]:
+        """The same with points for a chart; see :meth:`weft.metrics.Metrics.curves`."""
+        return self._jobs.metrics.curves(self.id, names, **options)
+
+    def metric_points(self, names: Sequence[str] = (), **chosen: Any) -> Iterator[Point]:
+        """The same with every point; see :meth:`weft.metrics.Metrics.points`."""
+        return self._jobs.metrics.points(self.id, names, **chosen)
+
+    def export_metrics(
+        self, target: str | Path, form: Literal["csv", "parquet"] = "csv", names: Sequence[str] = (), **chosen: Any
+    ) -> Path:
+        """All of them as a file; see :meth:`weft.metrics.Metrics.export`."""
+        return self._jobs.metrics.export(self.id, target, form, names, **chosen)
+
+    def metric_notes(self) -> Sequence[str]:
+        """What the server has dropped of them, and why."""
+        return self._jobs.metrics.notes(self.id)
 
     def events(self) -> Iterator[Event]:
         """What has happened to the job so far."""
@@ -166,6 +191,7 @@ class Jobs:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self.metrics = Metrics(transport)
 
     def submit(
         self,
@@ -203,15 +229,19 @@ class Jobs:
         label: str | Sequence[str] | None = None,
         q: str | None = None,
         since: str | None = None,
+        metric: str | Sequence[str] | None = None,
+        sort: str | None = None,
         limit: int | None = None,
     ) -> Iterator[Job]:
-        """Jobs, newest first; further pages are fetched as the iteration reaches them.
+        """Jobs, newest first unless ``sort`` says otherwise; further pages are fetched as the iteration reaches them.
 
         Args:
             state: only these states.
             label: only jobs with these labels, each ``key=value``.
             q: only jobs with this text in id, name or description.
             since: only jobs submitted after this time (ISO 8601, or an age such as ``2h``).
+            metric: only jobs whose metrics are so: each ``NAME<0.3``, ``NAME.max>=0.9``, …
+            sort: ``created_at``, ``name``, ``state`` or ``metric:NAME[:min|:max]``; ``-`` in front: descending.
             limit: at most so many; None = all.
         """
         cursor: str | None = None
@@ -225,6 +255,8 @@ class Jobs:
                     "label": label,
                     "q": q,
                     "since": since,
+                    "metric": metric,
+                    "sort": sort,
                     "limit": 100 if left is None else min(left, 100),
                     "cursor": cursor,
                 },
@@ -485,6 +517,7 @@ class Jobs:
             started_at=parse_time(data.get("started_at")),
             ended_at=parse_time(data.get("ended_at")),
             queue_position=data.get("queue_position"),
+            metric_values={name: MetricValues.from_json(one) for name, one in (data.get("metrics") or {}).items()},
             attempts=tuple(Attempt.from_json(one) for one in data.get("attempts") or ()),
             manifest=data.get("manifest") or {},
             raw=data,

@@ -28,6 +28,8 @@ COMMANDS: dict[str, Entry] = {
     "show": Entry("jobs", "Show a job: state and reason, attempts, learners.", JOBS),
     "checkpoints": Entry("jobs", "List the checkpoints that are kept of a job, newest first.", JOBS),
     "logs": Entry("logs", "Print or search a job's log; with --follow as it grows.", JOBS),
+    "metrics": Entry("metrics", "Show what a job measures: newest and best values, charts, exports.", JOBS),
+    "tensorboard": Entry("tensorboard", "Open TensorBoard on the event files of jobs.", JOBS),
     "events": Entry("logs", "Print what has happened to a job.", JOBS),
     "halt": Entry("jobs", "Stop a job; it keeps its checkpoints and can be resumed.", JOBS),
     "resume": Entry("jobs", "Queue a halted or failed job again, from its last checkpoint.", JOBS),

@@ -10,7 +10,7 @@ import typer
 
 from weft.commands.common import JobArgument, JsonOption, client_of
 from weft.ui.console import say, show, show_json
-from weft.ui.jobs import checkpoint_table, job_panel, job_table
+from weft.ui.jobs import checkpoint_table, job_panel, job_table, metric_columns
 from weft.ui.words import styled_state
 
 app = typer.Typer()
@@ -40,16 +40,30 @@ def list_jobs(
         str | None, typer.Option("--q", "-q", help="Only with this text in id, name, description.")
     ] = None,
     since: Annotated[str | None, typer.Option(help="Only submitted since: 2h, 3d, or an ISO time.")] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", "-m", help="Show this metric; 'NAME<0.3', 'NAME.max>=0.9': only such jobs."),
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(help="created_at, name, state, metric:NAME[:min|:max]; - in front: descending.", metavar="ORDER"),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = _DEFAULT_LIMIT,
     everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first.
+
+    The best by a metric: weft list --sort -metric:val/accuracy:max
+    """
+    conditions = [one for one in metric or () if any(sign in one for sign in "<>=")]
     found = client_of(ctx).jobs.list(
         state=[one.value for one in state or ()],
         label=label or (),
         q=query,
         since=since,
+        metric=conditions,
+        sort=sort,
         # One more than is shown tells whether there are more.
         limit=None if everything else limit + 1,
     )
@@ -60,12 +74,12 @@ def list_jobs(
     if as_json:
         show_json([dict(job.raw) for job in jobs])
     elif not jobs:
-        narrowed = bool(state or label or query or since)
+        narrowed = bool(state or label or query or since or conditions)
         say("no such jobs" if narrowed else "no jobs yet; `weft init` writes a manifest to begin with")
     else:
-        show(job_table(jobs))
+        show(job_table(jobs, metric_columns(metric or (), sort)))
         if more and sys.stdout.isatty():
-            say(f"[dim]the newest {len(jobs)}; --all lists all[/]")
+            say(f"[dim]the {'first' if sort else 'newest'} {len(jobs)}; --all lists all[/]")
 
 
 @app.command("show")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,8 @@ from weft.ui.console import out
 _WIDE = 100
 _LONGEST_NAME = 24
 _REASON_LEAST = 20
+_LONGEST_METRIC = 24
+_MOST_METRICS = 12
 
 
 def table(*headers: str, numbers: Sequence[str] = ()) -> Table:
@@ -35,35 +38,62 @@ _COLUMNS = ("ID", "NAME", "STATE", "FRAMEWORK", "LEARNERS", "SUBMITTED", "TIME")
 _NUMBERS = ("LEARNERS", "TIME")
 
 
-def job_table(jobs: Sequence[Job]) -> Table:
-    """One line a job; its reason where there is room."""
+def metric_columns(metrics: Sequence[str], sort: str | None) -> list[tuple[str, str]]:
+    """(metric, ``last``, ``min`` or ``max``) of what ``--metric`` and ``--sort`` name."""
+    named = [(re.split(r"\s*[<>=]", one, maxsplit=1)[0], ".") for one in metrics]
+    if sort and sort.removeprefix("-").startswith("metric:"):
+        named.append((sort.removeprefix("-").removeprefix("metric:"), ":"))
+    found = []
+    for text, separator in named:
+        name, _, stat = text.rpartition(separator)
+        found.append((name, stat) if name and stat in ("last", "min", "max") else (text, "last"))
+    return list(dict.fromkeys(found))
+
+
+def _metric_header(name: str, stat: str) -> str:
+    return words.shortened(name, _LONGEST_METRIC) + ("" if stat == "last" else f" {stat}")
+
+
+def _metric_cell(job: Job, name: str, stat: str) -> str:
+    values = job.metric_values.get(name)
+    found = getattr(values, stat) if values else None
+    return "–" if values is None else "nan" if found is None else f"{found:.5g}"
+
+
+def job_table(jobs: Sequence[Job], metrics: Sequence[tuple[str, str]] = ()) -> Table:
+    """One line a job, with these metrics; its reason where there is room."""
     console = out()
     wide = console.width >= _WIDE
-    columns = [name for name in _COLUMNS if wide or name != "FRAMEWORK"]
+    headers = [_metric_header(*one) for one in metrics]
+    columns = [name for name in _COLUMNS if wide or name not in ("FRAMEWORK", *(["LEARNERS"] if metrics else []))]
+    place = columns.index("STATE") + 1
+    columns[place:place] = headers
+    numbers = (*_NUMBERS, *headers)
     rows: list[list[RenderableType]] = [
         [
             job.id,
             "",
             words.state(job.state),
+            *(_metric_cell(job, *one) for one in metrics),
             *([job.framework.name] if wide else []),
-            str(job.learners),
+            *([str(job.learners)] if wide or not metrics else []),
             words.ago(job.created_at),
             _run_time(job),
         ]
         for job in jobs
     ]
     # The name gets what the rest leaves, and the reason what the name leaves.
-    room = console.width - _width(_filled(table(*columns, numbers=_NUMBERS), rows))
+    room = console.width - _width(_filled(table(*columns, numbers=numbers), rows))
     longest = max(min(room + len("NAME"), _LONGEST_NAME), len("NAME")) if console.is_terminal else None
     for row, job in zip(rows, jobs, strict=True):
         row[1] = Text(words.shortened(job.name, longest) if longest else job.name)
-    plain = _filled(table(*columns, numbers=_NUMBERS), rows)
+    plain = _filled(table(*columns, numbers=numbers), rows)
     room = console.width - _width(plain)
     if not wide or room < _REASON_LEAST:
         return plain
     for row, job in zip(rows, jobs, strict=True):
         row.append(Text(words.shortened(_short_reason(job), room - 2), style="dim"))
-    return _filled(table(*columns, "REASON", numbers=_NUMBERS), rows)
+    return _filled(table(*columns, "REASON", numbers=numbers), rows)
 
 
 def _width(made: Table) -> int:
@@ -89,6 +119,8 @@ def job_panel(job: Job) -> RenderableType:
     for key, value in _facts(job):
         facts.add_row(key, value if isinstance(value, Text) else Text(value))
     parts: list[RenderableType] = [head, "", facts]
+    if job.metric_values:
+        parts += ["", _metric_table(job)]
     for attempt in job.attempts:
         parts += ["", _attempt_title(attempt)]
         rest = attempt.reason.partition("\n")[2]
@@ -100,6 +132,18 @@ def job_panel(job: Job) -> RenderableType:
             parts.append(Text(f"  from the checkpoint {_checkpoint(attempt.checkpoint, job.id)}", style="dim"))
         parts.append(_learner_table(attempt))
     return Group(*parts)
+
+
+def _metric_table(job: Job) -> Table:
+    """The newest and the best of what it measures."""
+    shown = list(job.metric_values.items())[:_MOST_METRICS]
+    made = table("METRIC", "LAST", "MIN", "MAX", "STEP", numbers=("LAST", "MIN", "MAX", "STEP"))
+    for name, values in shown:
+        cells = (_metric_cell(job, name, stat) for stat in ("last", "min", "max"))
+        made.add_row(Text(name), *cells, "" if values.step is None else f"{values.step:,}")
+    if len(job.metric_values) > len(shown):
+        made.add_row(Text(f"and {len(job.metric_values) - len(shown)} more: weft metrics {job.id}", style="dim"))
+    return made
 
 
 def _facts(job: Job) -> list[tuple[str, str | Text]]:

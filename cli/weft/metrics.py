@@ -1,0 +1,192 @@
+"""The metrics of a job: its series, their points for a chart's width, and all of them as a file."""
+
+from __future__ import annotations
+
+import csv
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+
+from weft.http import Transport, segment
+from weft.models import Json
+from weft.transfer import Progress, download, silent
+
+Axis = Literal["step", "time"]
+
+
+@dataclass(frozen=True)
+class MetricValues:
+    """The newest and the best values of a metric; None: there is no finite one. ``step`` is the newest one's."""
+
+    last: float | None
+    min: float | None
+    max: float | None
+    step: int | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> MetricValues:
+        return cls(*(data.get(name) for name in ("last", "min", "max", "step")))
+
+
+@dataclass(frozen=True)
+class Series:
+    """One value of one learner in one attempt. ``name`` holds the group (``train/loss``), ``kind`` is ``user`` or
+    ``system``, ``learner`` and ``attempt`` count from 1."""
+
+    name: str
+    group: str
+    kind: str
+    learner: int
+    attempt: int
+    points: int
+    first_step: int
+    last_step: int
+    first_time: datetime
+    last_time: datetime
+    last: float | None
+    """None: not a finite number."""
+    min: float | None
+    max: float | None
+    raw: Json = field(repr=False, compare=False)
+
+    @classmethod
+    def from_json(cls, data: Json) -> Series:
+        return cls(
+            **_whose(data),
+            points=int(data["points"]),
+            first_step=int(data["first_step"]),
+            last_step=int(data["last_step"]),
+            first_time=_moment(data["first_time"]),
+            last_time=_moment(data["last_time"]),
+            last=data.get("last"),
+            min=data.get("min"),
+            max=data.get("max"),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A series in buckets, by rising x (a step, or ms since the epoch): of each the smallest, the largest and the last
+    value (None: none is finite) and the number of its points."""
+
+    name: str
+    group: str
+    kind: str
+    learner: int
+    attempt: int
+    x: Sequence[int]
+    min: Sequence[float | None]
+    max: Sequence[float | None]
+    last: Sequence[float | None]
+    count: Sequence[int]
+    raw: Json = field(repr=False, compare=False)
+
+    @classmethod
+    def from_json(cls, data: Json) -> Curve:
+        return cls(**_whose(data), **{name: data[name] for name in ("x", "min", "max", "last", "count")}, raw=data)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value as it was reported; ``value`` may be NaN or infinite."""
+
+    name: str
+    group: str
+    kind: str
+    learner: int
+    attempt: int
+    step: int
+    time: datetime
+    value: float
+
+
+class Metrics:
+    """What jobs report. Series are chosen by ``names`` (``train/loss``), ``kind`` (``user``, ``system``), ``learner``
+    and ``attempt`` (both from 1); what is not given limits nothing. Every method raises a WeftError."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, job_id: str, names: Sequence[str] = (), **chosen: Any) -> Sequence[Series]:
+        """The series, with their newest and best values."""
+        answer = self._transport.json("GET", _path(job_id), params=_query(names, chosen))
+        return [Series.from_json(one) for one in answer.get("series") or ()]
+
+    def notes(self, job_id: str) -> Sequence[str]:
+        """What the server has dropped of them, and why."""
+        return [str(one) for one in self._transport.json("GET", _path(job_id)).get("notes") or ()]
+
+    def curves(
+        self,
+        job_id: str,
+        names: Sequence[str] = (),
+        *,
+        axis: Axis = "step",
+        start: float | None = None,
+        stop: float | None = None,
+        width: int = 600,
+        **chosen: Any,
+    ) -> Sequence[Curve]:
+        """Series in at most ``width`` buckets between ``start`` and ``stop`` (both included; in units of the axis)."""
+        params = _query(names, chosen) | {"x": axis, "from": start, "to": stop, "width": width}
+        answer = self._transport.json("GET", _path(job_id, "/query"), params=params)
+        return [Curve.from_json(one) for one in answer.get("series") or ()]
+
+    def export(
+        self,
+        job_id: str,
+        target: str | Path,
+        form: Literal["csv", "parquet"] = "csv",
+        names: Sequence[str] = (),
+        progress: Progress = silent,
+        **chosen: Any,
+    ) -> Path:
+        """All points as a file. Raises TransferError when it does not come through."""
+        params = _query(names, chosen) | {"format": form}
+
+        def open_at(headers: Mapping[str, str]) -> AbstractContextManager[httpx.Response]:
+            return self._transport.stream("GET", _path(job_id, "/export"), params=params, headers=headers)
+
+        download(open_at, Path(target), progress)
+        return Path(target)
+
+    def points(self, job_id: str, names: Sequence[str] = (), **chosen: Any) -> Iterator[Point]:
+        """All points, series by series, in the order in which they came."""
+        with tempfile.TemporaryDirectory(prefix="weft-metrics-") as scratch:
+            path = self.export(job_id, Path(scratch) / "points.csv", "csv", names, **chosen)
+            with path.open(encoding="utf-8", newline="") as file:
+                for row in csv.DictReader(file):
+                    yield Point(
+                        **_whose(row),
+                        step=int(row["step"]),
+                        time=datetime.fromisoformat(row["time"]),
+                        value=float(row["value"]),
+                    )
+
+
+def _path(job_id: str, rest: str = "") -> str:
+    return f"/jobs/{segment(job_id)}/metrics{rest}"
+
+
+def _query(names: Sequence[str], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = chosen.keys() - {"kind", "learner", "attempt"}
+    if unknown:
+        raise TypeError(f"series are chosen by kind, learner and attempt, not by {', '.join(sorted(unknown))}")
+    return {"name": names, **chosen}
+
+
+def _whose(data: Json) -> dict[str, Any]:
+    texts = {name: sys.intern(str(data[name])) for name in ("name", "group", "kind")}
+    return {**texts, "learner": int(data["learner"]), "attempt": int(data["attempt"])}
+
+
+def _moment(ms: Any) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)

@@ -1,0 +1,212 @@
+"""Line charts in a terminal: braille dots in colours, or a letter for each curve where there are no colours.
+
+Of our own: the library for it (plotext) is a binary for a few platforms now, and tells curves apart by colour only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import TypeGuard
+
+from rich.text import Text
+
+from weft.metrics import Axis, Curve
+
+_COLOURS = ("cyan", "yellow", "green", "magenta", "red", "blue", "bright_cyan", "bright_yellow")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_BRAILLE = 0x2800
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille cell: [row][column]
+_TICKS = 4
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a chart is drawn: its size in characters, and what the terminal can show."""
+
+    width: int
+    height: int
+    colours: bool
+    unicode: bool
+    log: bool = False
+    """Whether y is logarithmic."""
+
+
+def chart(title: str, curves: Sequence[tuple[str, Curve]], axis: Axis, look: Look) -> list[Text]:
+    """The lines of a chart of labelled curves."""
+    values = [value for _, curve in curves for value in (*curve.min, *curve.max) if _shown(value, look)]
+    xs = [x for _, curve in curves for x in curve.x]
+    head = Text.assemble((title, "bold"))
+    if not values:
+        return [head, Text("  no value can be shown" + (" on a logarithmic axis" if look.log else ""), style="dim")]
+    low, high = _padded(min(values), max(values), look.log)
+    scale: Callable[[float], float] = math.log10 if look.log else float
+    labels = _tick_labels([low + (high - low) * n / _TICKS for n in range(_TICKS + 1)], look.log)
+    margin = max(len(label) for label in labels)
+    canvas = _Canvas(look.width - margin - 2, look.height, braille=look.unicode and (look.colours or len(curves) == 1))
+    start, stop = min(xs), max(xs)
+    for number, (_, curve) in enumerate(curves):
+        _draw(canvas, number, curve, (start, max(stop, start + 1)), (low, high), scale, look)
+    lines = [head, *_legend(curves, look)]
+    lines += _body(canvas, labels, margin, look)
+    return [*lines, _x_labels(start, stop, axis, margin, canvas.columns)]
+
+
+def _shown(value: float | None, look: Look) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value) and (value > 0 or not look.log)
+
+
+def _padded(low: float, high: float, log: bool) -> tuple[float, float]:
+    if log:
+        low, high = math.log10(low), math.log10(high)
+    if low == high:
+        room = abs(low) / 2 or 1.0
+        return low - room, high + room
+    return low, high
+
+
+def _draw(
+    canvas: _Canvas,
+    number: int,
+    curve: Curve,
+    x_range: tuple[int, int],
+    y_range: tuple[float, float],
+    scale: Callable[[float], float],
+    look: Look,
+) -> None:
+    def column(x: int) -> int:
+        return round((x - x_range[0]) / (x_range[1] - x_range[0]) * (canvas.dots_across - 1))
+
+    def row(value: float) -> int:
+        part = (scale(value) - y_range[0]) / (y_range[1] - y_range[0])
+        return round((1 - part) * (canvas.dots_down - 1))
+
+    before: tuple[int, int] | None = None
+    for x, low, high, last in zip(curve.x, curve.min, curve.max, curve.last, strict=True):
+        at = column(x)
+        if _shown(low, look) and _shown(high, look):
+            canvas.line((at, row(low)), (at, row(high)), number)
+        if not _shown(last, look):
+            before = None  # a gap where there is no number
+            continue
+        here = (at, row(last))
+        canvas.line(before or here, here, number)
+        before = here
+
+
+class _Canvas:
+    """Dots, several to a character, each of one curve."""
+
+    def __init__(self, columns: int, rows: int, *, braille: bool) -> None:
+        self.columns, self.rows = max(columns, 10), max(rows, 3)
+        self._across, self._down = (2, 4) if braille else (1, 1)
+        self._braille = braille
+        self._masks = [[0] * self.columns for _ in range(self.rows)]
+        self._owners: list[list[int | None]] = [[None] * self.columns for _ in range(self.rows)]
+
+    @property
+    def dots_across(self) -> int:
+        return self.columns * self._across
+
+    @property
+    def dots_down(self) -> int:
+        return self.rows * self._down
+
+    def line(self, start: tuple[int, int], end: tuple[int, int], owner: int) -> None:
+        steps = max(abs(end[0] - start[0]), abs(end[1] - start[1]), 1)
+        for step in range(steps + 1):
+            x = start[0] + round((end[0] - start[0]) * step / steps)
+            y = start[1] + round((end[1] - start[1]) * step / steps)
+            self._dot(x, y, owner)
+
+    def _dot(self, x: int, y: int, owner: int) -> None:
+        row, column = y // self._down, x // self._across
+        self._masks[row][column] |= _DOTS[y % self._down][x % self._across] if self._braille else 1 << owner
+        self._owners[row][column] = owner
+
+    def cells(self, row: int) -> Iterator[tuple[str, int | None]]:
+        """(character, curve) from left to right."""
+        for mask, owner in zip(self._masks[row], self._owners[row], strict=True):
+            if owner is None:
+                yield " ", None
+            else:
+                several = mask & (mask - 1)
+                yield chr(_BRAILLE + mask) if self._braille else "*" if several else _letter(owner), owner
+
+
+def _letter(number: int) -> str:
+    return _LETTERS[number % len(_LETTERS)]
+
+
+def _colour(number: int) -> str:
+    return _COLOURS[number % len(_COLOURS)]
+
+
+def _legend(curves: Sequence[tuple[str, Curve]], look: Look) -> list[Text]:
+    if len(curves) == 1 and not curves[0][0]:
+        return []
+    lines = [Text("  ")]
+    entries = [(f"{_mark(number, look)} {label}", number) for number, (label, _) in enumerate(curves)]
+    for text, number in [*entries, *([] if look.colours else [("* several", 0)])]:
+        if lines[-1].cell_len > 2:
+            lines[-1].append("   ")
+        if lines[-1].cell_len + len(text) > look.width and lines[-1].cell_len > 2:
+            lines.append(Text("  "))
+        lines[-1].append(text, style=_colour(number) if look.colours else "")
+    for line in lines:
+        line.rstrip()
+    return lines
+
+
+def _mark(number: int, look: Look) -> str:
+    return ("━" if look.unicode else "-") if look.colours else _letter(number)
+
+
+def _body(canvas: _Canvas, labels: Sequence[str], margin: int, look: Look) -> list[Text]:
+    edge, tick, corner, floor = ("│", "┤", "└", "─") if look.unicode else ("|", "+", "+", "-")
+    at = {round((canvas.rows - 1) * (1 - n / _TICKS)): label for n, label in enumerate(labels)}
+    lines = []
+    for row in range(canvas.rows):
+        label = at.get(row)
+        line = Text.assemble((f"{label or '':>{margin}} {tick if label else edge}", "dim"))
+        for owner, cells in groupby(canvas.cells(row), lambda cell: cell[1]):
+            style = _colour(owner) if owner is not None and look.colours else ""
+            line.append("".join(character for character, _ in cells), style)
+        lines.append(line)
+    lines.append(Text(f"{'':>{margin}} {corner}{floor * canvas.columns}", style="dim"))
+    return lines
+
+
+def _x_labels(start: int, stop: int, axis: Axis, margin: int, columns: int) -> Text:
+    left, middle, right = (_x_label(x, axis, stop - start) for x in (start, (start + stop) // 2, stop))
+    line = list(" " * (margin + 2 + columns))
+    for text, at in (
+        (left, margin + 2),
+        (right, margin + 2 + columns - len(right)),
+        (middle, margin + 2 + (columns - len(middle)) // 2),
+    ):
+        # The middle comes last, and only where there is room for it.
+        around = line[max(at - 2, 0) : at + len(text) + 2]
+        if at >= 0 and (text is not middle or not "".join(around).strip()):
+            line[at : at + len(text)] = text
+    return Text("".join(line).rstrip(), style="dim")
+
+
+def _x_label(x: int, axis: Axis, span: int) -> str:
+    if axis == "step":
+        return f"step {x:,}"
+    then = datetime.fromtimestamp(x / 1000, UTC).astimezone()
+    return then.strftime("%H:%M:%S" if span < 20 * 3_600_000 else "%m-%d %H:%M")
+
+
+def _tick_labels(ticks: Sequence[float], log: bool) -> list[str]:
+    """As short as they can be and still differ."""
+    values = [10**tick for tick in ticks] if log else list(ticks)
+    for digits in range(3, 16):
+        labels = [f"{value:.{digits}g}" for value in values]
+        if len(set(labels)) == len(labels):
+            return labels
+    return labels
