@@ -9,6 +9,11 @@ import pytest
 from tests.api.conftest import Api, Attempted, Person, code_of
 
 from weft_api.logs import read, search
+from weft_core.settings import TimingSettings
+from weft_core.store.models import LogCursor
+from weft_workers import archiving
+from weft_workers.archiving import Archiver
+from weft_workers.context import make_context
 
 
 @pytest.fixture
@@ -19,12 +24,21 @@ def gang(api: Api, ann: Person) -> Attempted:
     return attempt
 
 
-@pytest.fixture
-def written(gang: Attempted) -> Attempted:
+@pytest.fixture(params=["in Postgres", "in S3"])
+def written(api: Api, gang: Attempted, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Attempted:
     """100 lines: of each five, the first three by learner 1 and two by learner 2, one second later each five."""
     for step in range(20):
         gang.agents[0].log(step, *(f"epoch {step} loss 0.{n}" for n in range(3)), t=1000 * step)
         gang.agents[1].log(step, f"Epoch {step} wörker", f"naïve [{step}]", t=1000 * step)
+    if request.param == "in S3":
+        monkeypatch.setattr(archiving, "FRAME_BYTES", 500)
+        settings = api.settings.model_copy(update={"timings": TimingSettings(log_settle=0)})
+        api.end_attempt(gang)
+        context = make_context(settings, "inst-test", {})
+        Archiver(context).round()
+        context.close()
+        with api.context.database.transaction() as session:
+            assert session.get_one(LogCursor, gang.job_id).archived == 100
     return gang
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -19,10 +19,9 @@ from weft_api.context import Context
 from weft_api.logs import live
 from weft_api.logs.chunks import ChunkReader, Wanted
 from weft_api.logs.live import Held, LiveLog, LiveLogs
+from weft_api.logs.read import how_many
 from weft_core.objects import StoreError
 
-_CHUNKS = 8
-"""Read at once for one who reads what is not held."""
 _BATCH = 64 << 10
 """Characters sent at once: all that is in memory for one follower."""
 
@@ -66,6 +65,8 @@ class LogFollower:
         self._reader = ChunkReader(context, who, job_id)
         self._wanted = wanted
         self._position = start
+        self._at_once = 2
+        """Chunks read for one who reads what is not held."""
         self._up_to_date = False
         self._told: tuple[str, str] | None = None
         self._trusted = time.monotonic()
@@ -108,31 +109,34 @@ class LogFollower:
             chunks = log.held(self._position)
             reached = end
         else:
-            read = partial(self._reader.forward, self._position, self._wanted, _CHUNKS)
-            found = await self._ask(read)
+            count = self._at_once
+            found = await self._ask(partial(self._reader.forward, self._position, self._wanted, count))
             if found is None:
                 return
             chunks = [Held(chunk) for chunk in found]
-            reached = end if len(found) < _CHUNKS else self._position
-        for held in chunks:
-            if self._wanted.takes_chunk(held.chunk):
-                async for batch in self._of(held):
-                    yield batch
-            self._position = max(self._position, held.chunk.end)
-        self._position = max(self._position, reached)
-
-    async def _of(self, held: Held) -> AsyncGenerator[list[Frame], None]:
+            reached = end if len(found) < count else self._position
+            self._at_once = how_many(found) if found else count
         batch: list[Frame] = []
         size = 0
-        first = held.chunk.first_line
-        for number, line in enumerate(held.lines()[max(0, self._position - first) :], max(first, self._position)):
-            batch.append(Frame("line", line, number))
-            size += len(line)
-            if size >= _BATCH:
-                yield batch
-                batch, size = [], 0
+        for held in chunks:
+            for number, line in self._wanted_of(held):
+                batch.append(Frame("line", line, number))
+                size += len(line)
+                if size >= _BATCH:
+                    yield batch
+                    batch, size = [], 0
+            self._position = max(self._position, held.chunk.end)
         if batch:
             yield batch
+        self._position = max(self._position, reached)
+
+    def _wanted_of(self, held: Held) -> Iterator[tuple[int, str]]:
+        """Numbers and JSON of the lines that are still to be sent."""
+        chunk = held.chunk
+        if not self._wanted.takes_chunk(chunk):
+            return iter(())
+        sent = max(0, self._position - chunk.first_line)
+        return enumerate(held.lines()[sent:], chunk.first_line + sent)
 
     async def _is_trusted(self) -> bool:
         if time.monotonic() - self._trusted > following.TRUST:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import anyio.to_thread
+import structlog
 from anyio import CapacityLimiter
 from fastapi import Depends
 from sqlalchemy import select
@@ -30,6 +31,8 @@ from weft_api.logs.chunks import Chunk, ChunkReader, Wanted
 from weft_core.lifecycle import TERMINAL
 from weft_core.objects import StoreError
 from weft_core.store.models import Job
+
+log = structlog.get_logger("weft.api")
 
 DELETED = "DELETED"
 """What followers are told as the state of a job that is gone."""
@@ -130,7 +133,10 @@ class LiveLog:
                     self._begun += 1
                     more = await self._look()
                 except (DBAPIError, PoolTimeout, StoreError):
-                    pass  # Postgres is away: the next look may succeed
+                    pass  # Postgres or S3 is away: the next look may succeed
+                except Exception as error:
+                    # Those who follow would wait for ever, and nobody would know why.
+                    log.error("looking at a job's log failed", job=self._job_id, exc_info=error)
                 else:
                     self._looked = self._begun
                     self._tell()
@@ -197,18 +203,18 @@ class LiveLogs:
     @asynccontextmanager
     async def of(self, who: Principal, job_id: str) -> AsyncIterator[LiveLog]:
         """The log of a job that ``who`` may see, fresh, until the context is left."""
-        log = self._logs.get(job_id)
-        if log is None:
-            log = self._logs[job_id] = LiveLog(self._context, who, job_id, self._limiter)
-        log.followers += 1
+        found = self._logs.get(job_id)
+        if found is None:
+            found = self._logs[job_id] = LiveLog(self._context, who, job_id, self._limiter)
+        found.followers += 1
         try:
-            await log.fresh()
-            yield log
+            await found.fresh()
+            yield found
         finally:
-            log.followers -= 1
-            if not log.followers:
+            found.followers -= 1
+            if not found.followers:
                 del self._logs[job_id]
-                log.stop()
+                found.stop()
 
 
 async def _live_logs(connection: HTTPConnection) -> LiveLogs:

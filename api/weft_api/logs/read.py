@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from weft_api.logs.chunks import Chunk, ChunkReader, Wanted
@@ -71,9 +71,13 @@ def _walk(read: Callable[[int, int], list[Chunk]], position: int, onwards: Calla
         if len(chunks) < count:
             return
         position = onwards(chunks[-1])
-        # Many small chunks in one query, or few large ones: about as many bytes each time.
-        size = sum(len(chunk.body) for chunk in chunks) // count + 1
-        count = max(_FEWEST, min(_MOST, 8 * count, _AT_ONCE // size))
+        count = how_many(chunks)
+
+
+def how_many(chunks: Sequence[Chunk]) -> int:
+    """How many to ask for after these: many small ones, or few large ones, about as many bytes each time."""
+    size = sum(len(chunk.body) for chunk in chunks) // len(chunks) + 1
+    return max(_FEWEST, min(_MOST, 8 * len(chunks), _AT_ONCE // size))
 
 
 def read_page(reader: ChunkReader, wanted: LogFilter, start: int, limit: int) -> Page:
