@@ -12,7 +12,7 @@ import {
 import { AwayError } from "./api/client";
 import { sessionQuery } from "./api/queries";
 import { Away, Shell } from "./app/Shell";
-import { parseSearch, stringifySearch } from "./app/urls";
+import { parseSearch, stringifySearch, text } from "./app/urls";
 import { readChartSearch } from "./charts/search";
 import { NotFound, PageError } from "./pages/errors";
 import { JobsPage } from "./pages/jobs/JobsPage";
@@ -101,6 +101,23 @@ const logs = createRoute({
   component: lazyRouteComponent(() => import("./pages/logs/LogsTab"), "LogsTab"),
 });
 
+const readPath = (search: Record<string, unknown>): { path?: string } => {
+  const path = text(search["path"]);
+  return path ? { path } : {};
+};
+const files = createRoute({
+  getParentRoute: () => job,
+  path: "/files",
+  validateSearch: readPath,
+  component: lazyRouteComponent(() => import("./pages/files/FilesTab"), "FilesTab"),
+});
+const code = createRoute({
+  getParentRoute: () => job,
+  path: "/code",
+  validateSearch: readPath,
+  component: lazyRouteComponent(() => import("./pages/code/CodeTab"), "CodeTab"),
+});
+
 const tree = root.addChildren([
   signIn,
   inside.addChildren([
@@ -111,6 +128,8 @@ const tree = root.addChildren([
       logs,
       metrics,
       system,
+      files,
+      code,
       events,
     ]),
   ]),

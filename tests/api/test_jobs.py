@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+import yaml
 from sqlalchemy import select
 from tests.api.conftest import HELLO, Api, Person, code_of, zipped
 
@@ -289,6 +290,11 @@ def test_a_rerun_is_the_same_job_again(api: Api, ann: Person) -> None:
     assert second["code_sha256"] == first["code_sha256"]
     shown = [ann.http.get(f"/api/v1/jobs/{one['id']}").json()["manifest"] for one in (first, second)]
     assert shown[0] == shown[1]
+    written = ann.http.get(f"/api/v1/jobs/{first['id']}/manifest")
+    assert written.headers["Content-Type"].startswith("text/yaml")
+    assert yaml.safe_load(written.text)["env"]["EMPTY"] == ""
+    assert values["secret"] not in written.text
+    assert values["access"] not in written.text
     spec = api.attempt(second["id"]).agents[0].start()
     assert spec["data"][0]["location"]["secret_key"] == values["secret"]
     assert spec["results"]["prefix"] == f"out/{second['id']}"
@@ -307,6 +313,7 @@ def test_only_its_own_project_keeps_a_job_alive(api: Api, ann: Person, bob: Pers
     assert other.status_code == 409, "another lease is another request"
     path = f"/api/v1/jobs/{job_id}/keepalive"
     assert bob.http.put(path).status_code == 404
+    assert bob.http.get(f"/api/v1/jobs/{job_id}/manifest").status_code == 404
     first = datetime.fromisoformat(ann.http.put(path).json()["until"])
     second = datetime.fromisoformat(ann.http.put(path).json()["until"])
     assert timedelta(0) <= second - first < timedelta(seconds=10)

@@ -15,6 +15,9 @@ from weft_core.manifest import Credentials, DataStore, EvaluationMetrics, Manife
 # The same in both forms.
 _SAME = ("name", "description", "version", "labels", "engine", "priority", "learners", "retries", "env", "secrets")
 
+_SIZES = {"TiB": 1 << 40, "GiB": 1 << 30, "TB": 10**12, "GB": 10**9, "MiB": 1 << 20, "MB": 10**6}
+_SPANS = {"h": 3600, "m": 60, "s": 1}
+
 
 def manifest_text(manifest: Manifest, credentials: Mapping[str, Credentials]) -> str:
     """A manifest, as a user would write it, whose canonical form is ``manifest``.
@@ -65,10 +68,17 @@ def _resources(manifest: Manifest) -> dict[str, Any]:
 
 
 def _bytes(size: int) -> str:
-    return f"{size // 10**6}.{size % 10**6:06d}mb"  # exact
+    """Exact, and in the unit that a person would take."""
+    for unit, factor in _SIZES.items():
+        if size % factor == 0:
+            return f"{size // factor} {unit}"
+    return f"{size // 10**6}.{size % 10**6:06d} MB"
 
 
 def _seconds(seconds: float) -> str:
+    for unit, factor in _SPANS.items():
+        if seconds % factor == 0:
+            return f"{seconds / factor:.0f}{unit}"
     return f"{seconds:.6f}"
 
 

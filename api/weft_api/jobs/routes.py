@@ -11,6 +11,7 @@ from weft_api.context import Ctx
 from weft_api.idempotency import KeyHeader, once
 from weft_api.jobs import lifecycle
 from weft_api.jobs.ordering import NEWEST, MetricCondition, Metrics, Order, Sort
+from weft_api.jobs.rewrite import manifest_text
 from weft_api.jobs.schemas import HaltBody, JobDetail, JobPage, JobView, KeepaliveAnswer, RerunBody, ValidManifest
 from weft_api.jobs.service import JobFilter, detail_job, find_job, list_jobs
 from weft_api.jobs.submission import Submitted as SubmissionDep
@@ -34,7 +35,7 @@ from weft_api.problems import (
 )
 from weft_api.since import Since, parse_since
 from weft_core.lifecycle import JobState
-from weft_core.manifest import parse_manifest
+from weft_core.manifest import Manifest, parse_manifest
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
@@ -180,6 +181,22 @@ def halt_job(
     grace = body.grace_seconds if body else None
     request = once(context.settings, key, f"POST /jobs/{job_id}/halt", grace)
     return lifecycle.halt(context, who, job_id, grace, request)
+
+
+@router.get(
+    "/jobs/{job_id}/manifest",
+    summary="Show a job's manifest as a user would write it",
+    response_class=Response,
+    responses={
+        200: {"content": {"text/yaml": {"schema": {"type": "string"}, "example": _YAML}}},
+        **responses(NOT_FOUND),
+    },
+)
+def get_manifest(job_id: str, context: Ctx, who: Viewer) -> Response:
+    """In YAML, without credentials. Its paths are those that `set` of a rerun takes."""
+    with context.database.transaction() as session:
+        text = manifest_text(Manifest.model_validate(find_job(who.scope(session), job_id).manifest), {})
+    return Response(text, media_type="text/yaml")
 
 
 @router.put(

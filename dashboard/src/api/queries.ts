@@ -1,7 +1,7 @@
 // What pages ask for, under one key each.
 import { queryOptions } from "@tanstack/react-query";
 
-import { ApiError, api, body, json } from "./client";
+import { ApiError, api, body, call, json } from "./client";
 import { ended, type Session } from "./types";
 
 export const LIVE = 3000; // ms between looks at what changes
@@ -37,4 +37,12 @@ export const filesQuery = (id: string) =>
   queryOptions({
     queryKey: ["files", id],
     queryFn: ({ signal }) => body(api.GET("/api/v1/jobs/{job_id}/files", { params: { path: { job_id: id } }, signal })),
+  });
+
+/** The manifest as a user would write it, in YAML. */
+export const manifestQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["manifest", id],
+    queryFn: async ({ signal }) => (await call(`/api/v1/jobs/${encodeURIComponent(id)}/manifest`, { signal })).text(),
+    staleTime: Infinity,
   });

@@ -1,20 +1,25 @@
-import { useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { type FormEvent, useState } from "react";
+import { type FormEvent, useMemo, useState } from "react";
 
 import { api, body } from "../../api/client";
+import { manifestQuery } from "../../api/queries";
 import type { JobDetail } from "../../api/types";
-import { Dialog, ErrorNote } from "../../ui/parts";
+import { CodeEditor } from "../../ui/CodeEditor";
+import { Dialog, ErrorNote, Loading } from "../../ui/parts";
 import { toast } from "../../ui/toast";
+import { changesBetween } from "./changes";
 
-/** Submit the job again: as it was, or with values of its manifest changed. */
+/** Submit the job again: as it was, or with its manifest edited. Code and credentials stay on the server. */
 export function Rerun({ job, onClose }: { job: JobDetail; onClose: () => void }) {
-  const [changes, setChanges] = useState("");
+  const { data: manifest, error: unread } = useQuery(manifestQuery(job.id));
+  const [edited, setEdited] = useState<string | null>(null);
   const [fromCheckpoint, setFromCheckpoint] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
   const queries = useQueryClient();
   const navigate = useNavigate();
+  const changes = useMemo(() => changesBetween(manifest ?? "", edited ?? manifest ?? ""), [manifest, edited]);
 
   const run = async (event: FormEvent) => {
     event.preventDefault();
@@ -24,7 +29,7 @@ export function Rerun({ job, onClose }: { job: JobDetail; onClose: () => void })
       const made = await body(
         api.POST("/api/v1/jobs/{job_id}/rerun", {
           params: { path: { job_id: job.id } },
-          body: { set: readChanges(changes), from_checkpoint: fromCheckpoint },
+          body: { set: changes.set, from_checkpoint: fromCheckpoint },
         }),
       );
       toast(`Submitted as ${made.id}`);
@@ -40,17 +45,42 @@ export function Rerun({ job, onClose }: { job: JobDetail; onClose: () => void })
   return (
     <Dialog title={`Rerun ${job.name}`} onClose={onClose} wide>
       <form onSubmit={(event) => void run(event)}>
-        <label className="field">
-          <span className="label">Changes to the manifest, one a line</span>
-          <textarea
-            className="input"
-            rows={5}
-            spellCheck={false}
-            placeholder={"learners=2\nframework.command=python train.py --epochs 20"}
-            value={changes}
-            onChange={(event) => setChanges(event.target.value)}
+        <p className="muted">
+          A new job with the same code{edited === null ? "" : " and the changed manifest"}; credentials stay as they
+          are.
+        </p>
+        <ErrorNote error={unread} />
+        {manifest === undefined ? (
+          !unread && <Loading />
+        ) : (
+          <CodeEditor
+            label="Manifest of the new job"
+            language="yaml"
+            value={edited ?? manifest}
+            onChange={setEdited}
+            invalid={changes.problems.length > 0}
           />
-        </label>
+        )}
+        <div role="status">
+          {changes.problems.length > 0 ? (
+            <ul className="note warn plain">
+              {changes.problems.map((one) => (
+                <li key={one} className="break">
+                  {one}
+                </li>
+              ))}
+            </ul>
+          ) : (
+            <ul className="plain muted">
+              {changes.shown.map((one) => (
+                <li key={one} className="break mono">
+                  {one}
+                </li>
+              ))}
+              {changes.shown.length === 0 && <li>No changes: the same again.</li>}
+            </ul>
+          )}
+        </div>
         <label className="check">
           <input
             type="checkbox"
@@ -64,23 +94,11 @@ export function Rerun({ job, onClose }: { job: JobDetail; onClose: () => void })
           <button type="button" className="button" onClick={onClose}>
             Cancel
           </button>
-          <button type="submit" className="button primary" disabled={busy}>
+          <button type="submit" className="button primary" disabled={busy || changes.problems.length > 0}>
             {busy ? "Submitting …" : "Rerun"}
           </button>
         </div>
       </form>
     </Dialog>
   );
-}
-
-/** Lines `path=value`. Throws an Error that names the line that is none. */
-function readChanges(text: string): Record<string, string> {
-  const changes: Record<string, string> = {};
-  text.split("\n").forEach((line, at) => {
-    if (!line.trim()) return;
-    const equals = line.indexOf("=");
-    if (equals < 1) throw new Error(`line ${at + 1}: ${line.trim()} is not of the form path=value`);
-    changes[line.slice(0, equals).trim()] = line.slice(equals + 1).trim();
-  });
-  return changes;
 }
