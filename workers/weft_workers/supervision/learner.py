@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
 """Blocked in all supervisors, and waited for: none gets lost between a look and a wait."""
+_LEFTOVER_SECONDS = 10.0
 _LOOK = 5.0  # seconds after which it looks around even if no signal came
 
 
@@ -42,6 +43,8 @@ class LearnerSupervisor:
         self._run.write_supervisor(self._rank, self._agent)
         status, note = self._wait()
         processes.end_descendants(others=self._group.pids if self._group else tuple)
+        if os.WIFSIGNALED(status):
+            self._bring_leftovers()
         self._write_exit(self._exit(os.waitstatus_to_exitcode(status), note))
         if self._group:
             self._group.remove()
@@ -64,11 +67,12 @@ class LearnerSupervisor:
         os.write(go_write, b"!")
         os.close(go_write)
 
-    def _become_agent(self, supervisor: int, go: int) -> NoReturn:
+    def _become_agent(self, supervisor: int, go: int | None) -> NoReturn:
         try:
             processes.die_with_parent(supervisor)
             os.setsid()
-            os.read(go, 1)
+            if go is not None:
+                os.read(go, 1)
             output = os.open(self._run.agent_log(self._rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(output, 1)
             os.dup2(output, 2)
@@ -112,6 +116,21 @@ class LearnerSupervisor:
     def _kill(self) -> int:
         ended = processes.end_descendants(others=self._group.pids if self._group else tuple)
         return ended[self._agent]
+
+    def _bring_leftovers(self) -> None:
+        """Have another agent send what a killed one had still to send of its log: it hears that this learner has had
+        its agent, and does just that. Not for ever, as the attempt waits; what the API does not take by then is lost.
+        """
+        if not (self._run.learner(self._rank) / "agent" / "spool" / "cursor.json").exists():
+            return
+        supervisor = os.getpid()
+        sender = os.fork()
+        if sender == 0:
+            self._become_agent(supervisor, None)
+        end = time.monotonic() + _LEFTOVER_SECONDS
+        while sender not in processes.reap() and (left := end - time.monotonic()) > 0:
+            signal.sigtimedwait(SIGNALS, left)
+        processes.end_descendants()
 
     # --- how it ended ---
 
