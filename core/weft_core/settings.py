@@ -80,14 +80,14 @@ class LimitSettings(_Section):
     """Of CPU, memory, disk, network and GPUs; all learners together."""
     metric_series_per_job: int = 10_000
     """Of the training's own, all learners and attempts together; ten times as many of the system's."""
-    log_lines_per_second: int = 10_000
+    log_lines_per_second: int = Field(10_000, ge=0)
     """Of a job, shared evenly by its learners, whose agents leave out what is more; 0: as many as there are."""
-    log_bytes_per_second: int = 2 << 20
-    log_burst_seconds: float = 20.0
+    log_bytes_per_second: int = Field(2 << 20, ge=0)
+    log_burst_seconds: float = Field(20.0, gt=0)
     """For how long a job that was quiet may log without any such limit: so many seconds' worth of lines at once."""
-    log_spool_bytes: int = 512 << 20
+    log_spool_bytes: int = Field(512 << 20, ge=1 << 20)
     """On a learner's disk, of lines that the API has not taken yet, as it is away, say."""
-    log_file_bytes: int = 1 << 30
+    log_file_bytes: int = Field(1 << 30, ge=0)
     """Of a learner's training-log.txt, which has the lines that were left out elsewhere, and is stored as a result."""
 
 
@@ -111,7 +111,7 @@ class TimingSettings(_Section):
     grace: float = 120.0
     """From SIGTERM to SIGKILL, so that a checkpoint can be saved."""
     orphan_grace: float = 60.0
-    log_settle: float = 10.0
+    log_settle: float = Field(10.0, ge=0)
     """From an attempt's end until its log is moved to S3."""
     elastic_cooldown: float = 60.0
     """After an elastic attempt has lost or been given a learner, before it is given more; doubled with each loss."""

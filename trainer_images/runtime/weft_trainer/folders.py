@@ -71,7 +71,7 @@ class Folders:
         place = self.result / f"learner-{learner_id}" / "training-log.txt"
         place.parent.mkdir(parents=True, exist_ok=True)
         place.unlink(missing_ok=True)
-        shutil.copyfile(merged, place)
+        shutil.move(merged, place)  # not a copy: it may be large
 
 
 def agent_folder(workdir: Path) -> Path:

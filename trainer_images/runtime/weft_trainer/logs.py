@@ -106,6 +106,11 @@ class LogShipper:
         with self._lock:
             return list(self._last)
 
+    def close_file(self) -> None:
+        """The learner's own file is whole: nothing that comes now is written to it."""
+        with self._lock:
+            self._merged.close()
+
     def flush(self, deadline: float) -> bool:
         """Send all there is; False when it did not arrive within ``deadline`` seconds. No write may follow."""
         self._open(last=True)
@@ -189,7 +194,7 @@ class _MergedLog:
     def write(self, data: bytes) -> int:
         """How many bytes there were."""
         size = len(data)
-        if not self.full:
+        if not self.full and not self._file.closed:
             if size > self._left:
                 data = data[: data.rfind(b"\n", 0, max(self._left, 0)) + 1]
                 data += f"[weft] this file has reached its limit of {size_words(self._limit)}\n".encode()
@@ -200,3 +205,6 @@ class _MergedLog:
             except OSError:  # the disk is full: whoever needs room has it, and the program goes on
                 self.full = True
         return size
+
+    def close(self) -> None:
+        self._file.close()
