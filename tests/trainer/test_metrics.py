@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,13 @@ from tests.trainer.api_double import Refused
 from tests.trainer.conftest import StartApi
 
 from weft_trainer import log_metrics
+from weft_trainer.api import ApiClient
+from weft_trainer.control import Control
 from weft_trainer.metrics import logged
 from weft_trainer.metrics.limiter import Limiter
 from weft_trainer.metrics.records import Record, encode
+from weft_trainer.metrics.shipper import MetricShipper
+from weft_trainer.spool import Spool
 
 
 def python(code: str) -> str:
@@ -218,6 +223,23 @@ def test_the_file_that_is_written_to_is_put_aside_with_no_line_lost(
     assert names.count("late") == 1
     assert [one.values["a"] for one in sink.records if "a" in one.values] == list(range(100))
     assert not path.with_suffix(".old").exists()
+
+
+def test_a_disk_that_is_full_stops_metrics_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Spool, lines: Iterable[bytes]) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    said: list[str] = []
+    api = ApiClient("http://127.0.0.1:9", "token", 0, "me", Control())
+    shipper = MetricShipper(api, Control(), Spool(tmp_path, "me"), said.append)
+    shipper.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(Spool, "append", full)
+        shipper.write([Record(1, {"a": 1})])
+    shipper.write([Record(2, {"a": 2})])
+    assert said == ["weft: metrics are no longer kept: No space left on device"]
+    assert shipper.room == 0
+    assert shipper.flush(30)
 
 
 class Sink:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -12,7 +13,6 @@ from weft_trainer.metrics.growing import Found
 _EVERY = 0.5
 _SHARE = 4
 """A look is followed by a pause of so many times the processor time that it took, at least."""
-_FINISH_SECONDS = 30.0
 
 
 class Source(Protocol):
@@ -40,15 +40,16 @@ class Collector:
     def start(self) -> None:
         self._thread.start()
 
-    def finish(self) -> None:
-        """Take all there is, then stop."""
+    def finish(self, seconds: float) -> None:
+        """Take all there is, as far as that is done within ``seconds``; then stop."""
+        end = time.monotonic() + seconds
         self._stop.set()
-        self._thread.join()
-        end = time.monotonic() + _FINISH_SECONDS
-        while self._look():
-            if time.monotonic() > end:
-                self._say("weft: metrics: there is more to read than a learner's end has time for: the rest is lost")
-                return
+        self._thread.join(seconds)
+        more = True
+        while more and time.monotonic() < end and not self._thread.is_alive():
+            more = self._look()
+        if more:
+            self._say("weft: metrics: there is more to read than a learner's end has time for: the rest is lost")
 
     def _run(self) -> None:
         pause = _EVERY
@@ -59,5 +60,12 @@ class Collector:
 
     def _look(self) -> bool:
         found = self._find()
-        more = [source.look(found) for source in self._sources]
+        more = [self._ask(source, found) for source in self._sources]
         return any(more)
+
+    def _ask(self, source: Source, found: Sequence[Found]) -> bool:
+        try:
+            return source.look(found)
+        except Exception:  # no training ends for its metrics
+            traceback.print_exc()
+            return False

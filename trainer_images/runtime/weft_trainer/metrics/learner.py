@@ -26,6 +26,8 @@ from weft_trainer.watchdog import Watchdog
 
 SPOOL = "metrics"
 """Folder of the spool, in the agent's own."""
+_FINISH_SECONDS = 20.0
+_STOP_SECONDS = 2.0
 
 
 class LearnerMetrics:
@@ -42,6 +44,7 @@ class LearnerMetrics:
         say: Callable[[str], None],
     ) -> None:
         self._config = config
+        self._control = control
         self._spec = spec
         self._folders = folders
         self._say = say
@@ -78,7 +81,11 @@ class LearnerMetrics:
         self._collector = Collector(sources, find, self._say)
         self._collector.start()
         if self._extractor is not None:
-            self._extractor.start()
+            try:
+                self._extractor.start()
+            except OSError as error:
+                self._extractor = None
+                self._say(f"weft: metrics: nothing is extracted from the log: {error}")
 
     @property
     def reads_log(self) -> bool:
@@ -92,10 +99,12 @@ class LearnerMetrics:
 
     def finish(self) -> None:
         """The program has ended, and its log has been read."""
+        # When a stop came, the grace is for the last checkpoint.
+        seconds = 0.0 if self._control.fenced else _STOP_SECONDS if self._control.stop_requested else _FINISH_SECONDS
         if self._extractor is not None:
-            self._extractor.finish()
+            self._extractor.finish(seconds)
         if self._collector is not None:
-            self._collector.finish()
+            self._collector.finish(seconds)
 
     def flush(self, deadline: float) -> bool:
         """Send all there is; False when it did not arrive within ``deadline`` seconds."""
@@ -107,7 +116,11 @@ class LearnerMetrics:
         written = self._spec.evaluation_metrics.path
         if not written or self._spec.evaluation_metrics.type not in ("tensorboard", "emetrics_file"):
             return None
-        path = Path(self._folders.model, Template(written).safe_substitute(env)).resolve()
+        try:
+            path = Path(self._folders.model, Template(written).safe_substitute(env)).resolve()
+        except (OSError, RuntimeError, ValueError) as error:
+            self._say(f"weft: metrics: evaluation_metrics.in is no path: {error}")
+            return None
         own = self._config.workdir.resolve()
         shared = None if self._config.shared_dir is None else self._config.shared_dir.resolve()
         if path.is_relative_to(own):

@@ -21,7 +21,6 @@ from weft_trainer.watchdog import Watchdog
 
 _RUNTIME = Path(__file__).resolve().parents[2]
 _WAITING_BYTES = 8 << 20
-_FINISH_SECONDS = 15.0
 _TELL = 60.0
 
 
@@ -40,12 +39,12 @@ class RegexExtractor:
         say: Callable[[str], None],
         watchdog: Watchdog,
     ) -> None:
-        self._task = {"lookahead": lookahead, "groups": {label: dict(form) for label, form in groups.items()}}
+        task = {"lookahead": lookahead, "groups": {label: dict(form) for label, form in groups.items()}}
         self._shipper = shipper
         self._say = say
         self._watchdog = watchdog
         self._changed = threading.Condition()
-        self._waiting: list[bytes] = []
+        self._waiting = [json.dumps(task).encode()]
         self._size = 0
         self._left_out = 0
         self._told_at = float("-inf")
@@ -62,7 +61,6 @@ class RegexExtractor:
             start_new_session=True,
         )
         self._watchdog.adopt(self._process.pid)
-        self._waiting.append(json.dumps(self._task).encode())
         for work in (self._write, self._read):
             self._threads.append(threading.Thread(target=work, name="regex", daemon=True))
             self._threads[-1].start()
@@ -80,12 +78,12 @@ class RegexExtractor:
             self._changed.notify_all()
         self._tell()
 
-    def finish(self) -> None:
-        """Wait for what the last lines give; not for ever."""
+    def finish(self, seconds: float) -> None:
+        """Wait for what the last lines give, at most so long."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-        end = time.monotonic() + _FINISH_SECONDS
+        end = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
         if any(thread.is_alive() for thread in self._threads):

@@ -60,7 +60,11 @@ class MetricShipper:
         return self._shipper.flush(deadline)
 
     def _append(self, records: Sequence[Record]) -> None:
-        self._spool.append(line for record in records for line in encode(record))
+        try:
+            self._spool.append(line for record in records for line in encode(record))
+        except OSError as error:  # the disk is full: that is for the program to notice
+            self._open = False
+            self._say(f"weft: metrics are no longer kept: {error.strerror or error}")
 
     def _refused(self, error: ApiError) -> None:
         with self._lock:
