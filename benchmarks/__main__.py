@@ -1,4 +1,4 @@
-"""`make bench [ARGS="submit start overhead data prepare kubernetes ray"]`: start a stack, measure, print tables."""
+"""`make bench [ARGS="submit start overhead data prepare logs metrics kubernetes ray"]`: measure, print tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.e2e.stack import Stack, running
 
-from benchmarks import clusters, data, logs, overhead, prepare, start, submit
+from benchmarks import clusters, data, logs, metrics, overhead, prepare, start, submit
 
 BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "submit": submit.measure,
@@ -18,7 +18,12 @@ BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "overhead": overhead.measure,
 }
 # These need no stack.
-ALONE: dict[str, Callable[[Path], None]] = {"data": data.measure, "prepare": prepare.measure, "logs": logs.measure}
+ALONE: dict[str, Callable[[Path], None]] = {
+    "data": data.measure,
+    "prepare": prepare.measure,
+    "logs": logs.measure,
+    "metrics": metrics.measure,
+}
 
 
 def main(names: list[str]) -> int:

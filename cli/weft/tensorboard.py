@@ -28,6 +28,7 @@ class JobFolder:
         self._writers: dict[Path, Any] = {}
         self._written: dict[tuple[int, int, str], int] = defaultdict(int)
         self._from_results = False
+        self._forget_written()  # by an earlier call
 
     def fetch(self) -> str:
         """Bring it up to date, and say what is in it."""
@@ -35,7 +36,7 @@ class JobFolder:
             self.job = self.job.refresh()
             if self.job.is_terminal and (number := self._event_files()):
                 self._from_results = True
-                self._forget_written()
+                self._forget_written()  # the program's own say the same, and more
                 return f"{number} event file{'' if number == 1 else 's'} of its results"
             return f"{self._write_metrics():,} points of its metrics"
         return "unchanged"
@@ -83,12 +84,13 @@ class JobFolder:
         return self._writers[folder]
 
     def _forget_written(self) -> None:
-        """The program's own event files say the same, and more."""
-        for folder, writer in self._writers.items():
+        """Remove the event files that are ours."""
+        for writer in self._writers.values():
             writer.close()
-            for file in folder.glob("*.weft"):
-                file.unlink()
         self._writers.clear()
+        self._written.clear()
+        for file in self.path.rglob("events.out.tfevents.*.weft"):
+            file.unlink()
 
 
 def _event_file(folder: Path) -> Any:

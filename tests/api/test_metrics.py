@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
@@ -84,6 +85,37 @@ def test_a_repeated_call_counts_once_and_records_are_in_order(ann: Person, gang:
     assert (shown["x"], shown["last"], shown["count"]) == ([0, 1, 2], [1.0, 0.5, 0.25], [1, 1, 1])
     (shown,) = chart(ann, gang.job_id, "kind=system&name=cpu_percent&x=time")
     assert (shown["x"], shown["last"]) == ([T], [50.0])
+
+
+def test_nothing_is_lost_or_doubled_while_learners_repeat_and_charts_are_read(ann: Person, gang: Attempted) -> None:
+    """While batches are folded, too: each reader sees a number of points that never falls."""
+    calls, records, values = 12, 100, 6
+
+    def report(agent: Agent) -> None:
+        for sequence in range(calls):
+            made = [record(sequence * records + n, **{f"v{m}": n for m in range(values)}) for n in range(records)]
+            for _ in range(3):
+                send(agent, sequence, *made)
+
+    def watch(_: Agent) -> list[int]:
+        seen = []
+        while not seen or seen[-1] < 2 * calls * records * values:
+            seen.append(sum(sum(one["count"]) for one in chart(ann, gang.job_id, "width=5")))
+        return seen
+
+    with ThreadPoolExecutor(4) as pool:
+        reports = [pool.submit(report, agent) for agent in gang.agents]
+        watches = [pool.submit(watch, agent) for agent in gang.agents]
+        for one in reports:
+            one.result(120)
+        for watched in watches:
+            assert watched.result(120) == sorted(watched.result())
+    assert {one["points"] for one in series(ann, gang.job_id)} == {calls * records}
+    numbers = []
+    while len(numbers) < 2 * calls * records:
+        page = ann.http.get(f"/api/v1/jobs/{gang.job_id}/metrics/records?from={len(numbers) + 1}&limit=2000").json()
+        numbers += [one["rindex"] for one in page["records"]]
+    assert numbers == list(range(1, 2 * calls * records + 1))
 
 
 def test_steps_that_repeat_come_out_of_order_or_are_missing(api: Api, ann: Person, gang: Attempted) -> None:
@@ -183,6 +215,9 @@ def test_many_points_in_few_buckets(ann: Person, gang: Attempted) -> None:
     assert page["total"] == count
     assert [one["rindex"] for one in page["records"]] == [4999, 5000, 5001]
     assert page["records"][0]["values"]["m7"] == values[4998]
+    for start, at, expected in ((1, T + 4321, 4322), (5000, T + 4321, 5000), (1, T + 7999, 8000), (1, T + 8000, None)):
+        path = f"/api/v1/jobs/{job}/metrics/records?from={start}&since={at}&limit=1"
+        assert [one["rindex"] for one in ann.http.get(path).json()["records"]] == ([expected] if expected else [])
 
 
 def columns_of(parquet: bytes) -> dict[str, list[Any]]:

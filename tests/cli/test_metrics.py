@@ -22,6 +22,7 @@ from tests.cli.conftest import Weft
 
 from weft.client import Client
 from weft.ui.chart import Look, chart
+from weft_core.objects import results_prefix
 
 __all__ = ["api", "api_settings"]  # fixtures
 
@@ -208,7 +209,9 @@ def test_mlflow(weft: Weft, job: Attempted, monkeypatch: pytest.MonkeyPatch, tmp
     assert "pip install 'weft[mlflow]'" in weft("metrics", "digits", "--mlflow").err
 
 
-def test_tensorboard(weft: Weft, job: Attempted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tensorboard(
+    api: Api, ann: Person, weft: Weft, job: Attempted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     done = weft("tensorboard", "digits", "--no-start", "--logdir", "tb")
     assert (done.code, done.out) == (0, "tb\n")
     (folder,) = (tmp_path / "tb").iterdir()
@@ -218,5 +221,16 @@ def test_tensorboard(weft: Weft, job: Attempted, monkeypatch: pytest.MonkeyPatch
     loss = [(one.step, one.wall_time, one.value) for one in read.Scalars("train/loss")]
     assert loss[::2] == [(0, T / 1000, 0.5), (2, T / 1000 + 2, 1.125)]
     assert math.isnan(loss[1][2])
+    (written,) = (folder / "attempt-2-learner-2").iterdir()
+    # The program's own event files take their place once they are among the results.
+    api.end_attempt(job)
+    api.set_state(job.job_id, "COMPLETED")
+    prefix = results_prefix(ann.project_id, job.job_id)
+    api.context.objects.put(prefix + "logs/eval/events.out.tfevents.1.host", written.read_bytes())
+    done = weft("tensorboard", "digits", "--no-start", "--logdir", "tb")
+    assert "1 event file of its results" in done.err
+    assert [path.relative_to(folder) for path in folder.rglob("*events*")] == [
+        Path("logs/eval/events.out.tfevents.1.host")
+    ]
     monkeypatch.setattr("weft.commands.tensorboard.find_spec", lambda name: None)
     assert "pip install 'weft[tensorboard]'" in weft("tensorboard", "digits").err

@@ -21,7 +21,7 @@ from weft_core.store.scope import Scope
 
 _MOST_SERIES = 200
 """In one answer."""
-_EXACT = 150_000
+_EXACT = 50_000
 """Points that a query reads one by one; of more, the summaries of blocks are read instead (entries of 32 points)."""
 _MOST_POINTS = 500_000
 """Read one by one because they are in no order; of still more the summaries are good enough."""
@@ -136,10 +136,13 @@ def _rows(scope: Scope, chosen: Sequence[Series], shown: Range) -> list[Rows]:
     ]
 
 
-def read_records(scope: Scope, job_id: str, start: int, limit: int) -> RecordPage:
-    """Up to ``limit`` of the user's records as they came, from number ``start`` on (the first is 1)."""
+def read_records(scope: Scope, job_id: str, start: int, limit: int, since: int | None = None) -> RecordPage:
+    """Up to ``limit`` of the user's records as they came, from number ``start`` on (the first is 1), or from the first
+    one behind it that is not older than ``since`` (ms since the epoch)."""
     cursor = scope.find(MetricCursor, MetricCursor.job_id == job_id)
     total = cursor.next_record - 1 if cursor else 0
+    if since is not None:
+        start = max(start, _first_since(scope, job_id, since) or total + 1)
     stop = min(start + limit, total + 1)  # first one that is not wanted
     found: list[RecordView] = []
     folded = scope.select(MetricRecords, MetricRecords.job_id == job_id)
@@ -151,6 +154,20 @@ def read_records(scope: Scope, job_id: str, start: int, limit: int) -> RecordPag
     for batch in scope.all(batches.order_by(MetricBatch.n)):
         found += _part(batch.first_record, unpacked(batch.body)[: batch.records], start, stop)
     return RecordPage(records=found, total=total)
+
+
+def _first_since(scope: Scope, job_id: str, since: int) -> int | None:
+    """The number of the first record that is not older; none: all are."""
+    folded = scope.select(MetricRecords, MetricRecords.job_id == job_id, MetricRecords.last_time >= since)
+    chunks: Sequence[MetricRecords | MetricBatch] = scope.all(folded.order_by(MetricRecords.first_record).limit(1))
+    if not chunks:
+        waiting = scope.select(MetricBatch, MetricBatch.job_id == job_id, MetricBatch.records > 0)
+        chunks = scope.all(waiting.order_by(MetricBatch.n))
+    for one in chunks:
+        for number, line in enumerate(unpacked(one.body)[: one.records], one.first_record):
+            if parsed(line).t >= since:
+                return number
+    return None
 
 
 def _part(first: int, lines: Sequence[bytes], start: int, stop: int) -> list[RecordView]:

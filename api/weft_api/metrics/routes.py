@@ -15,6 +15,7 @@ from weft_api.metrics import export, read
 from weft_api.metrics.schemas import Kind, Names, QueryAnswer, RecordPage, SeriesList
 from weft_api.metrics.series import Wanted, load, snapshot
 from weft_api.problems import NOT_FOUND, responses
+from weft_api.since import Since, parse_since
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=responses(NOT_FOUND))
 
@@ -99,10 +100,13 @@ def get_records(
     context: Ctx,
     who: Viewer,
     start: Annotated[int, Query(alias="from", ge=1, le=2**53, description="The first `rindex`.")] = 1,
+    since: Since = None,
     limit: Annotated[int, Query(ge=1, le=2000)] = 500,
 ) -> RecordPage:
-    """In order, numbered from 1 without gaps; the system's are not among them."""
+    """In order, numbered from 1 without gaps; the system's are not among them. With `since`, from the first one on that
+    is not older."""
+    after = parse_since(since)
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))
         find_job(scope, job_id)
-        return read.read_records(scope, job_id, start, limit)
+        return read.read_records(scope, job_id, start, limit, None if after is None else int(after.timestamp() * 1000))
