@@ -42,6 +42,7 @@ from weft_core.objects import Objects, StoreError
 from weft_core.secrets import SecretBox
 from weft_core.settings import Settings
 from weft_core.store.database import Database
+from weft_core.tracing import open_tracing
 from weft_core.wake import Wake
 
 _DESCRIPTION = """Deep-learning training as a service: a manifest and a folder of code in, a trained model back in S3.
@@ -79,6 +80,7 @@ def make_context(settings: Settings) -> Context:
         bell=bell,
         catalogue=Catalogue.load(),
         metrics=Metrics(database),
+        tracing=open_tracing(settings.telemetry, "weft-api"),
         checker=Checker(),
         guesses=guesses,
         followers=CapacityLimiter(_FOLLOWERS),
@@ -123,5 +125,5 @@ def create_app(settings: Settings) -> FastAPI:
     dashboard.install(app)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, limits=settings.limits)
-    app.add_middleware(Observed, metrics=context.metrics)
+    app.add_middleware(Observed, metrics=context.metrics, tracing=context.tracing)
     return app

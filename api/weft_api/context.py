@@ -19,6 +19,7 @@ from weft_core.objects import Objects
 from weft_core.secrets import SecretBox
 from weft_core.settings import Settings
 from weft_core.store.database import Database
+from weft_core.tracing import Tracing
 from weft_core.wake import Wake
 
 
@@ -33,6 +34,7 @@ class Context:
     bell: Bell
     catalogue: Catalogue
     metrics: Metrics
+    tracing: Tracing
     checker: Checker
     guesses: Guesses
     followers: CapacityLimiter
@@ -40,6 +42,7 @@ class Context:
 
     def close(self) -> None:
         self.checker.close()
+        self.tracing.close()
         self.guesses.close()
         self.wake.close()
         self.database.close()

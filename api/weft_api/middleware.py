@@ -15,6 +15,7 @@ from weft_api.problems import TOO_LARGE, Problem, answer
 from weft_api.telemetry import Metrics
 from weft_core.service_log import note, noting
 from weft_core.settings import LimitSettings
+from weft_core.tracing import Tracing
 
 _MIB = 1 << 20
 _QUIET = {
@@ -89,9 +90,10 @@ class BodyLimit:
 class Observed:
     """Times requests by route template, logs them, and adds the safe headers."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing) -> None:
         self._app = app
         self._metrics = metrics
+        self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -115,14 +117,20 @@ class Observed:
         with noting():
             note(request_id=request_id)
             try:
-                await self._app(scope, receive, noted)
+                if scope["path"] in _QUIET:
+                    await self._app(scope, receive, noted)
+                else:
+                    with self._tracing.request(scope["method"], Headers(scope=scope)) as told:
+                        try:
+                            await self._app(scope, receive, noted)
+                        finally:
+                            told["http.route"] = _route(scope)
+                            told["http.response.status_code"] = status
             finally:
                 self._note(scope, status, time.perf_counter() - started)
 
     def _note(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
-        # The template, never the path: ids would make endless time series. Mounts and 404s have no route of their own.
-        route = getattr(scope.get("route"), "path", None) or "other"
-        self._metrics.requests.labels(scope["method"], route, str(status)).observe(seconds)
+        self._metrics.requests.labels(scope["method"], _route(scope), str(status)).observe(seconds)
         level = log.debug if scope["path"] in _QUIET and status < 500 else log.info
         level(
             "request",
@@ -131,3 +139,8 @@ class Observed:
             status=status,
             ms=round(seconds * 1000, 1),
         )
+
+
+def _route(scope: MutableMapping[str, Any]) -> str:
+    """The template, never the path: ids would make endless time series. Mounts and 404s have no route of their own."""
+    return getattr(scope.get("route"), "path", None) or "other"

@@ -85,6 +85,8 @@ class LaunchSpec:
     """Seconds from SIGTERM to SIGKILL where the platform ends a learner by itself (a drained node)."""
     endpoints: tuple[str, ...] = ()
     """URLs of the S3 stores that the learners need."""
+    traceparent: str | None = None
+    """Where their start belongs in a trace: becomes ``TRACEPARENT`` in their environment."""
 
 
 # --- the learner's spec (JSON, from POST /api/v1/learner/start) ---------------------------------------------------

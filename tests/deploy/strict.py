@@ -47,6 +47,19 @@ class _ServiceMonitor(_Operator):
     spec: _ServiceMonitorSpec
 
 
+class _PodMonitorSpec(_Operator):
+    selector: client.V1LabelSelector
+    namespace_selector: _Namespaces = Field(alias="namespaceSelector")
+    pod_metrics_endpoints: list[_Endpoint] = Field(alias="podMetricsEndpoints")
+
+
+class _PodMonitor(_Operator):
+    api_version: str = Field(alias="apiVersion")
+    kind: str
+    metadata: client.V1ObjectMeta
+    spec: _PodMonitorSpec
+
+
 def problems(document: dict[str, Any]) -> list[str]:
     """What is wrong with an object, each with its path; empty if nothing is."""
     return list(_problems(document))
@@ -80,6 +93,8 @@ def model_of(api_version: str, kind: str) -> type[BaseModel] | None:
     """('apps/v1', 'Deployment') → V1Deployment; None where that group and version has no such kind."""
     if (api_version, kind) == ("monitoring.coreos.com/v1", "ServiceMonitor"):
         return _ServiceMonitor
+    if (api_version, kind) == ("monitoring.coreos.com/v1", "PodMonitor"):
+        return _PodMonitor
     match = _API_VERSION.match(api_version)
     if match is None:
         return None

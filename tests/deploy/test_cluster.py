@@ -13,7 +13,7 @@ from tests.deploy.chart import CASES, merged, render
 from tests.kubernetes.cluster import Cluster
 
 # Of a 1.28, and not of the test cluster: these kinds are checked in test_chart.py.
-_UNKNOWN = {"PodDisruptionBudget", "HorizontalPodAutoscaler", "ServiceMonitor"}
+_UNKNOWN = {"PodDisruptionBudget", "HorizontalPodAutoscaler", "ServiceMonitor", "PodMonitor"}
 
 
 @pytest.fixture(scope="module")

@@ -171,6 +171,13 @@ def test_services_and_budgets_select_their_pods(rendered: Rendered) -> None:
     for monitor in rendered.all("ServiceMonitor"):
         labels = rendered.one("Service", "weft-api")["metadata"]["labels"]
         assert selects(monitor["spec"]["selector"], labels)
+    for monitor in rendered.all("PodMonitor"):
+        assert selected(monitor["spec"]["selector"]["matchLabels"]) == ["weft-worker"]
+        (worker,) = rendered.pod("worker")["spec"]["containers"]
+        (port,) = worker["ports"]
+        assert port["name"] == monitor["spec"]["podMetricsEndpoints"][0]["port"]
+        told = {one["name"]: one.get("value") for one in worker["env"]}
+        assert told["WEFT_TELEMETRY__METRICS_PORT"] == str(port["containerPort"])
     for ingress in rendered.all("Ingress"):
         backend = ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
         assert backend["port"]["name"] in [p["name"] for p in rendered.one("Service", backend["name"])["spec"]["ports"]]

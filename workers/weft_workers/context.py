@@ -16,6 +16,7 @@ from weft_core.secrets import SecretBox
 from weft_core.settings import Settings
 from weft_core.store.database import Database
 from weft_core.store.models import Installation
+from weft_core.tracing import Tracing, open_tracing
 from weft_core.wake import Wake
 from weft_workers.observing import Lookout
 from weft_workers.telemetry import Metrics
@@ -33,6 +34,7 @@ class Context:
     wake: Wake
     installation: str
     metrics: Metrics
+    tracing: Tracing
     owner: str
     """Who holds the leases of this process, for whoever reads the database."""
 
@@ -46,6 +48,7 @@ class Context:
 
     def close(self) -> None:
         self.wake.close()
+        self.tracing.close()
         self.database.close()
 
 
@@ -82,5 +85,6 @@ def make_context(
         wake=Wake(settings.redis_url.get_secret_value()),
         installation=installation,
         metrics=Metrics(),
+        tracing=open_tracing(settings.telemetry, "weft-worker"),
         owner=f"{socket.gethostname()}:{os.getpid()}",
     )

@@ -257,6 +257,7 @@ def _insert(
         if submission.keepalive is not None:
             job.keepalive_seconds = submission.keepalive.seconds
             job.idle_seconds = submission.keepalive.idle_seconds
+        job.traceparent = context.tracing.here()
         jobs.submit(scope, job, parsed.manifest.notes)
         note(job=job.id)
         if job.checkpoint_of:

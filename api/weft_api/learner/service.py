@@ -37,9 +37,10 @@ from weft_core.launch import LearnerSpec
 from weft_core.lifecycle import LearnerPhase
 from weft_core.secrets import SecretsUnreadable
 from weft_core.store import jobs
-from weft_core.store.models import Attempt, Learner
+from weft_core.store.models import Attempt, Job, Learner
 from weft_core.store.rounds import read_rounds
 from weft_core.store.scope import Scope
+from weft_core.tracing import Attribute
 
 _BUSY_PERCENT = 5
 """Of a CPU or a GPU; below it a learner counts as idle."""
@@ -75,6 +76,7 @@ def start(context: Context, token: AttemptToken, call: StartCall) -> LearnerSpec
         if learner.instance is None:
             learner.instance = call.instance
             learner.started_at = func.now()
+            _trace_start(context, session, job, attempt, learner)
         _advance(learner, LearnerPhase.STARTED)
         try:
             spec = SpecBuilder(context, Scope(session, attempt.project_id), job, attempt).build(call.rank)
@@ -87,6 +89,14 @@ def start(context: Context, token: AttemptToken, call: StartCall) -> LearnerSpec
     if spec is None:
         raise stale(f"the learner can't start: {failure}")
     return spec
+
+
+def _trace_start(context: Context, session: Session, job: Job, attempt: Attempt, learner: Learner) -> None:
+    """What lies between its launch and this: the image, the machine, the agent's own start."""
+    if job.traceparent and learner.launched_at:
+        now = session.execute(select(func.now())).scalar_one()
+        about: dict[str, Attribute] = {"job": job.id, "attempt": attempt.n, "learner": learner.rank + 1}
+        context.tracing.record("start learner", job.traceparent, learner.launched_at, now, **about)
 
 
 def address(context: Context, token: AttemptToken, call: AddressCall) -> None:

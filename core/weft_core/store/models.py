@@ -219,6 +219,7 @@ class Job(Base):
     keepalive_until: Mapped[datetime | None]  # halted when this has passed; its client moves it on
     idle_seconds: Mapped[int | None]  # halted when nothing has been printed and no CPU used for so long
 
+    traceparent: Mapped[str | None]  # W3C's form: the request that submitted it (weft_core.tracing)
     created_at: Mapped[datetime] = _created()
     state_since: Mapped[datetime] = _created()
     started_at: Mapped[datetime | None]  # first PROCESSING

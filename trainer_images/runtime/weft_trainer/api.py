@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import time
 import urllib.parse
@@ -33,6 +34,8 @@ class ApiClient:
         self.url = url
         self._base = url + "/api/v1/learner/"
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        if place := os.environ.get("TRACEPARENT"):
+            self._headers["traceparent"] = place  # our calls belong to the trace of the job's start
         self._rank = rank
         self.instance = instance
         self._control = control

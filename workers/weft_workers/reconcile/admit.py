@@ -21,6 +21,7 @@ from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, EngineStatus, Job, Learner, Project
 from weft_core.store.quotas import Quota, usage
 from weft_core.tokens import new_token
+from weft_core.tracing import Attribute
 from weft_workers.admission import Plan, Request, Running, more, plan
 from weft_workers.context import Context
 from weft_workers.lease import Lease, take
@@ -57,9 +58,9 @@ def admit(context: Context, lease: Lease, view: View) -> bool:
         taken = take(session, lease)
         job = taken.job
         # The row is fresh and locked now: a halt that came in since the claim goes first.
-        waited: float | None = None
+        queued_at: datetime | None = None
         if job.desired == Desired.RUNNING and (place := decided.places.get(job.id)):
-            waited = (view.now - job.state_since).total_seconds()
+            queued_at = job.state_since
             _open_attempt(context, session, job, place)
             again = taken.release(0)
         elif (why := decided.impossible.get(job.id)) and not job.attempt:
@@ -71,8 +72,10 @@ def admit(context: Context, lease: Lease, view: View) -> bool:
             first = next(iter(decided.waiting), job.id) == job.id
             again = taken.release(HEAD_POLL if first else TAIL_POLL)
         woken = _tell_others(session, decided, job.id)
-    if waited is not None:
-        context.metrics.waits.labels(name).observe(waited)
+    if queued_at is not None:
+        context.metrics.waits.labels(name).observe((view.now - queued_at).total_seconds())
+        told: dict[str, Attribute] = {"job": job.id, "attempt": job.attempt, "engine": name, "learners": job.learners}
+        context.tracing.record("admission wait", job.traceparent, queued_at, view.now, **told)
     if job.state != JobState.QUEUED:
         context.wake.changed(job.id)
     for job_id in woken:

@@ -23,6 +23,7 @@ from weft_core.secrets import SecretsUnreadable
 from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, Job, Learner, LogChunk
 from weft_core.store.registry import keeps_results
+from weft_core.tracing import Attribute
 from weft_workers.context import Context
 from weft_workers.lease import Lease, renew, take
 from weft_workers.reconcile.actions import (
@@ -155,8 +156,10 @@ def _purge(context: Context, lease: Lease, view: View) -> float | None:
 def _launch(context: Context, lease: Lease, view: View) -> float | None:
     attempt = view.open
     assert attempt is not None
+    about: dict[str, Attribute] = {"job": view.job.id, "attempt": attempt.n, "engine": view.job.engine}
     try:
-        context.engine(view.job.engine).launch(_spec(context, view, attempt))
+        with context.tracing.span("launch", view.job.traceparent, **about) as place:
+            context.engine(view.job.engine).launch(replace(_spec(context, view, attempt), traceparent=place))
     except EngineUnreachable as error:
         return _write(context, lease, replace(view, unreachable=str(error)), UNREACHABLE_POLL)
     except LaunchRefused as error:

@@ -45,6 +45,7 @@ class JobView:
     """URLs of the S3 stores that its learners need; read only when it is to be launched."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
     elastic: ElasticSpec | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,7 @@ def _job_view(session: Session, job: Job, launching: bool) -> JobView:
         endpoints=_endpoints(session, job) if launching else (),
         manifest=job.manifest,
         elastic=ElasticSpec.model_validate(job.manifest["elastic"]) if job.manifest.get("elastic") else None,
+        traceparent=job.traceparent,
     )
 
 

@@ -140,6 +140,7 @@ class Learner:
             "WEFT_WORKDIR": str(work),
             "WEFT_CACHE_DIR": request.get("cache_dir") or str(root / "cache"),
             "WEFT_CACHE_SIZE": "" if request.get("cache_size") is None else str(request["cache_size"]),
+            **({"TRACEPARENT": str(request["traceparent"])} if request.get("traceparent") else {}),
             "WEFT_ADVERTISE_ADDRESS": address,
         }
 

@@ -231,6 +231,7 @@ def _environment(settings: KubernetesSettings, spec: LaunchSpec, rank: int) -> l
         "USER": "weft",  # the user id need not be one that the image knows: getpass.getuser() and others fail then
         "LOGNAME": "weft",
         "OMP_NUM_THREADS": str(max(1, int(spec.resources.cpus))),
+        **({"TRACEPARENT": spec.traceparent} if spec.traceparent else {}),
     }
     return [
         # Kubernetes expands $(NAME) in values, and makes $$ a $.

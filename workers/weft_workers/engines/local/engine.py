@@ -200,6 +200,7 @@ class LocalEngine:
             "WEFT_SHARED_DIR": str(run.path / "shared"),
             "WEFT_CACHE_DIR": str(self._cache),
             "WEFT_CACHE_SIZE": "" if self._settings.cache_size is None else str(self._settings.cache_size),
+            **({"TRACEPARENT": spec.traceparent} if spec.traceparent else {}),
             "WEFT_ADVERTISE_ADDRESS": "127.0.0.1",  # all learners are here, whatever the network does
         }
 

@@ -132,6 +132,7 @@ class RayEngine:
             "learners": spec.learners,
             "grace": spec.grace,
             "api_url": spec.api_url,
+            **({"traceparent": spec.traceparent} if spec.traceparent else {}),
             "token": spec.token,
             "image": spec.image,
             "python": environments.get(spec.image) or environments.get("*"),
