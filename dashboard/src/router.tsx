@@ -12,8 +12,9 @@ import {
 import { AwayError } from "./api/client";
 import { sessionQuery } from "./api/queries";
 import { Away, Shell } from "./app/Shell";
-import { parseSearch, stringifySearch, text } from "./app/urls";
+import { parseSearch, stringifySearch, text, whole } from "./app/urls";
 import { readChartSearch } from "./charts/search";
+import { readCompareSearch } from "./pages/compare/search";
 import { NotFound, PageError } from "./pages/errors";
 import { JobsPage } from "./pages/jobs/JobsPage";
 import { readJobsSearch } from "./pages/jobs/search";
@@ -100,6 +101,53 @@ const logs = createRoute({
   validateSearch: readLogSearch,
   component: lazyRouteComponent(() => import("./pages/logs/LogsTab"), "LogsTab"),
 });
+const compare = createRoute({
+  getParentRoute: () => inside,
+  path: "/compare",
+  validateSearch: readCompareSearch,
+  component: lazyRouteComponent(() => import("./pages/compare/ComparePage"), "ComparePage"),
+});
+const submit = createRoute({
+  getParentRoute: () => inside,
+  path: "/submit",
+  validateSearch: (search): { from?: string } => {
+    const from = text(search["from"]);
+    return from ? { from } : {};
+  },
+  component: lazyRouteComponent(() => import("./pages/submit/SubmitPage"), "SubmitPage"),
+});
+const models = createRoute({
+  getParentRoute: () => inside,
+  path: "/models",
+  validateSearch: (search): { q?: string | undefined } => ({ q: text(search["q"]) }),
+  component: lazyRouteComponent(() => import("./pages/models/ModelsPage"), "ModelsPage"),
+});
+const model = createRoute({
+  getParentRoute: () => inside,
+  path: "/models/$name",
+  validateSearch: (search): { version?: number | undefined } => ({ version: whole(search["version"]) }),
+  component: lazyRouteComponent(() => import("./pages/models/ModelPage"), "ModelPage"),
+});
+const cluster = createRoute({
+  getParentRoute: () => inside,
+  path: "/cluster",
+  component: lazyRouteComponent(() => import("./pages/cluster/ClusterPage"), "ClusterPage"),
+});
+const stores = createRoute({
+  getParentRoute: () => inside,
+  path: "/stores",
+  component: lazyRouteComponent(() => import("./pages/access/StoresPage"), "StoresPage"),
+});
+const tokens = createRoute({
+  getParentRoute: () => inside,
+  path: "/tokens",
+  component: lazyRouteComponent(() => import("./pages/access/TokensPage"), "TokensPage"),
+});
+const admin = createRoute({
+  getParentRoute: () => inside,
+  path: "/admin",
+  component: lazyRouteComponent(() => import("./pages/access/AdminPage"), "AdminPage"),
+});
 
 const readPath = (search: Record<string, unknown>): { path?: string } => {
   const path = text(search["path"]);
@@ -132,6 +180,14 @@ const tree = root.addChildren([
       code,
       events,
     ]),
+    compare,
+    submit,
+    models,
+    model,
+    cluster,
+    stores,
+    tokens,
+    admin,
   ]),
 ]);
 

@@ -56,7 +56,7 @@ export function Shell() {
             </button>
           </div>
           <nav className="nav" aria-label="Pages">
-            {NAVIGATION.filter((one) => !one.admin || session?.admin).map((one) => (
+            {NAVIGATION.filter((one) => (!one.admin || session?.admin) && !(one.edits && session?.role === "viewer")).map((one) => (
               <Link key={one.to} to={one.to} activeOptions={{ exact: one.to === "/", includeSearch: false }}
                 onClick={() => setOpen(false)}
               >

@@ -1,8 +1,18 @@
 // The pages that the menu leads to, in its order. `admin`: only administrators see it.
 export interface Place {
-  to: "/";
+  to: "/" | "/submit" | "/models" | "/cluster" | "/stores" | "/tokens" | "/admin";
   name: string;
   admin?: boolean;
+  /** Of no use to who may only look. */
+  edits?: boolean;
 }
 
-export const NAVIGATION: readonly Place[] = [{ to: "/", name: "Jobs" }];
+export const NAVIGATION: readonly Place[] = [
+  { to: "/", name: "Jobs" },
+  { to: "/submit", name: "Submit", edits: true },
+  { to: "/models", name: "Models" },
+  { to: "/cluster", name: "Cluster" },
+  { to: "/stores", name: "Data and secrets" },
+  { to: "/tokens", name: "Tokens" },
+  { to: "/admin", name: "Administration", admin: true },
+];

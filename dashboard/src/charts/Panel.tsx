@@ -94,7 +94,8 @@ interface LineKey {
   old: (job: string, learner: number, attempt: number) => boolean;
 }
 
-/** Which colour and words a line has: the same in all charts. A learner has one colour; earlier attempts are dashed. */
+/** Which colour and words a line has: the same in all charts. A learner has one colour, or, among
+ * several jobs, a job; earlier attempts are dashed. */
 function makeKey(jobs: readonly Shown[], known: readonly Known[]): LineKey {
   const pairs = [...new Set(known.map((one) => `${one.job} ${one.learner}`))];
   const order = jobs.flatMap((job) =>
@@ -108,7 +109,8 @@ function makeKey(jobs: readonly Shown[], known: readonly Known[]): LineKey {
   const learners = new Set(known.map((one) => one.learner)).size > 1;
   const retried = new Set(known.map((one) => one.attempt)).size > 1;
   return {
-    color: (job, learner) => Math.max(0, order.indexOf(`${job} ${learner}`)),
+    color: (job, learner) =>
+      jobs.length > 1 ? jobs.findIndex((one) => one.id === job) : Math.max(0, order.indexOf(`${job} ${learner}`)),
     old: (job, _, attempt) => attempt < (attempts.get(job) ?? 0),
     label: (job, learner, attempt) => {
       const name = jobs.find((one) => one.id === job)?.name ?? job;

@@ -5,13 +5,14 @@ import { useQueries, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { json } from "../../api/client";
 import { jobQuery } from "../../api/queries";
-import { ended, type JobDetail, type JobPage } from "../../api/types";
+import { ended, type JobDetail } from "../../api/types";
+import { shownJob } from "../../charts/jobs";
 import { Panel, type Shown } from "../../charts/Panel";
 import type { Kind } from "../../charts/queries";
 import { type ChartSearch, MOST_JOBS } from "../../charts/search";
-import { Dialog, Empty, ErrorNote, Loading } from "../../ui/parts";
+import { Empty } from "../../ui/parts";
+import { AnotherJob } from "../jobs/AnotherJob";
 
 const metrics = getRouteApi("/inside/jobs/$jobId/metrics");
 const system = getRouteApi("/inside/jobs/$jobId/system");
@@ -47,7 +48,7 @@ function Charts({ jobId, kind, search, change }: ChartsProps) {
   const found = useQueries({ queries: others.map((id) => jobQuery(id)) });
   const [adding, setAdding] = useState(false);
   if (!job) return null;
-  const jobs: Shown[] = [job, ...found.flatMap((one) => one.data ?? [])].map(shown);
+  const jobs: Shown[] = [job, ...found.flatMap((one) => one.data ?? [])].map(shownJob);
   const drop = (id: string) => {
     const left = others.filter((one) => one !== id);
     change({ with: left.length ? left : undefined });
@@ -87,7 +88,6 @@ function Charts({ jobId, kind, search, change }: ChartsProps) {
   );
 }
 
-const shown = (job: JobDetail): Shown => ({ id: job.id, name: job.name, live: !ended(job) });
 const exportUrl = (id: string, format: string) => `/api/v1/jobs/${encodeURIComponent(id)}/metrics/export?format=${format}`;
 
 function None({ job, kind }: { job: JobDetail; kind: Kind }) {
@@ -107,53 +107,5 @@ function None({ job, kind }: { job: JobDetail; kind: Kind }) {
         manifest&apos;s <code>evaluation_metrics</code> names.
       </p>
     </Empty>
-  );
-}
-
-/** Choose a job to lay over this one. */
-function AnotherJob({ not, choose, onClose }: { not: string[]; choose: (id: string) => void; onClose: () => void }) {
-  const [q, setQ] = useState("");
-  const { data, error } = useQuery({
-    queryKey: ["jobs", "choose", q],
-    queryFn: ({ signal }) =>
-      json<JobPage>(`/jobs?limit=30${q ? `&q=${encodeURIComponent(q)}` : ""}`, "GET", undefined, signal),
-    placeholderData: (before) => before,
-  });
-  const jobs = data?.jobs.filter((job) => !not.includes(job.id)) ?? [];
-  return (
-    <Dialog title="With another job" onClose={onClose}>
-      <input
-        className="input"
-        type="search"
-        aria-label="Name or id"
-        placeholder="Name or id"
-        value={q}
-        onChange={(event) => setQ(event.target.value)}
-      />
-      <ErrorNote error={error} />
-      {!data && !error && <Loading />}
-      <ul className="choices">
-        {jobs.map((job) => (
-          <li key={job.id}>
-            <button
-              type="button"
-              className="button quiet"
-              onClick={() => {
-                choose(job.id);
-                onClose();
-              }}
-            >
-              <span className="break">{job.name}</span> <span className="muted mono">{job.id}</span>
-            </button>
-          </li>
-        ))}
-      </ul>
-      {data && jobs.length === 0 && <p className="muted">No other job.</p>}
-      <div className="actions">
-        <button type="button" className="button" onClick={onClose}>
-          Cancel
-        </button>
-      </div>
-    </Dialog>
   );
 }

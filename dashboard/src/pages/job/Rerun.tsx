@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
+import { Link, useNavigate } from "@tanstack/react-router";
 import { type FormEvent, useMemo, useState } from "react";
 
 import { api, body } from "../../api/client";
@@ -47,7 +47,7 @@ export function Rerun({ job, onClose }: { job: JobDetail; onClose: () => void })
       <form onSubmit={(event) => void run(event)}>
         <p className="muted">
           A new job with the same code{edited === null ? "" : " and the changed manifest"}; credentials stay as they
-          are.
+          are. With other code: <Link to="/submit" search={{ from: job.id }}>submit a job like this one</Link>.
         </p>
         <ErrorNote error={unread} />
         {manifest === undefined ? (

@@ -1,0 +1,255 @@
+// Where data is, and what jobs may know: names and addresses; passwords and values never come back from the API.
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+
+import { api, body } from "../../api/client";
+import { useRights } from "../../app/rights";
+import { ago } from "../../ui/format";
+import { FormDialog } from "../../ui/FormDialog";
+import { Confirm, Empty, ErrorNote, Loading, Time, useTitle } from "../../ui/parts";
+import { toast } from "../../ui/toast";
+
+type Asked = { what: "store" | "secret" } | { what: "forget" | "unset"; name: string };
+
+export function StoresPage() {
+  useTitle("Data and secrets");
+  const { edit } = useRights();
+  const [asked, setAsked] = useState<Asked | null>(null);
+  return (
+    <>
+      <div className="page-head">
+        <h1>Data and secrets</h1>
+      </div>
+      <div className="stack">
+        <Stores edit={edit} ask={setAsked} />
+        <Secrets edit={edit} ask={setAsked} />
+      </div>
+      {asked && <Ask asked={asked} onClose={() => setAsked(null)} />}
+    </>
+  );
+}
+
+interface PartProps {
+  edit: boolean;
+  ask: (asked: Asked) => void;
+}
+
+function Stores({ edit, ask }: PartProps) {
+  const { data, error } = useQuery({
+    queryKey: ["datastores"],
+    queryFn: ({ signal }) => body(api.GET("/api/v1/datastores", { signal })),
+  });
+  return (
+    <section className="card flush" aria-labelledby="stores">
+      <div className="row card-title">
+        <h2 id="stores">Data stores</h2>
+        {edit && (
+          <button type="button" className="button small" onClick={() => ask({ what: "store" })}>
+            Add a data store …
+          </button>
+        )}
+      </div>
+      <ErrorNote error={error} />
+      {!data ? (
+        !error && <Loading />
+      ) : data.datastores.length === 0 ? (
+        <Empty title="No data stores" command="weft data --help">
+          <p>
+            S3 addresses with their credentials, kept here for manifests&apos; <code>datastore: NAME</code>.
+          </p>
+        </Empty>
+      ) : (
+        <div className="table-wrap">
+          <table className="table">
+            <thead>
+              <tr>
+                <th scope="col">Name</th>
+                <th scope="col">Endpoint</th>
+                <th scope="col">Region</th>
+                <th scope="col">Access key</th>
+                <th scope="col">Since</th>
+                <th scope="col">
+                  <span className="visually-hidden">Do</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {data.datastores.map((one) => (
+                <tr key={one.name}>
+                  <td className="break">
+                    <strong>{one.name}</strong>
+                  </td>
+                  <td className="mono break">{one.endpoint}</td>
+                  <td>{one.region ?? "–"}</td>
+                  <td className="mono break">{one.user_name}</td>
+                  <td>
+                    <Time at={one.created_at}>{ago(one.created_at)}</Time>
+                  </td>
+                  <td className="right">
+                    {edit && (
+                      <button
+                        type="button"
+                        className="button small quiet danger"
+                        aria-label={`Forget data store ${one.name}`}
+                        onClick={() => ask({ what: "forget", name: one.name })}
+                      >
+                        Forget
+                      </button>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Secrets({ edit, ask }: PartProps) {
+  const { data, error } = useQuery({
+    queryKey: ["secrets"],
+    queryFn: ({ signal }) => body(api.GET("/api/v1/secrets", { signal })),
+  });
+  return (
+    <section className="card flush" aria-labelledby="secrets">
+      <div className="row card-title">
+        <h2 id="secrets">Secrets</h2>
+        {edit && (
+          <button type="button" className="button small" onClick={() => ask({ what: "secret" })}>
+            Keep a secret …
+          </button>
+        )}
+      </div>
+      <ErrorNote error={error} />
+      {!data ? (
+        !error && <Loading />
+      ) : data.secrets.length === 0 ? (
+        <Empty title="No secrets">
+          <p>
+            Values that a manifest&apos;s <code>secrets:</code> hands to the program as environment, by name only.
+          </p>
+        </Empty>
+      ) : (
+        <div className="table-wrap">
+          <table className="table">
+            <thead>
+              <tr>
+                <th scope="col">Name</th>
+                <th scope="col">Value</th>
+                <th scope="col">Set</th>
+                <th scope="col">
+                  <span className="visually-hidden">Do</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {data.secrets.map((one) => (
+                <tr key={one.name}>
+                  <td className="break">
+                    <strong>{one.name}</strong>
+                  </td>
+                  <td className="muted">never shown</td>
+                  <td>
+                    <Time at={one.updated_at}>{ago(one.updated_at)}</Time>
+                  </td>
+                  <td className="right">
+                    {edit && (
+                      <button
+                        type="button"
+                        className="button small quiet danger"
+                        aria-label={`Delete secret ${one.name}`}
+                        onClick={() => ask({ what: "unset", name: one.name })}
+                      >
+                        Delete
+                      </button>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
+  const queries = useQueryClient();
+  const look = (key: string) => queries.invalidateQueries({ queryKey: [key] });
+  switch (asked.what) {
+    case "store":
+      return (
+        <FormDialog
+          title="Add a data store"
+          verb="Add"
+          fields={[
+            { name: "name", label: "Name", required: true, hint: "What manifests call it." },
+            { name: "endpoint", label: "Endpoint", type: "url", required: true, placeholder: "https://s3.example.org" },
+            { name: "region", label: "Region", placeholder: "only where the store wants one" },
+            { name: "user_name", label: "Access key", required: true },
+            { name: "password", label: "Secret key", type: "password", required: true },
+          ]}
+          submit={async ({ name = "", endpoint = "", region, user_name = "", password = "" }) => {
+            await api.POST("/api/v1/datastores", {
+              body: { name, endpoint, user_name, password, ...(region ? { region } : {}) },
+            });
+            toast(`Data store ${name} is kept`);
+            await look("datastores");
+          }}
+          onClose={onClose}
+        >
+          <p className="muted">The store is asked whether it takes these credentials. The secret key is not shown again.</p>
+        </FormDialog>
+      );
+    case "secret":
+      return (
+        <FormDialog
+          title="Keep a secret"
+          verb="Keep"
+          fields={[
+            { name: "name", label: "Name", required: true, hint: "A secret that has this name is replaced." },
+            { name: "value", label: "Value", type: "password", required: true },
+          ]}
+          submit={async ({ name = "", value = "" }) => {
+            await api.PUT("/api/v1/secrets/{name}", { params: { path: { name } }, body: { value } });
+            toast(`Secret ${name} is kept`);
+            await look("secrets");
+          }}
+          onClose={onClose}
+        />
+      );
+    case "forget":
+      return (
+        <Confirm
+          title={`Forget ${asked.name}?`}
+          verb="Forget"
+          danger
+          action={async () => {
+            await api.DELETE("/api/v1/datastores/{name}", { params: { path: { name: asked.name } } });
+            await look("datastores");
+          }}
+          onClose={onClose}
+        >
+          <p>What is in it stays as it is. Manifests that name it are refused from now on.</p>
+        </Confirm>
+      );
+    case "unset":
+      return (
+        <Confirm
+          title={`Delete ${asked.name}?`}
+          verb="Delete"
+          danger
+          action={async () => {
+            await api.DELETE("/api/v1/secrets/{name}", { params: { path: { name: asked.name } } });
+            await look("secrets");
+          }}
+          onClose={onClose}
+        >
+          <p>Manifests that name it are refused from now on.</p>
+        </Confirm>
+      );
+  }
+}

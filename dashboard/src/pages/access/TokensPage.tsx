@@ -1,0 +1,144 @@
+// Tokens for the command line and programs. A token is shown once, when it is made.
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+
+import { api, body } from "../../api/client";
+import type { components } from "../../api/schema";
+import { ago, dateTime } from "../../ui/format";
+import { FormDialog } from "../../ui/FormDialog";
+import { Confirm, Copy, Dialog, Empty, ErrorNote, Loading, Time, useTitle } from "../../ui/parts";
+
+type Token = components["schemas"]["TokenView"];
+type Created = components["schemas"]["CreatedToken"];
+
+export function TokensPage() {
+  useTitle("Tokens");
+  const [making, setMaking] = useState(false);
+  const [made, setMade] = useState<Created | null>(null);
+  const [revoked, setRevoked] = useState<Token | null>(null);
+  const queries = useQueryClient();
+  const { data, error } = useQuery({
+    queryKey: ["tokens"],
+    queryFn: ({ signal }) => body(api.GET("/api/v1/tokens", { signal })),
+  });
+  const look = () => queries.invalidateQueries({ queryKey: ["tokens"] });
+  const tokens = [...(data?.tokens ?? [])].sort((a, b) => a.kind.localeCompare(b.kind));
+  return (
+    <>
+      <div className="page-head">
+        <h1>Tokens</h1>
+        <div className="actions">
+          <button type="button" className="button primary" onClick={() => setMaking(true)}>
+            Make a token …
+          </button>
+        </div>
+      </div>
+      <ErrorNote error={error} />
+      {!data ? (
+        !error && <Loading />
+      ) : (
+        <div className="card flush">
+          {tokens.length === 0 ? (
+            <Empty title="No tokens">
+              <p>The command line and programs sign in with a token.</p>
+            </Empty>
+          ) : (
+            <div className="table-wrap">
+              <table className="table">
+                <thead>
+                  <tr>
+                    <th scope="col">Name</th>
+                    <th scope="col">Kind</th>
+                    <th scope="col">Begins with</th>
+                    <th scope="col">User</th>
+                    <th scope="col">Made</th>
+                    <th scope="col">Last used</th>
+                    <th scope="col">Ends</th>
+                    <th scope="col">
+                      <span className="visually-hidden">Do</span>
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {tokens.map((one) => (
+                    <tr key={one.id}>
+                      <td className="break">
+                        <strong>{one.name}</strong>
+                      </td>
+                      <td>{one.kind === "browser" ? "session of a browser" : "token"}</td>
+                      <td className="mono">{one.prefix}…</td>
+                      <td className="break">{one.user}</td>
+                      <td>
+                        <Time at={one.created_at}>{ago(one.created_at)}</Time>
+                      </td>
+                      <td>{one.last_used_at ? <Time at={one.last_used_at}>{ago(one.last_used_at)}</Time> : "never"}</td>
+                      <td className="nowrap">{one.expires_at ? dateTime(one.expires_at) : "never"}</td>
+                      <td className="right">
+                        <button
+                          type="button"
+                          className="button small quiet danger"
+                          aria-label={`Revoke ${one.name}, ${one.prefix}`}
+                          onClick={() => setRevoked(one)}
+                        >
+                          Revoke
+                        </button>
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )}
+        </div>
+      )}
+      {making && (
+        <FormDialog
+          title="Make a token"
+          verb="Make"
+          fields={[
+            { name: "name", label: "Name", required: true, hint: "Where it is used: laptop, ci, …" },
+            { name: "days", label: "Ends after days", type: "number", min: 1, placeholder: "never", first: "90" },
+          ]}
+          submit={async ({ name = "", days }) => {
+            const token = await body(
+              api.POST("/api/v1/tokens", { body: { name, expires_in_days: days ? Number(days) : null } }),
+            );
+            setMade(token);
+            await look();
+          }}
+          onClose={() => setMaking(false)}
+        >
+          <p className="muted">It has your own rights in this project.</p>
+        </FormDialog>
+      )}
+      {made && (
+        <Dialog title={`Token ${made.name}`} onClose={() => setMade(null)}>
+          <p>This is the only time that it is shown.</p>
+          <span className="command">
+            <code>{made.token}</code>
+            <Copy text={made.token} what="the token" />
+          </span>
+          <div className="actions">
+            <button type="button" className="button primary" onClick={() => setMade(null)}>
+              I have it
+            </button>
+          </div>
+        </Dialog>
+      )}
+      {revoked && (
+        <Confirm
+          title={`Revoke ${revoked.name}?`}
+          verb="Revoke"
+          danger
+          action={async () => {
+            await api.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: revoked.id } } });
+            await look();
+          }}
+          onClose={() => setRevoked(null)}
+        >
+          <p>Whatever signs in with it is signed out at once; there is no way back.</p>
+        </Confirm>
+      )}
+    </>
+  );
+}

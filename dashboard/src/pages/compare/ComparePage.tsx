@@ -1,0 +1,238 @@
+// Up to ten jobs beside each other: what they are, what differs in their manifests, how their metrics went.
+import "../../styles/charts.css";
+
+import { useQueries } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { type ReactNode, useState } from "react";
+
+import { jobQuery } from "../../api/queries";
+import { ended, type JobDetail, type MetricSummary } from "../../api/types";
+import { color } from "../../charts/lines";
+import { shownJob } from "../../charts/jobs";
+import { Panel } from "../../charts/Panel";
+import { MOST_JOBS } from "../../charts/search";
+import { dateTime, plural, since, size, value } from "../../ui/format";
+import { Empty, Loading, StateBadge, Time, useNow, useTitle } from "../../ui/parts";
+import { AnotherJob } from "../jobs/AnotherJob";
+import { differences } from "./differences";
+import type { CompareSearch } from "./search";
+
+const route = getRouteApi("/inside/compare");
+
+export function ComparePage() {
+  useTitle("Compare");
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const [adding, setAdding] = useState(false);
+  const ids = search.job ?? [];
+  const found = useQueries({ queries: ids.map((id) => jobQuery(id)) });
+  const jobs = found.flatMap((one) => one.data ?? []);
+  const missing = ids.filter((_, at) => found[at]?.error && !found[at]?.data);
+  const change = (changes: Partial<CompareSearch>) =>
+    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true, resetScroll: false });
+  return (
+    <>
+      <div className="page-head">
+        <h1>Compare</h1>
+        <div className="actions">
+          {ids.length < MOST_JOBS && (
+            <button type="button" className="button" onClick={() => setAdding(true)}>
+              Add a job …
+            </button>
+          )}
+        </div>
+      </div>
+      {missing.length > 0 && (
+        <div className="note warn" role="status">
+          <p>Not found in this project: {missing.join(", ")}</p>
+        </div>
+      )}
+      {ids.length === 0 ? (
+        <div className="card">
+          <Empty title="No jobs chosen">
+            <p>Select up to {MOST_JOBS} jobs in the list, then “Compare”.</p>
+            <Link to="/" className="button">
+              To the jobs
+            </Link>
+          </Empty>
+        </div>
+      ) : jobs.length === 0 ? (
+        missing.length < ids.length && <Loading rows={6} />
+      ) : (
+        <div className="stack">
+          <Facts jobs={jobs} drop={(id) => change({ job: ids.filter((one) => one !== id) })} />
+          <Differences jobs={jobs} />
+          <Values jobs={jobs} />
+          <h2>Charts</h2>
+          <Panel
+            jobs={jobs.map(shownJob)}
+            kind="user"
+            search={search}
+            change={change}
+            empty={<p className="muted">None of these jobs has reported a metric.</p>}
+          />
+        </div>
+      )}
+      {adding && <AnotherJob not={ids} choose={(id) => change({ job: [...ids, id] })} onClose={() => setAdding(false)} />}
+    </>
+  );
+}
+
+function Heads({ jobs, drop }: { jobs: readonly JobDetail[]; drop?: (id: string) => void }) {
+  return (
+    <thead>
+      <tr>
+        <th scope="col">
+          <span className="visually-hidden">What</span>
+        </th>
+        {jobs.map((job, at) => (
+          <th key={job.id} scope="col">
+            <span className="compare-head">
+              <i className="swatch" style={{ color: color(at) }} />
+              <Link to="/jobs/$jobId" params={{ jobId: job.id }} title={job.id} className="break">
+                {job.name}
+              </Link>
+              {drop && (
+                <button
+                  type="button"
+                  className="button quiet small"
+                  aria-label={`Without ${job.name} (${job.id})`}
+                  onClick={() => drop(job.id)}
+                >
+                  ×
+                </button>
+              )}
+            </span>
+          </th>
+        ))}
+      </tr>
+    </thead>
+  );
+}
+
+function Row({ name, cells, mono = false }: { name: string; cells: readonly ReactNode[]; mono?: boolean }) {
+  return (
+    <tr>
+      <th scope="row" className={mono ? "mono break" : ""}>
+        {name}
+      </th>
+      {cells.map((cell, at) => (
+        <td key={at} className={mono ? "mono break" : "break"}>
+          {cell}
+        </td>
+      ))}
+    </tr>
+  );
+}
+
+function Facts({ jobs, drop }: { jobs: readonly JobDetail[]; drop: (id: string) => void }) {
+  const now = useNow(jobs.some((job) => !ended(job)));
+  const of = (show: (job: JobDetail) => ReactNode) => jobs.map(show);
+  return (
+    <section className="card flush" aria-label="The jobs">
+      <div className="table-wrap">
+        <table className="table compare">
+          <Heads jobs={jobs} drop={drop} />
+          <tbody>
+            <Row name="State" cells={of((job) => <StateBadge job={job} />)} />
+            <Row name="Ran for" cells={of((job) => (job.started_at ? since(job.started_at, job.ended_at ?? now) : "–"))} />
+            <Row name="Waited for" cells={of((job) => since(job.created_at, job.started_at ?? job.ended_at ?? now))} />
+            <Row name="Created" cells={of((job) => <Time at={job.created_at}>{dateTime(job.created_at)}</Time>)} />
+            <Row name="Attempts" cells={of((job) => job.attempt)} />
+            <Row name="Learners" cells={of((job) => job.learners)} />
+            <Row
+              name="Each has"
+              cells={of(
+                ({ resources }) =>
+                  `${plural(resources.cpus, "CPU")}, ${size(resources.memory)}` +
+                  (resources.gpus ? `, ${plural(resources.gpus, resources.gpu_type ?? "GPU")}` : ""),
+              )}
+            />
+            <Row name="Engine" cells={of((job) => job.engine)} />
+            <Row
+              name="Code"
+              cells={of((job) =>
+                job.code_sha256 ? (
+                  <code title={job.code_sha256}>{job.code_sha256.slice(0, 12)}</code>
+                ) : (
+                  <span className="muted">none</span>
+                ),
+              )}
+            />
+            <Row name="User" cells={of((job) => job.user)} />
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function Differences({ jobs }: { jobs: readonly JobDetail[] }) {
+  const rows = differences(jobs.map((job) => job.manifest));
+  if (jobs.length < 2) return null;
+  return (
+    <section className="card flush" aria-labelledby="differences">
+      <h2 id="differences" className="card-title">
+        What differs in the manifests
+      </h2>
+      {rows.length === 0 ? (
+        <p className="card-foot muted">Nothing: all of them say the same.</p>
+      ) : (
+        <div className="table-wrap">
+          <table className="table compare">
+            <Heads jobs={jobs} />
+            <tbody>
+              {rows.map(([path, values]) => (
+                <Row
+                  key={path}
+                  mono
+                  name={path}
+                  cells={values.map((one) => one ?? <span className="muted">not set</span>)}
+                />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Values({ jobs }: { jobs: readonly JobDetail[] }) {
+  const metrics = jobs.map((job): Record<string, MetricSummary> => job.metrics ?? {});
+  const names = [...new Set(metrics.flatMap((one) => Object.keys(one)))].sort();
+  if (!names.length) return null;
+  return (
+    <section className="card flush" aria-labelledby="values">
+      <h2 id="values" className="card-title">
+        Metrics: last, smallest and largest value
+      </h2>
+      <div className="table-wrap">
+        <table className="table compare">
+          <Heads jobs={jobs} />
+          <tbody>
+            {names.map((name) => (
+              <Row
+                key={name}
+                mono
+                name={name}
+                cells={metrics.map((one) => {
+                  const found = Object.hasOwn(one, name) ? one[name] : undefined;
+                  if (!found) return <span className="muted">–</span>;
+                  return (
+                    <span className="numbers">
+                      <strong>{value(found.last)}</strong>{" "}
+                      <span className="muted nowrap">
+                        {value(found.min)} … {value(found.max)}
+                      </span>
+                    </span>
+                  );
+                })}
+              />
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,19 @@
+// What differs between manifests, path by path.
+
+/** path → value, of everything that is no list and no mapping. */
+export function flat(value: unknown, path = "", into = new Map<string, string>()): Map<string, string> {
+  if (Array.isArray(value)) value.forEach((one, at) => flat(one, `${path}[${at}]`, into));
+  else if (value !== null && typeof value === "object") {
+    for (const [key, one] of Object.entries(value)) flat(one, path ? `${path}.${key}` : key, into);
+  } else if (value !== undefined) into.set(path, typeof value === "string" ? value : JSON.stringify(value));
+  return into;
+}
+
+/** Rows of `path, value of each job` where not all are the same; undefined: that manifest does not say. */
+export function differences(manifests: readonly unknown[]): [string, (string | undefined)[]][] {
+  const all = manifests.map((one) => flat(one));
+  const paths = [...new Set(all.flatMap((one) => [...one.keys()]))].sort();
+  return paths
+    .map((path): [string, (string | undefined)[]] => [path, all.map((one) => one.get(path))])
+    .filter(([, values]) => new Set(values).size > 1);
+}

@@ -1,0 +1,366 @@
+// A model: its versions, where each came from, and which stage is at which.
+import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+
+import { ApiError, api, body } from "../../api/client";
+import type { components } from "../../api/schema";
+import { useRights } from "../../app/rights";
+import { ago, dateTime, plural, size, value } from "../../ui/format";
+import { FormDialog } from "../../ui/FormDialog";
+import { Command, Confirm, Empty, ErrorNote, Loading, Time, useTitle } from "../../ui/parts";
+import { toast } from "../../ui/toast";
+
+type Version = components["schemas"]["VersionView"];
+type Model = components["schemas"]["ModelDetail"];
+type Asked = { what: "promote" | "delete"; version: Version } | { what: "demote"; stage: string } | { what: "model" };
+
+const route = getRouteApi("/inside/models/$name");
+const STAGES = ["production", "staging", "archived"];
+
+export function ModelPage() {
+  const { name } = route.useParams();
+  const { version: chosen } = route.useSearch();
+  useTitle(name);
+  const { edit } = useRights();
+  const [asked, setAsked] = useState<Asked | null>(null);
+  const { data: model, error } = useQuery({
+    queryKey: ["model", name],
+    queryFn: ({ signal }) => body(api.GET("/api/v1/models/{name}", { params: { path: { name } }, signal })),
+  });
+  const versions = useInfiniteQuery({
+    queryKey: ["model", name, "versions"],
+    queryFn: ({ pageParam, signal }) =>
+      body(
+        api.GET("/api/v1/models/{name}/versions", {
+          params: { path: { name }, query: pageParam ? { cursor: pageParam } : {} },
+          signal,
+        }),
+      ),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.next_cursor,
+  });
+  const all = versions.data?.pages.flatMap((page) => page.versions) ?? [];
+  if (error instanceof ApiError && error.status === 404) {
+    return (
+      <Empty title="There is no such model" command="weft models list">
+        <Link to="/models" className="button">
+          To the models
+        </Link>
+      </Empty>
+    );
+  }
+  if (!model) return error ? <ErrorNote error={error} /> : <Loading rows={6} />;
+  return (
+    <>
+      <div className="page-head">
+        <h1 className="break">{name}</h1>
+        {Object.entries(model.stages).map(([stage, version]) => (
+          <span key={stage} className="chip">
+            {stage} @{version}
+            {edit && (
+              <button
+                type="button"
+                className="sort"
+                aria-label={`Take stage ${stage} away`}
+                onClick={() => setAsked({ what: "demote", stage })}
+              >
+                ×
+              </button>
+            )}
+          </span>
+        ))}
+        {edit && (
+          <div className="actions">
+            <button type="button" className="button danger" onClick={() => setAsked({ what: "model" })}>
+              Delete
+            </button>
+          </div>
+        )}
+      </div>
+      <div className="overview">
+        <div className="stack">
+          <ErrorNote error={versions.error} />
+          <Versions model={name} all={all} edit={edit} ask={setAsked} />
+          {versions.hasNextPage && (
+            <button type="button" className="button" onClick={() => void versions.fetchNextPage()}>
+              More versions
+            </button>
+          )}
+        </div>
+        <div className="stack">
+          {(chosen ?? model.latest) !== null && <Lineage name={name} version={chosen ?? model.latest ?? 1} />}
+          <History model={model} />
+        </div>
+      </div>
+      {asked && <Ask name={name} asked={asked} onClose={() => setAsked(null)} />}
+    </>
+  );
+}
+
+function Versions({
+  model,
+  all,
+  edit,
+  ask,
+}: {
+  model: string;
+  all: readonly Version[];
+  edit: boolean;
+  ask: (asked: Asked) => void;
+}) {
+  return (
+    <section className="card flush" aria-labelledby="versions">
+      <h2 id="versions" className="card-title">
+        Versions
+      </h2>
+      <div className="table-wrap">
+        <table className="table">
+          <thead>
+            <tr>
+              <th scope="col">Version</th>
+              <th scope="col">Stages</th>
+              <th scope="col">Job</th>
+              <th scope="col">Files</th>
+              <th scope="col">Made</th>
+              <th scope="col">
+                <span className="visually-hidden">Do</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {all.map((one) => (
+              <tr key={one.version}>
+                <td>
+                  <Link to="/models/$name" params={{ name: model }} search={{ version: one.version }} replace>
+                    {one.version}
+                  </Link>
+                </td>
+                <td>{one.stages.join(", ") || <span className="muted">–</span>}</td>
+                <td className="mono">
+                  <Link to="/jobs/$jobId" params={{ jobId: one.job }}>
+                    {one.job}
+                  </Link>
+                </td>
+                <td className="nowrap">
+                  {one.files ? `${plural(one.files.files, "file")}, ${size(one.files.bytes)}` : "–"}
+                </td>
+                <td>
+                  <Time at={one.created_at}>{ago(one.created_at)}</Time>
+                </td>
+                <td>
+                  <span className="row">
+                    <a
+                      className="button small"
+                      href={`/api/v1/models/${encodeURIComponent(model)}/versions/${one.version}/download`}
+                      aria-label={`Download version ${one.version}`}
+                      download
+                    >
+                      Download
+                    </a>
+                    {edit && (
+                      <>
+                        <button
+                          type="button"
+                          className="button small"
+                          aria-label={`Promote version ${one.version}`}
+                          onClick={() => ask({ what: "promote", version: one })}
+                        >
+                          Promote …
+                        </button>
+                        <button
+                          type="button"
+                          className="button small quiet danger"
+                          aria-label={`Delete version ${one.version}`}
+                          onClick={() => ask({ what: "delete", version: one })}
+                        >
+                          Delete
+                        </button>
+                      </>
+                    )}
+                  </span>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+/** What a lineage tells, of what the page shows; parts may be missing in old ones. */
+interface Told {
+  job?: { id: string; name: string };
+  code_sha256?: string | null;
+  data?: { files: number; bytes: number } | null;
+  pretrained?: { files: number; bytes: number } | null;
+  image?: { reference: string; digest: string } | null;
+  metrics?: Record<string, { last?: number | null; min?: number | null; max?: number | null } | number>;
+  run?: { engine: string; learners: number; seconds: number; attempt: number };
+}
+
+function Lineage({ name, version }: { name: string; version: number }) {
+  const { data, error } = useQuery({
+    queryKey: ["model", name, "version", version],
+    queryFn: ({ signal }) =>
+      body(
+        api.GET("/api/v1/models/{name}/versions/{version}", {
+          params: { path: { name, version: String(version) } },
+          signal,
+        }),
+      ),
+  });
+  if (!data) return error ? <ErrorNote error={error} /> : <Loading />;
+  const told = data.lineage as Told;
+  const metrics = Object.entries(told.metrics ?? {});
+  const files = (one: { files: number; bytes: number }) => `${plural(one.files, "file")}, ${size(one.bytes)}`;
+  return (
+    <section className="card" aria-labelledby="lineage">
+      <h2 id="lineage">Where version {version} comes from</h2>
+      <dl className="facts">
+        <Fact name="Job">
+          <Link to="/jobs/$jobId" params={{ jobId: data.job }}>
+            {told.job?.name ?? data.job}
+          </Link>
+        </Fact>
+        <Fact name="By">{data.user}</Fact>
+        <Fact name="Made">{dateTime(data.created_at)}</Fact>
+        {told.run && (
+          <Fact name="Run">
+            {plural(told.run.learners, "learner")} on {told.run.engine}, {value(told.run.seconds)} s
+          </Fact>
+        )}
+        {data.parent && <Fact name="Starts from">{data.parent}</Fact>}
+        {data.children.length > 0 && <Fact name="Went into">{data.children.join(", ")}</Fact>}
+        {told.image && (
+          <Fact name="Image">
+            {told.image.reference} <span className="muted mono">{told.image.digest.slice(0, 19)}</span>
+          </Fact>
+        )}
+        {told.code_sha256 && (
+          <Fact name="Code">
+            <code>{told.code_sha256.slice(0, 12)}</code>
+          </Fact>
+        )}
+        {told.data && <Fact name="Data">{files(told.data)}</Fact>}
+        {data.files && <Fact name="Files">{files(data.files)}</Fact>}
+        {data.place && (
+          <Fact name="Place">
+            <code>{data.place}</code>
+          </Fact>
+        )}
+        {metrics.map(([metric, one]) => (
+          <Fact key={metric} name={metric}>
+            {typeof one === "number" ? value(one) : value(one.last)}
+          </Fact>
+        ))}
+      </dl>
+      <p className="card-line">
+        <Command text={`weft models download ${data.reference}`} />
+      </p>
+    </section>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: React.ReactNode }) {
+  return (
+    <div className="pair">
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function History({ model }: { model: Model }) {
+  if (!model.promotions.length) return null;
+  return (
+    <section className="card" aria-labelledby="history">
+      <h2 id="history">Promotions</h2>
+      <ul className="events">
+        {model.promotions.map((one) => (
+          <li key={`${one.at}${one.stage}`}>
+            <Time at={one.at}>{ago(one.at)}</Time>
+            <span className="break">
+              {one.stage} {one.version === null ? "taken away" : `→ ${one.version}`} by {one.user}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Ask({ name, asked, onClose }: { name: string; asked: Asked; onClose: () => void }) {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const look = async () => {
+    await queries.invalidateQueries({ queryKey: ["model", name] });
+    await queries.invalidateQueries({ queryKey: ["models"] });
+  };
+  if (asked.what === "promote") {
+    const { version } = asked.version;
+    return (
+      <FormDialog
+        title={`Promote ${asked.version.reference}`}
+        verb="Promote"
+        fields={[
+          {
+            name: "stage",
+            label: "Stage",
+            required: true,
+            suggested: STAGES,
+            first: "production",
+            hint: "It moves here from the version that it is at.",
+          },
+        ]}
+        submit={async ({ stage = "" }) => {
+          await api.PUT("/api/v1/models/{name}/stages/{stage}", {
+            params: { path: { name, stage } },
+            body: { version: String(version) },
+          });
+          toast(`${stage} is ${asked.version.reference} now`);
+          await look();
+        }}
+        onClose={onClose}
+      />
+    );
+  }
+  if (asked.what === "demote") {
+    const { stage } = asked;
+    const demote = async () => {
+      await api.DELETE("/api/v1/models/{name}/stages/{stage}", { params: { path: { name, stage } } });
+      await look();
+    };
+    return (
+      <Confirm title={`Take ${stage} away from ${name}?`} verb="Take away" action={demote} onClose={onClose}>
+        <p>No version will have this stage. Who asks for {`${name}@${stage}`} gets an error then.</p>
+      </Confirm>
+    );
+  }
+  if (asked.what === "delete") {
+    const { version, reference } = asked.version;
+    const remove = async () => {
+      await api.DELETE("/api/v1/models/{name}/versions/{version}", {
+        params: { path: { name, version: String(version) } },
+      });
+      toast(`${reference} is deleted`);
+      await look();
+    };
+    return (
+      <Confirm title={`Delete ${reference}?`} verb="Delete" danger action={remove} onClose={onClose}>
+        <p>Its number is not given again. Objects in a data store of yours stay there.</p>
+      </Confirm>
+    );
+  }
+  const removeAll = async () => {
+    await api.DELETE("/api/v1/models/{name}", { params: { path: { name } } });
+    await queries.invalidateQueries({ queryKey: ["models"] });
+    await navigate({ to: "/models", search: {} });
+  };
+  return (
+    <Confirm title={`Delete ${name}?`} verb="Delete" danger action={removeAll} onClose={onClose}>
+      <p>All of its versions go with it. It is refused while a stage is at one of them.</p>
+    </Confirm>
+  );
+}

@@ -1,0 +1,239 @@
+// A new job: a manifest that is checked while it is written, and the code's folder or zip.
+import "../../styles/submit.css";
+
+import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useEffect, useId, useMemo, useRef, useState } from "react";
+
+import { ApiError, api, body, call } from "../../api/client";
+import { jobQuery, manifestQuery, sessionQuery } from "../../api/queries";
+import type { components } from "../../api/schema";
+import type { FieldProblem, Job, JobDetail } from "../../api/types";
+import { Empty, ErrorNote, Loading, useDebounced, useTitle } from "../../ui/parts";
+import { toast } from "../../ui/toast";
+import { Code, type Chosen } from "./Code";
+import { Editor } from "./Editor";
+import { Resolved } from "./Resolved";
+import { bundle, hasCode, sendAll, sendCode } from "./send";
+
+type Valid = components["schemas"]["ValidManifest"];
+const route = getRouteApi("/inside/submit");
+
+const TEMPLATE = `name: my-training
+learners: 1
+cpus: 1
+memory: 2 GiB
+framework:
+  name: pytorch
+  command: python train.py
+`;
+
+export function SubmitPage() {
+  useTitle("Submit");
+  const { from } = route.useSearch();
+  const { data: session } = useQuery(sessionQuery);
+  const { data: job, error: noJob } = useQuery({ ...jobQuery(from ?? ""), enabled: Boolean(from) });
+  const { data: text, error: noText } = useQuery({ ...manifestQuery(from ?? ""), enabled: Boolean(from) });
+  if (session?.role === "viewer") {
+    return (
+      <div className="card">
+        <Empty title="Viewers submit no jobs">
+          <p>
+            You are a viewer of project {session.project}; an owner of it or an administrator can make you an editor.
+          </p>
+          <Link to="/" className="button">
+            To the jobs
+          </Link>
+        </Empty>
+      </div>
+    );
+  }
+  if (!from) return <Form key="new" first={TEMPLATE} job={undefined} />;
+  if (noJob ?? noText) return <ErrorNote error={noJob ?? noText} />;
+  return job && text !== undefined ? <Form key={from} first={text} job={job} /> : <Loading rows={6} />;
+}
+
+/** What the server says of a manifest: what it means, or what is wrong with it. */
+async function validate(text: string, signal: AbortSignal): Promise<Valid | { problems: readonly FieldProblem[] }> {
+  try {
+    const sent = { method: "POST", body: text, headers: { "Content-Type": "text/yaml" }, signal };
+    return (await (await call("/api/v1/manifests:validate", sent)).json()) as Valid;
+  } catch (error) {
+    if (error instanceof ApiError && error.code === "invalid_manifest") {
+      const whole = { path: "", message: error.message, line: null, column: null, found: null, accepted: null };
+      return { problems: error.problems.length ? error.problems : [whole] };
+    }
+    throw error;
+  }
+}
+
+const NONE: readonly FieldProblem[] = [];
+
+type Step = { words: string; share?: number } | null;
+
+function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
+  const [text, setText] = useState(first);
+  const [code, setCode] = useState<Chosen | null>(null);
+  const [step, setStep] = useState<Step>(null);
+  const [refused, setRefused] = useState<{ text: string; error: unknown } | null>(null);
+  const navigate = route.useNavigate();
+  const queries = useQueryClient();
+  const field = useRef<HTMLTextAreaElement>(null);
+  const problemsId = useId();
+
+  const settled = useDebounced(text, 350);
+  const { data: checked, error } = useQuery({
+    queryKey: ["validate", settled],
+    queryFn: ({ signal }) => validate(settled, signal),
+    placeholderData: keepPreviousData,
+    staleTime: 60_000,
+    gcTime: 60_000,
+  });
+  // What only submitting finds out (a store that refuses, say) holds for that text.
+  const later = refused?.text === text && refused.error instanceof ApiError ? refused.error.problems : NONE;
+  const problems = useMemo(
+    () => [...(checked && "problems" in checked ? checked.problems : NONE), ...later],
+    [checked, later],
+  );
+  const marks = useMemo(
+    () => new Map(problems.flatMap((one) => (one.line ? [[one.line, one.message] as const] : []))),
+    [problems],
+  );
+
+  const submit = async () => {
+    setRefused(null);
+    try {
+      const made = await send(text, code, job?.code_sha256 ?? null, setStep);
+      toast(`Submitted as ${made.id}`);
+      await queries.invalidateQueries({ queryKey: ["jobs"] });
+      await navigate({ to: "/jobs/$jobId", params: { jobId: made.id } });
+    } catch (problem) {
+      setRefused({ text, error: problem });
+      setStep(null);
+    }
+  };
+  useLeaveWarning(text !== first || code !== null, step !== null);
+
+  const take = (chosen: Chosen | null, manifest: string | null) => {
+    setCode(chosen);
+    if (manifest !== null && (text === first || text.trim() === "")) setText(manifest);
+  };
+  const goTo = (line: number) => {
+    const area = field.current;
+    if (!area) return;
+    const lines = text.split("\n");
+    const start = lines.slice(0, line - 1).reduce((sum, one) => sum + one.length + 1, 0);
+    area.focus();
+    area.setSelectionRange(start, start + (lines[line - 1]?.length ?? 0));
+  };
+
+  return (
+    <>
+      <div className="page-head">
+        <h1>{job ? `Rerun ${job.name} with changes` : "Submit a job"}</h1>
+      </div>
+      <div className="submit">
+        <div className="stack">
+          <section className="card" aria-labelledby="code">
+            <h2 id="code">Code</h2>
+            <Code chosen={code} take={take} known={job?.code_sha256 ?? null} busy={step !== null} />
+          </section>
+          <section className="card flush" aria-labelledby="manifest">
+            <h2 id="manifest" className="card-title">
+              Manifest
+            </h2>
+            <Editor
+              ref={field}
+              value={text}
+              onChange={setText}
+              marks={marks}
+              label="Manifest, in YAML"
+              describedBy={problems.length ? problemsId : undefined}
+            />
+            <div className="card-foot" id={problemsId} role="status">
+              {problems.length ? (
+                <Problems problems={problems} goTo={goTo} />
+              ) : error ? (
+                <ErrorNote error={error} />
+              ) : checked ? (
+                <p className="good">The manifest is valid.</p>
+              ) : (
+                <p className="muted">Checking …</p>
+              )}
+            </div>
+          </section>
+        </div>
+        <div className="stack">
+          {checked && !("problems" in checked) && <Resolved checked={checked} />}
+          {refused && !later.length && <ErrorNote error={refused.error} />}
+          <section className="card stack" aria-label="Submit">
+            {!code && !job?.code_sha256 && (
+              <p className="muted">Without code: the command has to bring what it runs.</p>
+            )}
+            {step && (
+              <div role="status">
+                <p>{step.words}</p>
+                <progress value={step.share} max={1} aria-label={step.words} />
+              </div>
+            )}
+            <button
+              type="button"
+              className="button primary"
+              disabled={step !== null || problems.length > later.length || !checked || text !== settled}
+              onClick={() => void submit()}
+            >
+              {step ? "Submitting …" : "Submit"}
+            </button>
+          </section>
+        </div>
+      </div>
+    </>
+  );
+}
+
+/** Pack, send what the server does not have, and make the job. */
+async function send(manifest: string, code: Chosen | null, known: string | null, tell: (step: Step) => void) {
+  let sha256 = known;
+  if (code) {
+    tell({ words: "Packing the code …" });
+    const total = code.kind === "folder" ? code.files.length : 1;
+    const from = code.kind === "folder" ? { files: code.files } : { zip: code.file };
+    const packed = await bundle(from, (files) => tell({ words: "Packing the code …", share: files / total }));
+    const progress = (share: number) => tell({ words: "Sending the code …", share });
+    if (packed.sha256 === null) return sendAll(manifest, packed.zip, progress);
+    sha256 = packed.sha256;
+    if (!(await hasCode(sha256))) await sendCode({ zip: packed.zip, sha256 }, progress);
+  }
+  tell({ words: "Submitting …" });
+  return body(api.POST("/api/v1/jobs", { body: { manifest, code_sha256: sha256 } as never })) as Promise<Job>;
+}
+
+function Problems({ problems, goTo }: { problems: readonly FieldProblem[]; goTo: (line: number) => void }) {
+  return (
+    <ul className="problems">
+      {problems.map((one, at) => (
+        <li key={at}>
+          {one.line ? (
+            <button type="button" className="button quiet small" onClick={() => goTo(one.line ?? 1)}>
+              line {one.line}
+            </button>
+          ) : null}
+          <span className="break">
+            {one.path && <code>{one.path}</code>} {one.message}
+            {one.accepted && !one.message.includes(one.accepted) ? <>; accepted: {one.accepted}</> : null}
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** The browser asks before a tab with something written in it is closed. */
+function useLeaveWarning(changed: boolean, sending: boolean) {
+  useEffect(() => {
+    if (!changed && !sending) return;
+    const ask = (event: BeforeUnloadEvent) => event.preventDefault();
+    window.addEventListener("beforeunload", ask);
+    return () => window.removeEventListener("beforeunload", ask);
+  }, [changed, sending]);
+}
