@@ -217,6 +217,18 @@ def test_a_log_that_reaches_its_limit_says_so_once(api: Api, ann: Person, monkey
         assert session.get_one(LogCursor, attempt.job_id).bytes >= 100
 
 
+def test_learners_are_told_their_share_of_what_the_job_may_log(api: Api, ann: Person) -> None:
+    changes = {"learners": "4", "elastic.min": "1", "elastic.max": "10", "storage": "1 GiB"}
+    told = api.attempt(ann.submit(set=changes)["id"]).agents[3].start()["log"]
+    assert told == {
+        "lines_per_second": 1000.0,
+        "bytes_per_second": (2 << 20) / 10,
+        "burst_seconds": 20.0,
+        "spool_bytes": (1 << 30) // 10,
+        "file_bytes": (1 << 30) // 10,
+    }
+
+
 def test_a_job_that_logs_too_fast_is_told_to_wait(api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api.settings.limits, "log_lines_per_second", 1)
     monkeypatch.setattr(api.settings.limits, "log_burst_seconds", 100.0)

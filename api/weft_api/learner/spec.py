@@ -71,15 +71,17 @@ class SpecBuilder:
         )
 
     def _log(self) -> LogSpec:
-        """An even share of what the job may log: so its agents need not ask each other."""
+        """An even share of what the job may log, so that its agents need not ask each other; on disk no more than a
+        tenth of what the learner has."""
         limits = self._context.settings.limits
+        room = (self._manifest.resources.storage or 1 << 62) // 10
         learners = max(self._job.learners, self._manifest.elastic.max if self._manifest.elastic else 1)
         return LogSpec(
             lines_per_second=limits.log_lines_per_second / learners,
             bytes_per_second=limits.log_bytes_per_second / learners,
             burst_seconds=limits.log_burst_seconds,
-            spool_bytes=limits.log_spool_bytes,
-            file_bytes=limits.log_file_bytes,
+            spool_bytes=min(limits.log_spool_bytes, room),
+            file_bytes=min(limits.log_file_bytes, room),
         )
 
     def _open(self, store: DataStore) -> Opened:
