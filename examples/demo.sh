@@ -41,8 +41,9 @@ run weft data create default:mnist-models
 bold "3. Train on two learners with Horovod (the first time, the environment is built: a few minutes)"
 run weft train $job/manifest.yml --follow
 
-bold "4. The job, and the trained model from S3"
+bold "4. The job, its metrics, and the trained model from S3"
 run weft list
+run weft metrics @last
 run weft download @last --trainedmodel --unpack -o "$work/model"
 
 bold "5. Load the model and evaluate it on held-out digits"

@@ -21,7 +21,11 @@ from weft_trainer.metrics.tensorboard import EventFiles
 
 TORCH = """
 import os
+import numpy
+import torch
 from torch.utils.tensorboard import SummaryWriter
+from weft_trainer import log_metrics
+log_metrics(tensor=torch.tensor([2.5], requires_grad=True), array=numpy.float32(1.5), yes=numpy.bool_(True))
 with SummaryWriter(os.environ["LOG_DIR"] + "/tb/train") as writer:
     writer.add_text("notes", "hello")
     writer.add_hparams({"lr": 0.1}, {"best": 0.75}, run_name="h")
@@ -64,8 +68,9 @@ def test_pytorchs_writer(start_api: StartApi, launch: Launch) -> None:
     assert learner.points("both", "tb/train/both_b") == [(0, 0), (1, -1), (2, -2)]
     assert learner.points("best", "tb/train/h") == [(0, 0.75)]
     assert learner.points("top") == [(-1, "nan")]
+    assert [learner.points(name) for name in ("tensor", "array", "yes")] == [[(None, 2.5)], [(None, 1.5)], [(None, 1)]]
     user = {name for one in learner.records if one["kind"] == "user" for name in one["values"]}
-    assert user == {"loss", "accuracy", "exact", "both", "best", "top"}
+    assert user == {"loss", "accuracy", "exact", "both", "best", "top", "tensor", "array", "yes"}
 
 
 @pytest.mark.timeout(FIRST_RUN)
@@ -81,6 +86,23 @@ def test_keras_callback_and_tensorflows_writer(start_api: StartApi, launch: Laun
     assert learner.points("count", "own") == [(0, 0), (1, 1), (2, 2)]
     names = {name for one in learner.records if one["group"] == "own" for name in one["values"]}
     assert names == {"half", "count"}
+
+
+def test_a_folder_that_all_learners_see_is_one_learners_to_read(
+    start_api: StartApi, launch: Launch, tmp_path: Path
+) -> None:
+    file = Path(__file__).parents[1] / "e2e/programs/events.out.tfevents.torch"
+    api = start_api(
+        f"mkdir -p $JOB_STATE_DIR/tb/all $LOG_DIR/own; cp {file} $LOG_DIR/own; "
+        f"if [ $LEARNER_ID = 2 ]; then cp {file} $JOB_STATE_DIR/tb/all; fi; "
+        "touch $JOB_STATE_DIR/done$LEARNER_ID; while ! [ -e $JOB_STATE_DIR/done2 ]; do sleep 0.02; done",
+        learners=2,
+        evaluation_metrics={"type": "tensorboard", "path": "$JOB_STATE_DIR/tb"},
+    )
+    agents = [launch(api, rank, WEFT_SHARED_DIR=str(tmp_path / "shared")) for rank in range(2)]
+    assert [agent.wait() for agent in agents] == [0, 0]
+    assert [len(api.learners[rank].points("loss", "own")) for rank in range(2)] == [3, 3]
+    assert [len(api.learners[rank].points("loss", "all")) for rank in range(2)] == [3, 0]
 
 
 # --- by hand ---
