@@ -11,7 +11,7 @@ RUN --mount=type=cache,target=/root/.cache/pip --mount=type=cache,target=/root/.
     python -m venv /opt/node && VENV=/opt/node dashboard/npm ci && VENV=/opt/node dashboard/npm run build
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m venv /opt/weft \
-    && /opt/weft/bin/pip install --constraint requirements/constraints.txt ".[server]"
+    && /opt/weft/bin/pip install --constraint requirements/constraints.txt ".[otel,server]"
 
 FROM ${BASE}
 COPY --from=build /opt/weft /opt/weft

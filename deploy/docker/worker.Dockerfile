@@ -10,7 +10,7 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m venv /opt/weft \
-    && /opt/weft/bin/pip install --constraint requirements/constraints.txt ".[server]"
+    && /opt/weft/bin/pip install --constraint requirements/constraints.txt ".[otel,server]"
 
 FROM ${BASE}
 ARG TOOLS="cmake g++ make"

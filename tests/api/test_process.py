@@ -97,7 +97,7 @@ def test_followers_do_not_keep_it_from_stopping(api: Api, ann: Person) -> None:
     with _free_port() as (port, _):
         pass
     process = subprocess.Popen(
-        [sys.executable, "-m", "weft_api"], env=_environment(api.settings, port), stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "weft_api"], env=_environment(api.settings, port), stderr=subprocess.PIPE, text=True
     )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=dict(ann.http.headers), timeout=30) as http:
@@ -113,6 +113,10 @@ def test_followers_do_not_keep_it_from_stopping(api: Api, ann: Person) -> None:
                 assert process.wait(15) in (0, -signal.SIGTERM)
     finally:
         process.kill()
+        _, log = process.communicate(timeout=30)
+    (line,) = [one for one in map(json.loads, log.splitlines()) if one.get("path", "").endswith("/follow")]
+    assert (line["job"], line["attempt"]) == (job["id"], 0)
+    assert line["request_id"] == response.headers["x-request-id"]
 
 
 def test_a_taken_port(api_settings: Settings, start: Start) -> None:

@@ -105,6 +105,17 @@ def test_who_reaches_whom(target: str) -> None:
         assert not reaches(rendered, pod, component(rendered, target), 22)
 
 
+def test_prometheus_alone_asks_workers_and_only_where_they_tell() -> None:
+    rendered = render({"serviceMonitor": {"enabled": True}})
+    worker = component(rendered, "worker")
+    for pod in (INGRESS, LEARNERS, STRANGER, NEIGHBOUR, component(rendered, "api")):
+        assert not reaches(rendered, pod, worker, 9091)
+    assert reaches(rendered, PROMETHEUS, worker, 9091)
+    assert not reaches(render({}), PROMETHEUS, worker, 9091)
+    nobody = render({"serviceMonitor": {"enabled": True}, "networkPolicies": {"metricsFrom": []}})
+    assert not reaches(nobody, STRANGER, worker, 9091)
+
+
 def test_learners_are_shut_in_by_default() -> None:
     rendered = render({})
     (deny,) = [one for one in rendered.all("NetworkPolicy") if one["metadata"]["namespace"] == "weft-learners"]
