@@ -14,7 +14,7 @@ from weft_api.problems import invalid
 
 Limit = Annotated[int, Query(ge=1, le=500, description="Rows a page.", examples=[50])]
 Cursor = Annotated[
-    str | None, Query(max_length=500, description="`next_cursor` of the page before; opaque.", examples=[None])
+    str | None, Query(max_length=4000, description="`next_cursor` of the page before; opaque.", examples=[None])
 ]
 
 

@@ -64,7 +64,7 @@ def job_table(jobs: Sequence[Job], metrics: Sequence[tuple[str, str]] = ()) -> T
     """One line a job, with these metrics; its reason where there is room."""
     console = out()
     wide = console.width >= _WIDE
-    headers = [_metric_header(*one) for one in metrics]
+    headers = [escape(_metric_header(*one)) for one in metrics]
     columns = [name for name in _COLUMNS if wide or name not in ("FRAMEWORK", *(["LEARNERS"] if metrics else []))]
     place = columns.index("STATE") + 1
     columns[place:place] = headers
