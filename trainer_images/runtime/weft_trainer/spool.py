@@ -19,6 +19,7 @@ BATCH_LINES = 2000
 BATCH_BYTES = 512 * 1024
 """Of JSON, unless a single line is longer: the API takes 8 MiB, and the longest with every character escaped has 6."""
 _SEGMENT_BYTES = 8 << 20
+_CURSOR = "cursor.json"
 
 
 @dataclass
@@ -75,6 +76,7 @@ class Spool:
                     lines += data.count(b"\n")
                 self._path(segment).unlink()
             start = 0
+        (self._folder / _CURSOR).unlink(missing_ok=True)
         return lines
 
     def append(self, lines: Iterable[bytes]) -> None:
@@ -138,16 +140,16 @@ class Spool:
 
     def _load(self) -> _Cursor | None:
         try:
-            return _Cursor(**json.loads((self._folder / "cursor.json").read_text()))
+            return _Cursor(**json.loads((self._folder / _CURSOR).read_text()))
         except FileNotFoundError:
             return None
 
     def _save(self) -> None:
         new = self._folder / "cursor.new"
         new.write_text(json.dumps(asdict(self._cursor)))
-        new.replace(self._folder / "cursor.json")
+        new.replace(self._folder / _CURSOR)
 
 
 def has_leftover(folder: Path) -> bool:
     """Whether an agent that died here has left a spool."""
-    return (folder / "cursor.json").exists()
+    return (folder / _CURSOR).exists()
