@@ -62,12 +62,14 @@ export function TokensPage() {
                 <tbody>
                   {tokens.map((one) => (
                     <tr key={one.id}>
-                      <td className="break">
-                        <strong>{one.name}</strong>
+                      <td>
+                        <strong className="clip" title={one.name}>
+                          {one.name}
+                        </strong>
                       </td>
-                      <td>{one.kind === "browser" ? "session of a browser" : "token"}</td>
+                      <td>{one.kind === "browser" ? "browser" : "token"}</td>
                       <td className="mono">{one.prefix}…</td>
-                      <td className="break">{one.user}</td>
+                      <td>{one.user}</td>
                       <td>
                         <Time at={one.created_at}>{ago(one.created_at)}</Time>
                       </td>

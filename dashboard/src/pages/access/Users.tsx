@@ -54,14 +54,14 @@ export function Users({ me }: { me: string }) {
                     )}
                   </td>
                   <td>
-                    <span className="row labels">
+                    <span className="row labels keep">
                       {user.admin && <span className="chip">administrator</span>}
                       {user.disabled && <span className="state tone-bad">disabled</span>}
                       {!user.password && <span className="chip">tokens only</span>}
                     </span>
                   </td>
                   <td>
-                    <span className="row">
+                    <span className="row keep">
                       {user.name === me ? (
                         <span className="muted">you</span>
                       ) : (

@@ -6,7 +6,7 @@ import { useState } from "react";
 import { ApiError, api, body } from "../../api/client";
 import type { components } from "../../api/schema";
 import { useRights } from "../../app/rights";
-import { ago, dateTime, plural, size, value } from "../../ui/format";
+import { ago, dateTime, plural, size, span, value } from "../../ui/format";
 import { FormDialog } from "../../ui/FormDialog";
 import { Command, Confirm, Empty, ErrorNote, Loading, Time, useTitle } from "../../ui/parts";
 import { toast } from "../../ui/toast";
@@ -137,7 +137,7 @@ function Versions({
                   </Link>
                 </td>
                 <td>{one.stages.join(", ") || <span className="muted">–</span>}</td>
-                <td className="mono">
+                <td className="mono nowrap">
                   <Link to="/jobs/$jobId" params={{ jobId: one.job }}>
                     {one.job}
                   </Link>
@@ -149,7 +149,7 @@ function Versions({
                   <Time at={one.created_at}>{ago(one.created_at)}</Time>
                 </td>
                 <td>
-                  <span className="row">
+                  <span className="row keep">
                     <a
                       className="button small"
                       href={`/api/v1/models/${encodeURIComponent(model)}/versions/${one.version}/download`}
@@ -228,7 +228,7 @@ function Lineage({ name, version }: { name: string; version: number }) {
         <Fact name="Made">{dateTime(data.created_at)}</Fact>
         {told.run && (
           <Fact name="Run">
-            {plural(told.run.learners, "learner")} on {told.run.engine}, {value(told.run.seconds)} s
+            {plural(told.run.learners, "learner")} on {told.run.engine}, {span(told.run.seconds)}
           </Fact>
         )}
         {data.parent && <Fact name="Starts from">{data.parent}</Fact>}
