@@ -18,6 +18,7 @@ from weft_api.dashboard import routes as dashboard
 from weft_api.datastores.routes import router as datastores
 from weft_api.engines.routes import router as engines
 from weft_api.events.routes import router as events
+from weft_api.ffdl import routes as ffdl
 from weft_api.files.routes import router as files
 from weft_api.guesses import Guesses
 from weft_api.health.routes import router as health
@@ -36,6 +37,7 @@ from weft_api.stores import Checker
 from weft_api.telemetry import Metrics
 from weft_api.tokens.routes import router as tokens
 from weft_api.users.routes import router as users
+from weft_api.verified import Verified
 from weft_core import __version__
 from weft_core.catalogue import Catalogue
 from weft_core.objects import Objects, StoreError
@@ -83,6 +85,7 @@ def make_context(settings: Settings) -> Context:
         tracing=open_tracing(settings.telemetry, "weft-api"),
         checker=Checker(),
         guesses=guesses,
+        verified=Verified(),
         followers=CapacityLimiter(_FOLLOWERS),
     )
 
@@ -120,6 +123,7 @@ def create_app(settings: Settings) -> FastAPI:
     access = (secrets, sessions, tokens, users, projects)
     for router in (jobs, code, logs, metrics, events, *data, *access, engines, learner, health):
         app.include_router(router)
+    ffdl.install(app)
     errors.install(app)
     docs.install(app)
     dashboard.install(app)

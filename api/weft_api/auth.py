@@ -98,6 +98,26 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
     return Principal(token_id, sha256, user_id, user, project_id, project, role, admin, kind == "browser")
 
 
+def find_member(context: Context, user_id: str, project_id: str) -> Principal | None:
+    """A user who signs in with a password instead of a token; None when disabled, or no member."""
+    query = (
+        select(User.name, Project.name, Member.role, User.is_admin)
+        .join(Member, Member.user_id == User.id)
+        .join(Project, Project.id == Member.project_id)
+        .where(User.id == user_id, Project.id == project_id, User.disabled_at.is_(None))
+    )
+    with context.database.transaction() as session:
+        row = session.execute(query).one_or_none()
+    return Principal("", "", user_id, row[0], project_id, row[1], row[2], row[3]) if row else None
+
+
+def find_again(context: Context, who: Principal) -> Principal | None:
+    """Who this is now; None when they may not go on."""
+    if not who.token_sha256:
+        return find_member(context, who.user_id, who.project_id)
+    return find_principal(context, who.token_sha256)
+
+
 def session_expiry() -> ColumnElement[datetime]:
     """Till when a session that is used now is in force."""
     return func.least(Token.ends_at, func.now() + timedelta(hours=SESSION_IDLE_HOURS))
@@ -138,7 +158,11 @@ def _authenticate(connection: HTTPConnection, context: Ctx, bearer: Bearer, cook
         return _by_session(context, connection, cookie)
     if bearer is None:
         raise Problem(UNAUTHENTICATED, "send 'Authorization: Bearer <token>' with a token of yours")
-    plain = bearer.credentials
+    return by_token(context, bearer.credentials)
+
+
+def by_token(context: Context, plain: str) -> Principal:
+    """Whose token this is. Raises Problem unauthenticated."""
     if plain.startswith(ATTEMPT_PREFIX):
         raise Problem(UNAUTHENTICATED, "this is a learner's token: it opens /api/v1/learner/ only")
     if not plain.startswith(USER_PREFIX) or not plain.isascii():

@@ -14,6 +14,7 @@ from weft_api.guesses import Guesses
 from weft_api.logs.archive import LogArchive
 from weft_api.stores import Checker
 from weft_api.telemetry import Metrics
+from weft_api.verified import Verified
 from weft_core.catalogue import Catalogue
 from weft_core.objects import Objects
 from weft_core.secrets import SecretBox
@@ -37,6 +38,7 @@ class Context:
     tracing: Tracing
     checker: Checker
     guesses: Guesses
+    verified: Verified
     followers: CapacityLimiter
     """Of threads that look for followers, so that however many follow, requests are answered."""
 

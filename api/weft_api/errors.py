@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.websockets import WebSocketState
 
 from weft_api import problems
+from weft_api.ffdl.errors import in_ffdls_form
 from weft_api.problems import FieldProblem, Kind, Problem, answer, clean
 from weft_core.bundle import BundleError
 from weft_core.manifest import ManifestError
@@ -65,7 +66,7 @@ def _also_for_websockets(handler: Callable[[Any, Any], JSONResponse]) -> Callabl
     """A WebSocket that has not been accepted is refused with the same answer."""
 
     async def handle(connection: Request | WebSocket, error: Exception) -> JSONResponse | None:
-        answered = await run_in_threadpool(handler, connection, error)
+        answered = in_ffdls_form(connection.scope, await run_in_threadpool(handler, connection, error))
         if not isinstance(connection, WebSocket):
             return answered
         if connection.application_state == WebSocketState.CONNECTING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import anyio.to_thread
 from fastapi import Header
@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from weft_api.auth import Principal, find_principal
+from weft_api.auth import Principal, find_again
 from weft_api.context import Context
 from weft_api.problems import invalid
 from weft_core.objects import StoreError
@@ -36,11 +36,14 @@ LastEventId = Annotated[
 ]
 
 
+News = TypeVar("News")
+
+
 @dataclass
-class Look:
+class Look(Generic[News]):
     """What one look at the database found."""
 
-    events: list[ServerSentEvent] = field(default_factory=list)
+    events: list[News] = field(default_factory=list)
     more: bool = False
     """There is more: look again at once."""
     over: bool = False
@@ -63,15 +66,18 @@ def last_event_id(value: str | None) -> int | None:
     return int(value)
 
 
-def follow(context: Context, who: Principal, stream: str, job_id: str, look: Callable[[], Look]) -> EventSourceResponse:
+def follow(
+    context: Context, who: Principal, stream: str, job_id: str, look: Callable[[], Look[ServerSentEvent]]
+) -> EventSourceResponse:
     """Answer with what ``look`` finds, again and again.
 
     Each look is a short transaction in a thread; while the client takes its time, no connection is held.
     """
-    return streamed(_events(context, who, stream, job_id, look))
+    events: AsyncIterator[ServerSentEvent] = looked(context, who, stream, job_id, look)
+    return streamed(events)
 
 
-def streamed(events: AsyncIterator[ServerSentEvent | bytes]) -> EventSourceResponse:
+def streamed(events: AsyncIterator[ServerSentEvent] | AsyncIterator[bytes]) -> EventSourceResponse:
     """The answer that sends ``events``; bytes are whole events already."""
     return EventSourceResponse(
         events,
@@ -89,9 +95,10 @@ async def _ask(context: Context, question: Callable[[], Answer]) -> Answer:
     return await anyio.to_thread.run_sync(question, limiter=context.followers)
 
 
-async def _events(
-    context: Context, who: Principal, stream: str, job_id: str, look: Callable[[], Look]
-) -> AsyncIterator[ServerSentEvent]:
+async def looked(
+    context: Context, who: Principal, stream: str, job_id: str, look: Callable[[], Look[News]]
+) -> AsyncGenerator[News, None]:
+    """What ``look`` finds, again and again, until all is over or ``who`` may not go on."""
     with context.metrics.followers.labels(stream).track_inprogress():
         checked = time.monotonic()
         async with context.bell.hear(job_id) as ear:
@@ -100,7 +107,7 @@ async def _events(
                 while more:
                     try:
                         if time.monotonic() - checked > TRUST:
-                            if await _ask(context, partial(find_principal, context, who.token_sha256)) is None:
+                            if await _ask(context, partial(find_again, context, who)) is None:
                                 return  # without `end`: who comes back is told why by a 401
                             checked = time.monotonic()
                         found = await _ask(context, look)

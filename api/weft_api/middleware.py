@@ -11,6 +11,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from weft_api.ffdl.errors import in_ffdls_form
 from weft_api.problems import TOO_LARGE, Problem, answer
 from weft_api.telemetry import Metrics
 from weft_core.service_log import note, noting
@@ -61,6 +62,8 @@ class BodyLimit:
             return 8 * _MIB, "a batch of log lines"  # 1 MiB of text, in JSON's escapes
         if path == "/api/v1/learner/metrics":
             return 2 * _MIB, "a batch of metrics"  # 1 MiB, in JSON's escapes
+        if path == "/v1/models":
+            return limits.bundle_bytes + limits.manifest_bytes + _MIB, "a manifest with its model definition"
         return _MIB, "the body of this request"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,7 +75,8 @@ class BodyLimit:
         refusal = f"{what} may have {limit} bytes ({limit / _MIB:.1f} MiB)"
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length[:20]) > limit:
-            await answer(TOO_LARGE, refusal, headers={"Connection": "close"})(scope, receive, send)
+            refused = in_ffdls_form(scope, answer(TOO_LARGE, refusal, headers={"Connection": "close"}))
+            await refused(scope, receive, send)
             return
         taken = 0
 

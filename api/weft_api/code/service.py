@@ -25,12 +25,17 @@ def store_code(context: Context, project_id: str, upload: Spooled) -> BundleInfo
         StoreError: the store is away.
     """
     info = check_bundle(upload.path, context.settings.limits)
+    put_code(context, project_id, upload)
+    return info
+
+
+def put_code(context: Context, project_id: str, upload: Spooled) -> None:
+    """Put a checked bundle into the store. Raises StoreError."""
     key = code_key(project_id, upload.sha256)
     present = context.objects.head(key)
     # Content-addressed: what is there under this name is this. (A size that differs is an upload that was cut off.)
     if present is None or present.size != upload.size:
         context.objects.put_file(key, upload.path)
-    return info
 
 
 def record_code(scope: Scope, sha256: str, info: BundleInfo) -> None:

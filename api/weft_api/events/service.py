@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import select
+from sse_starlette import ServerSentEvent
 
 from weft_api.auth import Principal
 from weft_api.context import Context
@@ -44,7 +45,7 @@ class EventFollower:
         self._job_id = job_id
         self._after = after
 
-    def look(self) -> Look:
+    def look(self) -> Look[ServerSentEvent]:
         with self._context.database.transaction() as session:
             # The state before the events: when it is terminal now, the events read after are all.
             query = select(Job.state, Job.reason).where(Job.project_id == self._who.project_id, Job.id == self._job_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +18,7 @@ from weft_api.jobs.service import find_job, show_job
 from weft_api.jobs.submission import Submission
 from weft_api.models.files import FilesGone, VersionFiles, version_files
 from weft_api.problems import CODE_MISSING, INVALID_MANIFEST, NOT_FOUND, FieldProblem, Problem
+from weft_api.spool import Spooled
 from weft_api.stores import (
     Opened,
     StoreGone,
@@ -71,12 +73,14 @@ def submit(
     once: Once,
     rerun_of: str | None = None,
     begins_with: tuple[str, Checkpoints] | None = None,
+    bring_code: Callable[[Context, str, Spooled], BundleInfo] = store_code,
 ) -> Submitted:
     """Make a job.
 
     Args:
         rerun_of: the job that it repeats.
         begins_with: another job, and where its checkpoints are, the last of which it gets a copy of.
+        bring_code: checks the code that came with it, and brings it to the store.
 
     Raises:
         ManifestError, BundleError, Problem: it can't be one.
@@ -91,7 +95,7 @@ def submit(
         _check_code(scope, submission)
         findings = _look_up(scope, context, parsed)
     warnings = _check_stores(context, findings)
-    info = store_code(context, who.project_id, submission.code) if submission.code else None
+    info = bring_code(context, who.project_id, submission.code) if submission.code else None
     job_id = new_id("job")
     checkpoint = target = None
     if begins_with:

@@ -126,7 +126,10 @@ class ChunkReader:
 
     def at(self, time: datetime, wanted: Wanted) -> int:
         """The number of the first line at or after ``time``; the end when there is none yet."""
-        milliseconds = int(time.timestamp() * 1000)
+        return self.at_ms(int(time.timestamp() * 1000), wanted)
+
+    def at_ms(self, milliseconds: int, wanted: Wanted) -> int:
+        """The same for a time in milliseconds since the epoch, exactly."""
         end = self.end()
         frame = select(LogFrame.first_line).where(self._mine(LogFrame), LogFrame.latest >= milliseconds)
         row = select(LogChunk.first_line).where(self._mine(LogChunk), LogChunk.latest >= milliseconds)

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from weft_api import following
-from weft_api.auth import Principal, find_principal
+from weft_api.auth import Principal, find_again
 from weft_api.context import Context
 from weft_api.logs import live
 from weft_api.logs.chunks import ChunkReader, Wanted
@@ -142,7 +142,7 @@ class LogFollower:
         if time.monotonic() - self._trusted > following.TRUST:
             try:
                 found = await anyio.to_thread.run_sync(
-                    partial(find_principal, self._context, self._who.token_sha256), limiter=self._context.followers
+                    partial(find_again, self._context, self._who), limiter=self._context.followers
                 )
             except (DBAPIError, PoolTimeout, StoreError):
                 return True  # asked again in a moment

@@ -1,0 +1,114 @@
+"""Who asks, by what FfDL's clients send with every call: HTTP Basic, and ``X-Watson-Userinfo``.
+
+A token is taken as the user name in both (whatever the password), as the password of its user, and as a bearer. A plain
+user name in the header is nobody: FfDL believed it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated
+
+from fastapi import Depends
+from sqlalchemy import select
+from starlette.requests import HTTPConnection
+
+from weft_api.auth import Principal, address_of, by_token, find_member
+from weft_api.context import Context, Ctx
+from weft_api.passwords import check_password
+from weft_api.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem, invalid
+from weft_core.store.models import Member, Project, User
+from weft_core.tokens import USER_PREFIX
+
+_WRONG = "wrong user name or password"
+
+
+def _authenticate(connection: HTTPConnection, context: Ctx) -> Principal:
+    if connection.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        # Browsers send a password that was typed once with whatever any page makes them ask.
+        raise Problem(CROSS_SITE, "this API is not for pages of other sites")
+    scheme, _, given = connection.headers.get("authorization", "").strip().partition(" ")
+    if scheme.lower() == "basic":
+        name, password = _basic(given.strip())
+        return _by_name(context, name, password, address_of(connection))
+    if scheme.lower() == "bearer":
+        return by_token(context, given.strip())
+    if scheme:
+        raise Problem(UNAUTHENTICATED, "send 'Authorization: Basic …' with a user and password, or a token as the user")
+    name = _instance(connection.headers.get("x-watson-userinfo", ""))
+    if name.startswith(USER_PREFIX):
+        return by_token(context, name)
+    raise Problem(UNAUTHENTICATED, "sign in by HTTP Basic with a user and password, or a token as the user name")
+
+
+def _basic(given: str) -> tuple[str, str]:
+    try:
+        name, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        colon = ""
+    if not colon:
+        raise Problem(UNAUTHENTICATED, "not valid HTTP Basic: expected base64 of user:password, as UTF-8")
+    return name, password
+
+
+def _instance(header: str) -> str:
+    """The value of ``bluemix-instance-id`` in ``k=v;k=v``."""
+    for part in header.split(";"):
+        key, _, value = part.strip().partition("=")
+        if key == "bluemix-instance-id":
+            return value.strip()
+    return ""
+
+
+def _by_name(context: Context, name: str, password: str, address: str) -> Principal:
+    if name.startswith(USER_PREFIX):
+        return by_token(context, name)
+    project, slash, user = name.rpartition("/")  # no name of a user has a slash
+    if password.startswith(USER_PREFIX):
+        who = by_token(context, password)
+        if who.user != user or (slash and who.project != project):
+            raise Problem(UNAUTHENTICATED, _WRONG)
+        return who
+    found = _member(context, _user_id(context, user, password, address), project if slash else None)
+    if found is None:
+        raise Problem(UNAUTHENTICATED, _WRONG)
+    return found
+
+
+def _user_id(context: Context, name: str, password: str, address: str) -> str:
+    if "\0" in name or len(name) > 100:
+        raise Problem(UNAUTHENTICATED, _WRONG)
+    query = select(User.id, User.password_hash).where(User.name == name)
+    with context.database.transaction() as session:
+        row = session.execute(query).one_or_none()
+    if row and row.password_hash and context.verified.knows(row.id, row.password_hash, password):
+        return str(row.id)
+    user = check_password(context, name, password, address)
+    if user.password_hash:
+        context.verified.add(user.id, user.password_hash, password)
+    return user.id
+
+
+def _member(context: Context, user_id: str, project: str | None) -> Principal | None:
+    query = select(Project.id, Project.name).join(Member, Member.project_id == Project.id)
+    query = query.where(Member.user_id == user_id).order_by(Project.name)
+    with context.database.transaction() as session:
+        rows = session.execute(query).all()
+    found = [row for row in rows if project in (None, row.name)]
+    if len(found) > 1:
+        names = ", ".join(row.name for row in found)
+        raise invalid(
+            "user", f"you are a member of several projects ({names}): sign in as PROJECT/USER, or with a token as user"
+        )
+    return find_member(context, user_id, found[0].id) if found else None
+
+
+def _editor(who: Annotated[Principal, Depends(_authenticate)]) -> Principal:
+    if not who.may("editor"):
+        raise Problem(FORBIDDEN, f"this needs the role editor; in project {who.project!r} you are {who.role}")
+    return who
+
+
+Viewer = Annotated[Principal, Depends(_authenticate)]
+Editor = Annotated[Principal, Depends(_editor)]

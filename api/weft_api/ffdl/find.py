@@ -1,0 +1,19 @@
+"""Jobs as FfDL's API has them: one whose deletion was asked for is gone."""
+
+from __future__ import annotations
+
+from weft_api.jobs.service import find_job
+from weft_api.problems import not_found
+from weft_core.lifecycle import Desired
+from weft_core.store.models import Job
+from weft_core.store.scope import Scope
+
+DELETED = Desired.DELETED.value
+
+
+def find(scope: Scope, model_id: str) -> Job:
+    """Raises Problem not_found."""
+    job = find_job(scope, model_id)
+    if job.desired == DELETED:
+        raise not_found("model", model_id)
+    return job

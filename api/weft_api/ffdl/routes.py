@@ -1,0 +1,148 @@
+"""HTTP for FfDL's API: models, which are Weft's jobs. Each of them may carry ``version=YYYY-MM-DD``, which says nothing
+here. Not in the OpenAPI document: docs/from-ffdl.md tells what is served."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from pydantic import BaseModel
+from sqlalchemy import tuple_
+
+from weft_api.auth import Principal
+from weft_api.context import Context, Ctx
+from weft_api.ffdl import streams, trainingdata
+from weft_api.ffdl.auth import Editor, Viewer
+from weft_api.ffdl.find import DELETED, find
+from weft_api.ffdl.submission import Uploaded
+from weft_api.ffdl.translate import location, models_of
+from weft_api.files.service import open_results, read_definition, zip_results
+from weft_api.health.service import readiness
+from weft_api.idempotency import KeyHeader, Once, once
+from weft_api.jobs import lifecycle
+from weft_api.jobs.submit import submit
+from weft_api.problems import DATABASE_UNAVAILABLE, Problem, invalid
+from weft_core.manifest import parse_manifest
+from weft_core.store.models import Job
+
+router = APIRouter(include_in_schema=False)
+
+_ZIP = "application/octet-stream"
+_PAGE = 200
+_UPLOADS = 16
+
+
+def install(app: FastAPI) -> None:
+    app.state.ffdl_uploads = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="ffdl-upload")
+    for one in (router, streams.router, trainingdata.router):
+        app.include_router(one)
+
+
+@router.get("/health")
+def health(context: Ctx) -> PlainTextResponse:
+    found = readiness(context)
+    if found.status == "unavailable":
+        raise Problem(DATABASE_UNAVAILABLE, "; ".join(f"{name}: {word}" for name, word in found.checks.items()))
+    return PlainTextResponse("OK")
+
+
+@router.post("/v1/models")
+def post_model(request: Request, upload: Uploaded, context: Ctx, who: Editor, key: KeyHeader = None) -> JSONResponse:
+    submission = upload.submission
+    parse_manifest(submission.manifest, context.settings)  # before anything goes to the store
+    upload.start(context, who.project_id, request.app.state.ffdl_uploads)
+    asked = once(context.settings, key, "POST /v1/models", submission.digest_parts())
+    job = submit(context, who, submission, asked, bring_code=upload.arrived).job
+    where = location(job.id)
+    return JSONResponse({"model_id": job.id, "location": where}, 201, {"Location": where})
+
+
+@router.get("/v1/models")
+def list_models(context: Ctx, who: Viewer) -> StreamingResponse:
+    """All of them, newest first; read page by page while they are sent."""
+    pages = _pages(context, who)
+    first = next(pages)  # what can't be read is an error, not half an answer
+
+    def parts() -> Iterator[str]:
+        yield '{"models":['
+        yield json.dumps(first)[1:-1]
+        for page in pages:
+            yield "," + json.dumps(page)[1:-1]
+        yield "]}"
+
+    return StreamingResponse(parts(), media_type="application/json")
+
+
+def _pages(context: Context, who: Principal) -> Iterator[list[dict[str, Any]]]:
+    """One page at least; the others are not empty."""
+    last: Job | None = None
+    while True:
+        with context.database.transaction() as session:
+            scope = who.scope(session)
+            query = scope.select(Job, Job.desired != DELETED)
+            if last is not None:
+                query = query.where(tuple_(Job.created_at, Job.id) < (last.created_at, last.id))
+            jobs = scope.all(query.order_by(Job.created_at.desc(), Job.id.desc()).limit(_PAGE))
+            page = models_of(scope, jobs)
+        if page or last is None:
+            yield page
+        if len(page) < _PAGE:
+            return
+        last = jobs[-1]
+
+
+@router.get("/v1/models/{model_id}")
+def get_model(model_id: str, context: Ctx, who: Viewer) -> JSONResponse:
+    with context.database.transaction() as session:
+        scope = who.scope(session)
+        return JSONResponse(models_of(scope, [find(scope, model_id)])[0])
+
+
+class Change(BaseModel):
+    status: str
+
+
+@router.patch("/v1/models/{model_id}")
+def patch_model(model_id: str, change: Change, context: Ctx, who: Editor) -> JSONResponse:
+    _find(context, who, model_id)
+    if change.status.lower() != "halt":
+        raise invalid("status", f"expected halt, found {change.status[:100]!r}")
+    lifecycle.halt(context, who, model_id, None, Once(None, "PATCH /v1/models", ""))
+    return JSONResponse({"model_id": model_id}, 202)
+
+
+@router.delete("/v1/models/{model_id}")
+def delete_model(model_id: str, context: Ctx, who: Editor) -> JSONResponse:
+    """From here on it is not found any more, also while it is still being stopped."""
+    _find(context, who, model_id)
+    lifecycle.delete(context, who, model_id)
+    return JSONResponse({"model_id": model_id})
+
+
+@router.get("/v1/models/{model_id}/definition")
+def get_definition(model_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
+    _find(context, who, model_id)
+    info, pieces = read_definition(context, who, model_id)
+    headers = {"Content-Length": str(info.size), **_named(f"{model_id}-definition.zip")}
+    return StreamingResponse(pieces, media_type=_ZIP, headers=headers)
+
+
+@router.get("/v1/models/{model_id}/trained_model")
+def get_trained_model(model_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
+    _find(context, who, model_id)
+    pieces = zip_results(open_results(context, who, model_id))
+    return StreamingResponse(pieces, media_type=_ZIP, headers=_named(f"{model_id}-trainedmodel.zip"))
+
+
+def _named(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
+
+
+def _find(context: Context, who: Principal, model_id: str) -> None:
+    """Raises Problem not_found."""
+    with context.database.transaction() as session:
+        find(who.scope(session), model_id)

@@ -1,0 +1,169 @@
+"""HTTP and websockets as bytes, written the way FfDL's Go client writes them."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+BOUNDARY = "4bd0c1b6a4ae0e9f5b0e1ad1b1cbd5e2b8a7a43b1f13a4e9f2dfd0d7a1f3"
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    def json(self) -> Any:
+        assert self.headers["Content-Type"] == "application/json", self.body
+        return json.loads(self.body)
+
+    def error(self) -> str:
+        """The description of an error, which must have FfDL's form."""
+        body = self.json()
+        assert set(body) == {"code", "error", "description"}, body
+        assert body["code"] == self.status
+        assert isinstance(body["error"], str)
+        assert body["error"]
+        text: str = body["description"]
+        return text
+
+
+@dataclass
+class Wire:
+    """FfDL's client as far as a server can tell: who, by ``DLAAS_USERNAME`` and ``DLAAS_PASSWORD``, and where."""
+
+    url: str
+    user: str
+    password: str = "unused"
+
+    @property
+    def basic(self) -> str:
+        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+    def connect(self) -> socket.socket:
+        parts = urlsplit(self.url)
+        return socket.create_connection((parts.hostname, parts.port or 80), 30)
+
+    def head(self, method: str, path: str, *lines: str, basic: bool = True) -> bytes:
+        """With the version that the client sends, and the headers that it sends with every call."""
+        path += ("&" if "?" in path else "?") + "version=2017-02-13"
+        given = [f"{method} {path} HTTP/1.1", f"Host: {urlsplit(self.url).netloc}", "User-Agent: Go-http-client/1.1"]
+        if basic:
+            given.append(f"Authorization: {self.basic}")
+        given += [*lines, f"X-Watson-Userinfo: bluemix-instance-id={self.user}", "Accept-Encoding: gzip", "", ""]
+        return "\r\n".join(given).encode()
+
+    def call(self, method: str, path: str, body: bytes = b"", kind: str = "", basic: bool = True) -> Answer:
+        lines = [f"Content-Length: {len(body)}", f"Content-Type: {kind or 'application/json'}"] if body else []
+        with self.connect() as connection:
+            connection.sendall(self.head(method, path, "Accept: application/json", *lines, basic=basic) + body)
+            return read(connection, method)
+
+    def get(self, path: str, basic: bool = True) -> Answer:
+        return self.call("GET", path, basic=basic)
+
+    def train(self, manifest: str, code: bytes | None, name: str = "manifest.yml", piece: int = 7000) -> Answer:
+        """The upload: chunked, no Content-Length, both parts as octet-streams."""
+        parts = multipart("manifest", name, manifest.encode())
+        if code is not None:
+            parts += multipart("model_definition", "dlaas582043127", code)
+        parts += f"--{BOUNDARY}--\r\n".encode()
+        with self.connect() as connection:
+            connection.sendall(
+                self.head(
+                    "POST",
+                    "/v1/models",
+                    "Transfer-Encoding: chunked",
+                    "Accept: application/json",
+                    f"Content-Type: multipart/form-data; boundary={BOUNDARY}",
+                )
+            )
+            for start in range(0, len(parts), piece):
+                data = parts[start : start + piece]
+                connection.sendall(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+            connection.sendall(b"0\r\n\r\n")
+            return read(connection, "POST")
+
+    def websocket(self, path: str, protocol: str = "ws") -> Socket:
+        """As golang.org/x/net/websocket opens one."""
+        return Socket(self, path, protocol)
+
+
+def multipart(field: str, filename: str, content: bytes) -> bytes:
+    head = (
+        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{field}"; filename="{filename}"\r\n'
+        "Content-Type: application/octet-stream\r\n\r\n"
+    )
+    return head.encode() + content + b"\r\n"
+
+
+def read(connection: socket.socket, method: str = "GET") -> Answer:
+    answer = http.client.HTTPResponse(connection, method=method)
+    answer.begin()
+    return Answer(answer.status, answer.headers, answer.read())
+
+
+class Socket:
+    """A websocket, frame by frame. Iterating gives the text frames, until the server has closed it."""
+
+    def __init__(self, wire: Wire, path: str, protocol: str) -> None:
+        key = base64.b64encode(b"0123456789abcdef").decode()
+        self._connection = wire.connect()
+        self.code: int | None = None
+        lines = ("Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Key: {key}", "Origin: http://localhost/")
+        more = ("Sec-WebSocket-Version: 13", f"Sec-WebSocket-Protocol: {protocol}")
+        self._connection.sendall(wire.head("GET", path, *lines, *more))
+        # Byte by byte: frames may follow at once.
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            byte = self._connection.recv(1)
+            assert byte, head
+            head += byte
+        status, *rest = head.decode().split("\r\n")
+        self.status = int(status.split()[1])
+        self.headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in rest)}
+        self.body = b""
+        if self.status != 101:
+            self.body = self._exactly(int(self.headers["content-length"]))
+
+    def __enter__(self) -> Socket:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def __iter__(self) -> Iterator[str]:
+        while True:
+            first, second = self._exactly(2)
+            length = second & 0x7F
+            assert not second & 0x80, "a server masks nothing"
+            if length == 126:
+                (length,) = struct.unpack(">H", self._exactly(2))
+            elif length == 127:
+                (length,) = struct.unpack(">Q", self._exactly(8))
+            data = self._exactly(length)
+            opcode = first & 0x0F
+            if opcode == 8:
+                (self.code,) = struct.unpack(">H", data[:2])
+                return
+            if opcode == 9:
+                continue
+            assert first == 0x81, "whole text frames"
+            assert length <= 8192, "what the client reads at once"
+            yield data.decode()
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            piece = self._connection.recv(size - len(data))
+            assert piece, "the connection was cut"
+            data += piece
+        return data
