@@ -119,6 +119,10 @@ class Job:
         """The lines of the log in which ``text`` stands; see :meth:`Jobs.search_logs`."""
         return self._jobs.search_logs(self.id, text, **options)
 
+    def training_data(self, kind: str, **page: Any) -> Sequence[Json]:
+        """FfDL's ``loglines`` or ``emetrics``; see :meth:`Jobs.training_data`."""
+        return self._jobs.training_data(self.id, kind, **page)
+
     def follow_logs(self, **options: Any) -> Iterator[LogLine | StateChange | Gap]:
         """The log until the job has ended; see :meth:`Jobs.follow_logs`."""
         return self._jobs.follow_logs(self.id, **options)
@@ -365,6 +369,20 @@ class Jobs:
             ApiError: it is no regular expression.
         """
         return Log(self._transport, job_id, Which(**which)).search(text, regex=regex, case=case, context=context)
+
+    def training_data(
+        self, job_id: str, kind: str, *, pagesize: int = 20, pos: int = 0, since_time: str = ""
+    ) -> Sequence[Json]:
+        """A page of FfDL's ``loglines`` or ``emetrics``, in its form (docs/from-ffdl.md).
+
+        Args:
+            pos: number of the first, from 1; below 0: so many before the end.
+            since_time: from then on: milliseconds since the epoch, a span such as ``1h30m``, or a date; ``pos`` means
+                nothing then.
+        """
+        params = {"pagesize": pagesize, "pos": pos, "since_time": since_time}
+        page = self._transport.json("GET", f"/logs/{segment(job_id)}/{kind}", params=params, base="/v1")
+        return list(page.get("models") or [])
 
     def follow_logs(
         self,

@@ -33,6 +33,7 @@ from weft_core.zipscan import (
 __all__ = ["BundleError", "BundleInfo", "check_bundle", "normalise_bundle"]
 
 _CHUNK = 1 << 18
+_OUTSIDE = ("/", "../")
 _RATIO_COUNTS_FROM = 1 << 20
 """Uncompressed bytes below which any ratio is fine."""
 
@@ -69,11 +70,17 @@ def check_bundle(source: Path | IO[bytes], limits: LimitSettings) -> BundleInfo:
         return BundleInfo(_sha256(file), size, sum(not entry.is_folder for entry in entries))
 
 
-def normalise_bundle(source: Path | IO[bytes], target: Path, limits: LimitSettings) -> BundleInfo:
+def normalise_bundle(
+    source: Path | IO[bytes], target: Path, limits: LimitSettings, *, of_folder: bool = False
+) -> BundleInfo:
     """Write to ``target`` a checked bundle with what ``source`` holds, by relative paths.
 
-    FfDL's client writes absolute paths when it is given a folder with a slash at its end; their common folder is taken
-    off. Any other zip is copied as it is.
+    FfDL's client writes whole paths (``/home/u/model/train.py``, ``../model/train.py``, ``model/train.py``) when it is
+    given a folder with a slash at its end; their common folder is taken off. Any other zip is copied as it is.
+
+    Args:
+        of_folder: it is known that FfDL's client has made it, of a folder. It writes no entry for that folder itself,
+            which tells it from a folder that is in it.
 
     Raises:
         BundleError: something else is wrong with it; ``target`` does not exist then.
@@ -81,14 +88,15 @@ def normalise_bundle(source: Path | IO[bytes], target: Path, limits: LimitSettin
     with _opened(source) as file:
         directory = find_directory(file, _size(file, limits))
         entries = _read_all(file, directory, limits)
-        absolute = [entry for entry in entries if entry.name.startswith("/")]
-        if absolute and len(absolute) < len(entries):
-            shown = show(absolute[0].name)
+        outside = [entry for entry in entries if entry.name.startswith(_OUTSIDE)]
+        if outside and len(outside) < len(entries):
+            shown = show(outside[0].name)
             raise BundleError(f"{shown} is an absolute path and others are relative: zip one folder", "absolute_path")
         try:
-            if absolute:
+            root = _root(entries, of_folder) if outside or of_folder else ""
+            if outside or root:
                 starts = _check_layout(file, directory, entries)
-                names = _relative_names(entries)
+                names = _relative_names(entries, root)
                 _check_tree(name for name in names if name)
                 _rewrite(file, zip(entries, names, starts, strict=True), target)
             else:
@@ -199,11 +207,27 @@ def _inflate(file: BinaryIO, entry: Entry, start: int) -> Iterator[bytes]:
         raise damaged
 
 
-def _relative_names(entries: list[Entry]) -> list[str]:
-    """The entries' names without the folder that all of them are in; that folder itself becomes ''."""
-    names = ["/" + check_name(entry.name.lstrip("/")) for entry in entries]
+def _inside(entry: Entry) -> str:
+    """Its path below a root of our own. Raises BundleError when it leads out of that, too."""
+    name = entry.name
+    while name.startswith(_OUTSIDE):
+        name = name.removeprefix("..").lstrip("/")
+    return "/" + check_name(name)
+
+
+def _root(entries: list[Entry], of_folder: bool) -> str:
+    """The folder that all of them are in; '' when they have none in common."""
+    names = [_inside(entry) for entry in entries]
     folders = [name if entry.is_folder else posixpath.dirname(name) for name, entry in zip(names, entries, strict=True)]
     root = posixpath.commonpath(folders).rstrip("/")
+    while of_folder and root in names:
+        root = posixpath.dirname(root).rstrip("/")
+    return root
+
+
+def _relative_names(entries: list[Entry], root: str) -> list[str]:
+    """The entries' names below ``root``; that folder itself becomes ''."""
+    names = [_inside(entry) for entry in entries]
     return [
         name[len(root) + 1 :] + ("/" if entry.is_folder and name != root else "")
         for name, entry in zip(names, entries, strict=True)

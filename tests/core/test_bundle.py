@@ -309,6 +309,8 @@ def names(path: Path) -> list[str]:
         (["/u/model/lib/a.py", "/u/model/lab/b.py"], ["lib/a.py", "lab/b.py"]),
         (["/u/model/", "/u/model/lib/", "/u/model/lib/a.py"], ["lib/", "lib/a.py"]),
         (["//u//model/a.py", "//u/model/b.py"], ["a.py", "b.py"]),
+        (["../model/a.py", "../model/lib/b.py"], ["a.py", "lib/b.py"]),
+        (["../../a.py"], ["a.py"]),
     ],
 )  # fmt: skip
 def test_the_common_root_is_taken_off(tmp_path: Path, written: list[str], relative: list[str]) -> None:
@@ -321,6 +323,26 @@ def test_the_common_root_is_taken_off(tmp_path: Path, written: list[str], relati
     with zipfile.ZipFile(target) as bundle:
         contents = [bundle.read(name) for name in relative if not name.endswith("/")]
     assert contents == [name.encode() * 50 for name in files]
+
+
+@pytest.mark.parametrize(
+    ("written", "relative"),
+    [
+        (["model/lib/", "model/lib/a.py", "model/train.py"], ["lib/", "lib/a.py", "train.py"]),
+        (["model/lib/", "model/lib/a.py"], ["lib/", "lib/a.py"]),
+        (["up/model/train.py"], ["train.py"]),
+        (["/home/u/model/lib/", "/home/u/model/lib/a.py"], ["lib/", "lib/a.py"]),
+        (["lib/", "lib/a.py"], ["lib/", "lib/a.py"]),
+        (["lib/", "lib/sub/", "lib/sub/a.py"], ["lib/", "lib/sub/", "lib/sub/a.py"]),
+        (["train.py", "lib/", "lib/a.py"], ["train.py", "lib/", "lib/a.py"]),
+    ],
+)
+def test_a_folder_that_ffdls_client_has_zipped(tmp_path: Path, written: list[str], relative: list[str]) -> None:
+    """With a slash at its end or without: it writes an entry for each folder in it, and none for itself."""
+    source = io.BytesIO(made(*((name, b"" if name.endswith("/") else b"x") for name in written)))
+    target = tmp_path / "code.zip"
+    normalise_bundle(source, target, LIMITS, of_folder=True)
+    assert names(target) == relative
 
 
 def test_other_zips_stay_byte_for_byte(tmp_path: Path) -> None:

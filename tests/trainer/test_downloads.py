@@ -165,6 +165,7 @@ def test_code(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
     api = start_api("./run.sh", code=upload(bucket, out.getvalue()))
     assert launch(api).wait() == 0
     assert api.learners[0].lines == ["mine"]
+    assert api.objects["results/_submitted_code/model.zip"] == out.getvalue(), "where FfDL's users look for it"
 
 
 def test_code_that_is_not_to_be_trusted(bucket: Bucket, tmp_path: Path) -> None:

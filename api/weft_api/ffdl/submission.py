@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import posixpath
+import re
 import tempfile
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
@@ -75,7 +77,7 @@ class Upload:
             return cls(text, None, None)
         if not isinstance(definition, UploadFile):
             raise invalid("model_definition", "not a file: expected a zip")
-        return cls(text, *_normalised(definition.file, limits))
+        return cls(text, *_normalised(definition, limits))
 
     def start(self, context: Context, project_id: str, pool: ThreadPoolExecutor) -> None:
         """Begin to bring the code to the store."""
@@ -105,12 +107,13 @@ class Upload:
             self.submission.code.discard()
 
 
-def _normalised(file: BinaryIO, limits: LimitSettings) -> tuple[Spooled, BundleInfo]:
+def _normalised(part: UploadFile, limits: LimitSettings) -> tuple[Spooled, BundleInfo]:
     handle, name = tempfile.mkstemp(prefix="weft-upload-", suffix=".zip")
     os.close(handle)
     path = Path(name)
     try:
-        info = normalise_bundle(file, path, limits)
+        of_folder = re.fullmatch(r"dlaas\d+", posixpath.basename(part.filename or "")) is not None
+        info = normalise_bundle(part.file, path, limits, of_folder=of_folder)
     except BaseException:
         path.unlink(missing_ok=True)
         raise

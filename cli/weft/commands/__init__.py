@@ -30,6 +30,8 @@ COMMANDS: dict[str, Entry] = {
     "logs": Entry("logs", "Print or search a job's log; with --follow as it grows.", JOBS),
     "metrics": Entry("metrics", "Show what a job measures: newest and best values, charts, exports.", JOBS),
     "tensorboard": Entry("tensorboard", "Open TensorBoard on the event files of jobs.", JOBS),
+    "loglines": Entry("ffdl", "Print log lines with number and time, as FfDL did; `weft logs` shows more.", JOBS),
+    "emetrics": Entry("ffdl", "Print evaluation metrics as they came, as FfDL did; `weft metrics` shows more.", JOBS),
     "events": Entry("logs", "Print what has happened to a job.", JOBS),
     "halt": Entry("jobs", "Stop a job; it keeps its checkpoints and can be resumed.", JOBS),
     "resume": Entry("jobs", "Queue a halted or failed job again, from its last checkpoint.", JOBS),

@@ -51,7 +51,8 @@ def download(
     definition: Annotated[bool, typer.Option("--definition", help="The code, as it was submitted.")] = False,
     file: Annotated[str | None, typer.Option("--file", metavar="PATH", help="One file of the results.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File or folder to make; - is stdout.", show_default=False)
+        Path | None,
+        typer.Option("--output", "-o", "--filename", help="File or folder to make; - is stdout.", show_default=False),
     ] = None,
     unpacked: Annotated[bool, typer.Option("--unpack", help="Make a folder instead of a zip.")] = False,
 ) -> None:

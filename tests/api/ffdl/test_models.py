@@ -174,6 +174,14 @@ def absolute(root: str) -> bytes:
     return buffer.getvalue()
 
 
+def folder(*names: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"")
+    return buffer.getvalue()
+
+
 def test_definitions(wire: Wire) -> None:
     text = "name: x\nframework: {name: python, command: python train.py}"
     code = zipped(train__py="1", util__py="2")
@@ -186,6 +194,11 @@ def test_definitions(wire: Wire) -> None:
     assert answer.status == 201, answer.body
     answer = wire.get(f"{answer.headers['Location']}/definition")
     assert unzipped(answer.body) == {"lib/a.py": b"a = 1\n" * 1000, "train.py": b"import lib.a\n"}
+    # The same of a relative path, of a folder in which there is but one; and a folder without a slash is as it is.
+    for root, kept in (("model", "lib/"), ("../model", "lib/"), ("", "lib/")):
+        answer = wire.train(text, absolute(f"{root}")) if root else wire.train(text, folder("lib/", "lib/a.py"))
+        assert answer.status == 201, answer.body
+        assert f"{kept}a.py" in unzipped(wire.get(f"{answer.headers['Location']}/definition").body)
     # Never out of it.
     answer = wire.train(text, absolute("/home/../../etc"))
     assert answer.status == 400
@@ -352,3 +365,18 @@ def test_health_and_paths_that_are_none(api: Api, wire: Wire, monkeypatch: pytes
     monkeypatch.setattr("weft_api.ffdl.routes.readiness", lambda _: down)
     answer = nobody.get("/health", basic=False)
     assert (answer.status, answer.error()) == (503, "postgres: does not answer")
+
+
+@pytest.mark.parametrize(
+    ("framework", "launcher"),
+    [
+        ("{name: horovod, version: 0.13.10-tf1.9.0-torch0.4.0-py3.5, command: python train.py}", "horovod"),
+        ("{name: tensorflow, version: 1.5.0-gpu-py3, command: python train.py}", "tensorflow"),
+        ("{name: pytorch, version: latest, command: python train.py}", "torchrun"),
+    ],
+)
+def test_learners_are_a_gang(ann: Person, wire: Wire, framework: str, launcher: str) -> None:
+    """In FfDL they were as many independent runs."""
+    job_id = wire.train(f"name: x\nlearners: 2\ngpus: 0\nframework: {framework}", None).json()["model_id"]
+    assert wire.get(f"/v1/models/{job_id}").json()["training"]["learners"] == 2
+    assert ann.http.get(f"/api/v1/jobs/{job_id}").json()["framework"]["launcher"] == launcher

@@ -217,7 +217,7 @@ def test_metric_data(api: Api, wire: Wire, gang: Attempted) -> None:
     path = f"/v1/models/{gang.job_id}/metrics"
     expected = [
         {
-            "type": "train",
+            "type": "t",
             "timestamp": "2026-01-31T08:15:09.000Z",
             "iteration": 7,
             "Values": {"loss": 0.5, "note": "x"},

@@ -341,6 +341,7 @@ class Learner:
     def _save(self, ending: Ending) -> Ending:
         ending = self._save_checkpoint(ending)
         self._logs.close_file()
+        self._folders.put_code()
         self._folders.put_log(self._merged_log, self._spec.learner_id)
         return self._store_results(ending)
 

@@ -98,7 +98,7 @@ class Downloader:
         started = time.monotonic()
         if spec.code is not None:
             with _coded("C102"):
-                self._code(spec.code, folders.model)
+                self._code(spec.code, folders.model, folders.submitted if spec.rank == 0 else None)
         if spec.data:
             progress = Progress("data", self._say)
             with _coded("S302"), progress.spoken_of():
@@ -109,13 +109,15 @@ class Downloader:
                 self._pretrained(spec.pretrained, folders.pretrained, spec.cpus, progress)
         return self._report.words(time.monotonic() - started)
 
-    def _code(self, code: CodeInput, folder: Path) -> None:
+    def _code(self, code: CodeInput, folder: Path, keep: Path | None) -> None:
         bundle = folder.with_name("code.zip")
         try:
             self._cache.bring(
                 Wanted.of(("code", code.sha256), code.size, None, bundle), lambda file: _fetch_code(code, file)
             )
             extract(bundle, folder)
+            if keep is not None:
+                os.replace(bundle, keep)
         finally:
             bundle.unlink(missing_ok=True)
 

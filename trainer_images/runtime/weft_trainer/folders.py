@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,18 @@ class Folders:
         ):
             folder.mkdir(parents=True, exist_ok=True)
         return folders
+
+    @property
+    def submitted(self) -> Path:
+        """Learner 1's: the code's zip, until it goes to the results."""
+        return self.agent / "model.zip"
+
+    def put_code(self) -> None:
+        """Where FfDL's users look for the code that a result was made with."""
+        if self.submitted.exists():
+            place = self.result / "_submitted_code" / "model.zip"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(self.submitted, place)
 
     def put_log(self, merged: Path, learner_id: int) -> None:
         """Where FfDL's users look for the log of a learner: ``$RESULT_DIR/learner-<n>/training-log.txt``."""

@@ -1,0 +1,117 @@
+"""``loglines`` and ``emetrics``: FfDL's commands, with its flags and what it printed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from weft.commands.common import JobArgument, JsonOption, client_of
+from weft.commands.following import interruptible
+from weft.errors import Unavailable
+from weft.jobs import Job
+from weft.ui.ansi import shown
+from weft.ui.console import show_json_lines
+
+app = typer.Typer()
+
+_PAUSE = 2.0
+
+PageSize = Annotated[int, typer.Option("--pagesize", min=1, help="So many, at most.")]
+Position = Annotated[int, typer.Option("--pos", help="From this one on, counted from 1; -10: the last ten.")]
+Since = Annotated[str, typer.Option("--since", help="From then on: ms since the epoch, 90s, 1h30m, or a date.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")]
+
+
+@app.command("loglines")
+def loglines(
+    ctx: typer.Context,
+    job: JobArgument,
+    pagesize: PageSize = 20,
+    pos: Position = 0,
+    since: Since = "",
+    follow: Follow = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print log lines with number and time, as FfDL did; `weft logs` shows more."""
+
+    def line(one: Mapping[str, Any]) -> str:
+        return f"{one['meta']['rindex']} {one['meta']['time']} {_safe(one['line'])}"
+
+    _print(ctx, job, "loglines", (pagesize, pos, since), line, follow=follow, as_json=as_json)
+
+
+@app.command("emetrics")
+def emetrics(
+    ctx: typer.Context,
+    job: JobArgument,
+    pagesize: PageSize = 20,
+    pos: Position = 0,
+    since: Since = "",
+    follow: Follow = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print evaluation metrics as they came, as FfDL did; `weft metrics` shows more."""
+
+    def record(one: Mapping[str, Any]) -> str:
+        meta = one["meta"]
+        first = f"time: {meta['time']}, group-label: {_safe(one['grouplabel'])}, training-id: {meta['training_id']}"
+        return "\n".join([first, f"    etimes: {_values(one['etimes'])}", f"    values: {_values(one['values'])}"])
+
+    _print(ctx, job, "emetrics", (pagesize, pos, since), record, follow=follow, as_json=as_json)
+
+
+def _values(typed: dict[str, dict[str, str]]) -> str:
+    return _safe("".join(f"{name}: {{{one['type']} {one['value']}}}, " for name, one in typed.items()))
+
+
+def _safe(text: str) -> str:
+    return shown(text, colours=False)
+
+
+def _print(
+    ctx: typer.Context,
+    job: str,
+    kind: str,
+    page: tuple[int, int, str],
+    text: Callable[[Mapping[str, Any]], str],
+    *,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    found = client_of(ctx).job(job)
+
+    def work() -> None:
+        for one in _models(found, kind, *page, follow=follow):
+            if as_json:
+                show_json_lines([dict(one)])
+            else:
+                print(text(one), flush=True)
+
+    interruptible(found, work)
+
+
+def _models(job: Job, kind: str, size: int, pos: int, since: str, *, follow: bool) -> Iterator[Mapping[str, Any]]:
+    """One page; and what comes after, until the job has ended. It goes on by number: FfDL's went on by time, and left
+    out lines of the same millisecond, or printed all again."""
+    ended = False
+    while True:
+        if follow:
+            ended = _ended(job)  # before the page, which has everything then
+        page = job.training_data(kind, pagesize=size, pos=pos, since_time=since)
+        yield from page
+        if page:
+            pos, since = page[-1]["meta"]["rindex"] + 1, ""
+        if not follow or (ended and len(page) < size):
+            return
+        if len(page) < size:
+            time.sleep(_PAUSE)
+
+
+def _ended(job: Job) -> bool:
+    try:
+        return job.refresh().is_terminal
+    except Unavailable:
+        return False
