@@ -71,6 +71,7 @@ EVERYTHING: dict[str, Any] = {
         "images": {"repository": "images.example.org/weft", "aliases": {"tensorflow:1.5.0-py3": "tensorflow:2.21"}},
         "limits": {"bundle_bytes": 1073741824},
         "timings": {"grace": 60.5, "absences": 4},
+        "telemetry": {"otlp_endpoint": "http://collector.monitoring:4318"},
     },
     "engineSecrets": {"elsewhere": {"existingSecret": "kubeconfigs"}, "ray": {"existingSecret": "ray-token"}},
     "learners": {"quota": {"requests.nvidia.com/gpu": "16", "pods": "100"}},

@@ -111,7 +111,7 @@ bucket = {{ toJson .Values.s3.bucket }}
 {{- include "weft.toml.keys" $profile }}
 {{- end }}
 {{- end }}
-{{- range $section := list "images" "limits" "timings" }}
+{{- range $section := list "images" "limits" "timings" "telemetry" }}
 {{- with index $settings $section }}
 
 [{{ $section }}]
