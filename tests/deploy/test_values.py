@@ -11,7 +11,14 @@ from tests.deploy.chart import CHART, EXTERNAL, HelmError, merged, render
 
 from weft_core.engine_settings import KubernetesSettings, NodePool, PlacementSettings, RaySettings
 from weft_core.launch import Toleration
-from weft_core.settings import ImageSettings, LimitSettings, ProfileSettings, Settings, TimingSettings
+from weft_core.settings import (
+    ImageSettings,
+    LimitSettings,
+    ProfileSettings,
+    Settings,
+    TelemetrySettings,
+    TimingSettings,
+)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +112,8 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
     # The others are values of the chart's own: where servers are, what opens them, who listens where.
     own = {"home", "database_url", "redis_url", "secret_keys", "s3", "api"}
     assert set(settings) == set(Settings.model_fields) - own
-    for name, model in (("images", ImageSettings), ("limits", LimitSettings), ("timings", TimingSettings)):
+    sections = {"images": ImageSettings, "limits": LimitSettings, "timings": TimingSettings}
+    for name, model in {**sections, "telemetry": TelemetrySettings}.items():
         assert fields(settings[name]) == set(model.model_fields), name
     for name, model in (("kubernetes", KubernetesSettings), ("ray", RaySettings), ("profile", ProfileSettings)):
         assert fields(definitions[name]) == set(model.model_fields), name
