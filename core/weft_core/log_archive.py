@@ -146,4 +146,6 @@ def read_frame(data: bytes) -> list[Record]:
             records.append(Record(first_line, lines, attempt, rank, raw[body_at:place], raw[times_at:body_at]))
     except (zstandard.ZstdError, struct.error) as error:
         raise Damaged(str(error)) from error
+    if not records:
+        raise Damaged("it is empty")
     return records

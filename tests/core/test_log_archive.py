@@ -1,0 +1,53 @@
+"""The archive's format: what is written is read, joined or not, and what is damaged is said to be."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft_core.log_archive import Damaged, ObjectWriter, Record, pack_times, read_frame, unpack_times
+
+TIMES = st.lists(st.integers(0, 253_402_300_799_999), min_size=1, max_size=30)
+CHUNKS = st.lists(st.tuples(st.integers(0, 2), TIMES, st.binary(max_size=40)), min_size=1, max_size=20)
+
+
+def records(chunks: list[tuple[int, list[int], bytes]]) -> list[Record]:
+    found, line = [], 7
+    for rank, times, text in chunks:
+        body = (text.replace(b"\n", b"") + b"\n") * len(times)
+        found.append(Record(line, len(times), 1, rank, body, pack_times(times)))
+        line += len(times)
+    return found
+
+
+def lines(some: list[Record]) -> list[tuple[int, int, int, bytes]]:
+    return [
+        (number, one.rank, time, text)
+        for one in some
+        for number, (time, text) in enumerate(
+            zip(unpack_times(one.times), one.body.split(b"\n")[:-1], strict=True), one.first_line
+        )
+    ]
+
+
+@given(st.lists(CHUNKS, min_size=1, max_size=3))
+def test_each_frame_of_an_object_can_be_read_alone(frames: list[list[tuple[int, list[int], bytes]]]) -> None:
+    writer = ObjectWriter()
+    written = [(records(chunks), writer.add(records(chunks))) for chunks in frames]
+    for some, info in written:
+        read = read_frame(bytes(writer.data[info.start : info.start + info.size]))
+        assert lines(read) == lines(some)
+        assert (info.first_line, info.lines) == (7, sum(one.lines for one in some))
+        assert info.ranks == sorted({one.rank for one in some})
+        assert all(before.rank != after.rank for before, after in pairwise(read)), "joined"
+
+
+def test_a_damaged_frame_is_no_frame() -> None:
+    writer = ObjectWriter()
+    writer.add(records([(0, [1, 2, 3], b"text")]))
+    for bad in (b"", bytes(writer.data[:-3]), bytes(writer.data[:20]) + b"\xff" + bytes(writer.data[21:])):
+        with pytest.raises(Damaged):
+            read_frame(bad)
