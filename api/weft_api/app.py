@@ -106,6 +106,7 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        app.state.ffdl_uploads.shutdown(wait=False, cancel_futures=True)
         await context.bell.close()
         context.close()
 
