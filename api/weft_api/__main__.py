@@ -19,6 +19,7 @@ from weft_core.settings_problems import settings_problems
 from weft_core.store.database import Database
 
 _BACKLOG = 2048
+_WEBSOCKET_MESSAGE = 4096  # bytes
 _SHUTDOWN = 5  # seconds for requests under way; followers are told at once
 
 
@@ -48,6 +49,9 @@ def main() -> int:
             timeout_graceful_shutdown=_SHUTDOWN,
             server_header=False,
             proxy_headers=True,
+            # Followers of logs: nothing that a client sends is read, and deflating costs 300 KB a connection.
+            ws_max_size=_WEBSOCKET_MESSAGE,
+            ws_per_message_deflate=False,
         )
     )
     server.run(sockets=[listener])

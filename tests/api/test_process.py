@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 from tests.api.conftest import Api, Person
+from websockets.sync.client import connect
 
 from weft_api.__main__ import main
 from weft_core.settings import Settings
@@ -107,8 +108,15 @@ def test_followers_do_not_keep_it_from_stopping(api: Api, ann: Person) -> None:
                     break
                 except httpx.ConnectError:
                     time.sleep(0.05)
-            with http.stream("GET", f"/api/v1/jobs/{job['id']}/logs/follow") as response:
+            logs = f"/api/v1/jobs/{job['id']}/logs"
+            follower = connect(
+                f"ws://127.0.0.1:{port}{logs}/ws",
+                additional_headers={"Authorization": f"Bearer {ann.token}"},
+                proxy=None,
+            )
+            with http.stream("GET", f"{logs}/follow") as response, follower:
                 assert next(response.iter_lines()).startswith("event: ")
+                assert follower.recv(15)
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(15) in (0, -signal.SIGTERM)
     finally:
