@@ -23,6 +23,7 @@ from weft_api.files.routes import router as files
 from weft_api.guesses import Guesses
 from weft_api.health.routes import router as health
 from weft_api.jobs.routes import router as jobs
+from weft_api.learner.lanes import Lanes
 from weft_api.learner.routes import router as learner
 from weft_api.logs.archive import LogArchive
 from weft_api.logs.live import LiveLogs
@@ -86,6 +87,7 @@ def make_context(settings: Settings) -> Context:
         checker=Checker(),
         guesses=guesses,
         verified=Verified(),
+        lanes=Lanes(),
         followers=CapacityLimiter(_FOLLOWERS),
     )
 

@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection
 
 from weft_api.bell import Bell
 from weft_api.guesses import Guesses
+from weft_api.learner.lanes import Lanes
 from weft_api.logs.archive import LogArchive
 from weft_api.stores import Checker
 from weft_api.telemetry import Metrics
@@ -39,6 +40,7 @@ class Context:
     checker: Checker
     guesses: Guesses
     verified: Verified
+    lanes: Lanes
     followers: CapacityLimiter
     """Of threads that look for followers, so that however many follow, requests are answered."""
 

@@ -139,10 +139,10 @@ async def _raw_body(request: Request, _: Token) -> bytes:
         }
     },
 )
-def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
+async def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
     """`429` when the job writes more than it may (`limits.log_lines_per_second`, `limits.log_bytes_per_second`): the
     batch is to be sent again later. `409` when its log is full: more will not be taken."""
-    take_in(context, token, parse_batch(body))
+    await context.lanes.run(token.sha256, lambda: take_in(context, token, parse_batch(body)))
 
 
 @router.post(
