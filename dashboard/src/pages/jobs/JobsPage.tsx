@@ -20,7 +20,7 @@ export function JobsPage() {
   const navigate = route.useNavigate();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const change = (changes: Partial<JobsSearch>) =>
-    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
+    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true, resetScroll: false });
 
   const { data, error, isPending, hasNextPage, fetchNextPage, isFetchingNextPage, isPlaceholderData } =
     useInfiniteQuery({

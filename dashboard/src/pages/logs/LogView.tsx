@@ -54,8 +54,12 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
       if (!log.has(target) && state.opened !== target) return; // it is on its way
       const index = rows.findIndex((one) => ("gap" in one ? one.gap.to : one.line.n) >= target);
       jumped.current = `${target}`;
-      anchor.current = null;
-      virtual.scrollToIndex(index < 0 ? rows.length - 1 : index, { align: "center" });
+      const place = virtual.measurementsCache[index < 0 ? rows.length - 1 : index];
+      if (!place) return;
+      setPinned(false); // a scroll event of before may have come in between
+      const offset = (HEIGHT - element.clientHeight) / 2;
+      element.scrollTop = place.start + offset;
+      anchor.current = { key: String(place.key), offset: element.scrollTop - place.start };
       return;
     }
     if (pinned && state.atEnd) {

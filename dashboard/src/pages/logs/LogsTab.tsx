@@ -35,7 +35,7 @@ export function LogsTab() {
   const found = useSearch(jobId, sought);
 
   const change = (changes: Partial<LogSearch>) =>
-    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
+    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true, resetScroll: false });
   const goTo = (target: number) => {
     setPinned(false);
     change({ line: target });

@@ -1,0 +1,108 @@
+"""The dashboard as its users see it: Chromium on a real stack with real jobs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from tests.e2e.stack import REPOSITORY, Stack, manifest, running
+
+import weft
+
+PROGRAMS = Path(__file__).parent / "programs"
+AXE = REPOSITORY / "dashboard/node_modules/axe-core/axe.min.js"
+HOSTILE = '<img src=x onerror="window.broken=1">'
+
+# Generous on any machine; nothing is ever waited for longer than it takes.
+expect.set_options(timeout=30_000)
+
+
+def chromium() -> str:
+    """The system's Chromium, or $WEFT_CHROMIUM."""
+    found = os.environ.get("WEFT_CHROMIUM") or next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
+    if found is None:
+        pytest.skip("NOT RUN: no Chromium here (Debian: apt install chromium), and no WEFT_CHROMIUM")
+    return found
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        one = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield one
+        one.close()
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with running(tmp_path_factory.mktemp("dashboard") / "home") as one:
+        yield one
+
+
+@dataclass(frozen=True)
+class Site:
+    """The dashboard of a stack."""
+
+    url: str
+    token: str
+
+
+@pytest.fixture(scope="session")
+def site(stack: Stack) -> Site:
+    profile = tomllib.loads(stack.profile.read_text())["profiles"]["default"]
+    return Site(profile["url"], profile["token"])
+
+
+@pytest.fixture(scope="session")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file whose being there ends the jobs `running_job` and `second_job`."""
+    return tmp_path_factory.mktemp("release") / "now"
+
+
+@pytest.fixture(scope="session")
+def running_job(stack: Stack, release: Path) -> weft.Job:
+    """A job that runs until `release` is there, and has hostile texts wherever a job has texts."""
+    job = manifest(f"python noisy.py {release}", name=HOSTILE, description=HOSTILE, labels={"team": HOSTILE})
+    return stack.train(job, PROGRAMS)
+
+
+@pytest.fixture
+def context(browser: Browser, site: Site) -> Iterator[BrowserContext]:
+    """A browser that is signed in."""
+    one = browser.new_context(base_url=site.url)
+    answer = one.request.post("/api/v1/session", data={"token": site.token})
+    assert answer.ok, answer.text()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """A page on which no script but the dashboard's own may have run, and nothing have gone wrong, at the end."""
+    one = context.new_page()
+    wrong: list[str] = []
+    one.on("pageerror", lambda error: wrong.append(str(error)))
+    one.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    one.on("console", lambda message: wrong.append(message.text) if "Content Security Policy" in message.text else None)
+    yield one
+    assert one.evaluate("window.broken") is None
+    assert wrong == []
+
+
+def faults(page: Page) -> list[str]:
+    """What axe finds that is serious: rule, and where."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate(
+        """() => axe.run(document, {resultTypes: ['violations']}).then(r => r.violations
+             .filter(v => ['serious', 'critical'].includes(v.impact))
+             .map(v => `${v.id}: ${v.nodes.map(n => n.target.join(' ')).slice(0, 3).join(', ')}`))"""
+    )
+    return list(found)

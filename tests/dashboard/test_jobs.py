@@ -1,0 +1,200 @@
+"""Signing in, the list of jobs, and a job's page while it runs and after."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+from tests.dashboard.conftest import HOSTILE, Site, faults
+from tests.e2e.stack import Stack, eventually, manifest, saw
+
+import weft
+
+# Tests of one job's life, in this order: it runs in the first ones, and the last ones look at what it left.
+
+
+def test_signing_in_leads_back_to_where_one_was(browser: Browser, site: Site, running_job: weft.Job) -> None:
+    with browser.new_context(base_url=site.url) as context:
+        page = context.new_page()
+        page.goto(f"/jobs/{running_job.id}/logs?line=1")
+        expect(page).to_have_url(re.compile("/signin"))
+        assert faults(page) == []
+        page.get_by_text("Use a token instead").click()
+        page.get_by_label("Token").fill("weft_u_wrong")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("alert")).to_contain_text("unknown")
+        page.get_by_label("Token").fill(site.token)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page).to_have_url(re.compile(rf"/jobs/{running_job.id}/logs\?line=1"))
+        expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()
+        page.get_by_role("button", name="Sign out").click()
+        expect(page).to_have_url(re.compile("/signin"))
+        assert context.request.get("/api/v1/session").status == 401
+
+
+def test_the_list_is_live_and_its_filters_are_in_the_url(page: Page, stack: Stack, running_job: weft.Job) -> None:
+    page.goto("/?state=COMPLETED&q=nothing-like-this")
+    expect(page.get_by_role("heading", name="No job fits these filters")).to_be_visible()
+    page.get_by_role("button", name="Show all jobs").click()
+    row = page.get_by_role("row").filter(has_text=running_job.id)
+    expect(row).to_contain_text("PROCESSING", timeout=240_000)
+    expect(row).to_contain_text(HOSTILE)
+    # One that can't run appears by itself.
+    other = stack.train(manifest("true", name="too-large", cpus=1000), None)
+    expect(page.get_by_role("row").filter(has_text=other.id)).to_contain_text("never fit")
+    page.get_by_role("button", name="failed").click()
+    expect(page).to_have_url(re.compile(r"\?state=FAILED"))
+    expect(row).to_have_count(0)
+    page.goto("/")
+    row.get_by_role("button", name=f"team={HOSTILE}").click()
+    expect(page).to_have_url(re.compile("label=team"))
+    expect(page.get_by_role("row")).to_have_count(2)
+    page.reload()
+    expect(page.get_by_role("row")).to_have_count(2)
+    page.get_by_label("Metric filter").fill("loss<x")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("metric")
+
+
+def test_the_list_by_keys_and_several_at_once(page: Page, stack: Stack) -> None:
+    doomed = [stack.train(manifest("true", name=f"doomed-{n}", cpus=1000), None) for n in (1, 2)]
+    page.goto("/")
+    expect(page.get_by_role("row").filter(has_text=doomed[1].id)).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type("doomed")
+    expect(page).to_have_url(re.compile("q=doomed"))
+    expect(page.get_by_role("row")).to_have_count(3)
+    page.keyboard.press("Tab")
+    page.locator("h1").click()
+    for key in "jxjx":
+        page.keyboard.press(key)
+    selected = page.get_by_role("region", name="Selected jobs")
+    expect(selected).to_contain_text("2 jobs selected")
+    selected.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", name="No job fits these filters")).to_be_visible()
+    page.goto(f"/jobs/{doomed[0].id}")
+    expect(page.get_by_role("heading", name="There is no such job")).to_be_visible()
+
+
+def test_what_goes_away_comes_back(page: Page, context: BrowserContext, running_job: weft.Job) -> None:
+    page.goto("/")
+    expect(page.get_by_role("row").filter(has_text=running_job.id)).to_be_visible()
+    # As a browser sees a server that is down.
+    context.route(re.compile("/api/|/readyz"), lambda route: route.abort("connectionrefused"))
+    banner = page.locator(".banner")
+    expect(banner).to_be_visible()
+    context.unroute_all()
+    expect(banner).to_have_count(0)
+    context.clear_cookies()
+    expect(page).to_have_url(re.compile("/signin"))
+
+
+def test_a_log_is_followed_to_its_end_and_searched(page: Page, running_job: weft.Job, release: Path) -> None:
+    eventually(saw(running_job, "step 00010"), "the job prints", 240)
+    page.goto(f"/jobs/{running_job.id}/logs")
+    log = page.get_by_role("region", name="Lines of the log")
+    seen = log.locator(".log-line").last.inner_text()
+    expect(log.locator(".log-line").last).not_to_have_text(seen)  # it goes on by itself
+    release.touch()
+    expect(log).to_contain_text("all done")
+    expect(page.locator(".page-head .state")).to_have_text("COMPLETED")
+    page.get_by_role("button", name="Beginning").click()
+    # As text, as a colour, and as what a terminal would show.
+    expect(log.locator(".a-bold.a-red")).to_have_text("careful")
+    expect(log).to_contain_text("<script>window.broken = 1</script>")
+    expect(log.locator("img, script, .log-text a")).to_have_count(0)
+    expect(log).to_contain_text("loading 100 %")
+    expect(log).not_to_contain_text("loading 10 %")
+    page.get_by_role("searchbox", name="Search").fill(r"step 0000[37]\b")
+    page.get_by_role("button", name="Regular expression").click()
+    page.get_by_role("searchbox").press("Enter")
+    expect(page.get_by_text("2 hits")).to_be_visible()
+    page.get_by_role("button", name="Next hit").click()
+    expect(page.get_by_text("1 of 2 hits")).to_be_visible()
+    page.get_by_role("button", name="Next hit").click()
+    expect(page).to_have_url(re.compile(r"line=\d+"))
+    target = log.locator(".log-line.target")
+    expect(target).to_contain_text("step 00007")
+    expect(target.locator("mark")).to_have_text("step 00007")
+    # The address of a line leads others to it.
+    page.goto(page.url)
+    expect(target).to_be_in_viewport()
+    page.goto(f"/jobs/{running_job.id}/logs?q=(&regex=true")
+    expect(page.get_by_role("alert")).to_contain_text("q")
+
+
+def test_the_page_of_a_job_that_has_ended(page: Page, running_job: weft.Job) -> None:
+    running_job.wait(timeout=120)
+    page.goto(f"/jobs/{running_job.id}")
+    expect(page.locator(".timeline")).to_contain_text("PROCESSING")
+    expect(page.get_by_role("region", name="Latest events")).to_contain_text("completed")
+    page.get_by_role("link", name="Files").click()
+    page.get_by_role("link", name="<img src=x").click()
+    expect(page.locator(".code-text")).to_have_text("<script>window.broken = 1</script>\n")
+    page.get_by_role("link", name="page.html").click()
+    expect(page.locator(".code-text")).to_contain_text("<script>")
+    page.get_by_role("link", name="curve.png").click()
+    picture = page.get_by_role("img", name="curve.png")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("one => one.decode().then(() => one.naturalWidth)") == 240
+    page.get_by_role("link", name="Code", exact=True).click()
+    expect(page.locator(".code-text")).to_contain_text("team:")
+    page.get_by_role("link", name="noisy.py").click()
+    expect(page.locator(".code-text .hljs-keyword").first).to_be_visible()
+
+
+def test_halt_and_rerun_with_another_manifest(page: Page, running_job: weft.Job, tmp_path: Path) -> None:
+    running_job.wait(timeout=120)
+    page.goto(f"/jobs/{running_job.id}")
+    page.get_by_role("button", name="Rerun").click()
+    dialog = page.get_by_role("dialog")
+    editor = dialog.get_by_label("Manifest of the new job")
+    text = editor.input_value()
+    editor.fill(text + "learners: [")
+    expect(dialog.get_by_role("button", name="Rerun")).to_be_disabled()
+    command = re.search(r"command: (.*)", text)
+    assert command
+    editor.fill(text.replace(command[1], f"python noisy.py {tmp_path / 'never'}").replace("learners: 1", "learners: x"))
+    dialog.get_by_role("button", name="Rerun").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("learners")
+    editor.fill(text.replace(command[1], f"python noisy.py {tmp_path / 'never'}"))
+    dialog.get_by_role("button", name="Rerun").click()
+    expect(page.get_by_text("Rerun of")).to_be_visible()
+    expect(page.locator(".page-head .state")).to_have_text("PROCESSING", timeout=120_000)
+    page.get_by_role("button", name="Halt").click()
+    page.get_by_label("Grace in seconds").fill("1")
+    page.get_by_role("dialog").get_by_role("button", name="Halt").click()
+    expect(page.locator(".page-head .state")).to_have_text("HALTED", timeout=120_000)
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360)])
+def test_every_page_can_be_used_by_everyone(
+    browser: Browser, site: Site, running_job: weft.Job, theme: str, width: int
+) -> None:
+    """No serious fault that axe knows, in both themes; and nothing runs out of a phone's screen."""
+    running_job.wait(timeout=120)
+    size = {"width": width, "height": 800}
+    with browser.new_context(base_url=site.url, color_scheme=theme, viewport=size) as context:  # type: ignore[arg-type]
+        context.request.post("/api/v1/session", data={"token": site.token})
+        page = context.new_page()
+        job = f"/jobs/{running_job.id}"
+        for url, shown in (
+            ("/", ".jobs tbody tr"),
+            (job, ".timeline"),
+            (f"{job}/logs?q=step&line=3", ".log-line.target"),
+            (f"{job}/files?path=metrics.json", ".code .hljs-attr"),
+            (f"{job}/code", ".code .hljs-attr"),
+            (f"{job}/events", ".events li"),
+            ("/nowhere", "h2"),
+        ):
+            page.goto(url)
+            expect(page.locator(shown).first).to_be_visible()
+            assert faults(page) == [], url
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), url
