@@ -11,7 +11,7 @@ DASHBOARD := api/weft_api/dashboard/static/index.html
 DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/scripts -type f -not -name schema.d.ts) \
   dashboard/index.html dashboard/vite.config.ts
 
-.PHONY: help setup dashboard demo test check format bench bench-logs images clean
+.PHONY: help setup dashboard screenshots demo test check format bench bench-logs images clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
@@ -34,6 +34,9 @@ $(DASHBOARD): $(DASHBOARD_SOURCES) dashboard/node_modules/.installed
 dashboard: $(VENV)/.installed $(DASHBOARD) ## build the web page into the API's package
 
 setup: $(VENV)/.installed $(DASHBOARD) ## the virtual environment that everything else uses, and the web page
+
+screenshots: setup ## pictures of real runs for docs/screenshots, made in Chromium
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.dashboard.screenshots
 
 demo: setup ## start the embedded stack, train on two learners, download and evaluate the model (KEEP=1: leave it running)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
