@@ -81,7 +81,7 @@ function QuotaLine({ project, change }: { project: string; change: (quota: Quota
       <button
         type="button"
         className="button small"
-        aria-label={`Change the quota of ${project}`}
+        aria-label={`Quota … of ${project}`}
         onClick={() => change(data)}
       >
         Quota …

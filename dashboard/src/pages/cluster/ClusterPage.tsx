@@ -3,6 +3,7 @@ import "../../styles/cluster.css";
 
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 
 import { api, body } from "../../api/client";
 import { LIVE } from "../../api/queries";
@@ -138,7 +139,7 @@ function Queue({ detail }: { detail: Detail }) {
   return (
     <div>
       <h3>Waiting</h3>
-      <div className="table-wrap">
+      <Scroll label="Waiting jobs">
         <table className="table">
           <thead>
             <tr>
@@ -174,7 +175,7 @@ function Queue({ detail }: { detail: Detail }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
       {others > 0 && <p className="muted">and {plural(others, "job")} of other projects.</p>}
     </div>
   );
@@ -194,7 +195,7 @@ function Nodes({ detail }: { detail: Detail }) {
         {detail.node_counts.not_ready ? `, ${detail.node_counts.not_ready} not ready` : ""}
         {detail.node_counts.potential ? `, ${detail.node_counts.potential} potential` : ""}
       </summary>
-      <div className="table-wrap">
+      <Scroll label="Nodes">
         <table className="table">
           <thead>
             <tr>
@@ -231,7 +232,17 @@ function Nodes({ detail }: { detail: Detail }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </details>
+  );
+}
+
+/** A table that may be wider than its card: the arrow keys scroll it. */
+function Scroll({ label, children }: { label: string; children: ReactNode }) {
+  return (
+    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
+    <div className="table-wrap" role="region" aria-label={label} tabIndex={0}>
+      {children}
+    </div>
   );
 }

@@ -59,8 +59,9 @@ function Charts({ jobId, kind, search, change }: ChartsProps) {
       <Panel jobs={jobs} kind={kind} search={search} change={change} empty={<None job={job} kind={kind} />}>
         <span className="row end">
           {others.map((id) => (
-            <button key={id} type="button" className="chip" aria-label={`Without ${id}`} onClick={() => drop(id)}>
-              {jobs.find((one) => one.id === id)?.name ?? id} ×
+            <button key={id} type="button" className="chip" onClick={() => drop(id)}>
+              <span className="visually-hidden">Without </span>
+              {jobs.find((one) => one.id === id)?.name ?? id} <span aria-hidden="true">×</span>
             </button>
           ))}
           {others.length < MOST_JOBS - 1 && (
