@@ -1,0 +1,152 @@
+"""A job submitted by the page, its charts, and jobs compared."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from tests.dashboard.conftest import HOSTILE, faults
+from tests.e2e.stack import Stack
+
+_MANIFEST = """\
+name: by-page
+learners: 2
+cpus: 0.5
+memory: 512 MiB
+framework:
+  name: python
+  version: "3.11"
+  command: python train.py 0.5
+"""
+_TRAIN = f"""\
+import math, os, sys
+from weft_trainer import log_metrics
+
+rate = float(sys.argv[1])
+for step in range(400):
+    loss = math.exp(-rate * step / 100) + 0.001 * int(os.environ["LEARNER_ID"])
+    log_metrics(step=step, loss=loss, group="train")
+log_metrics({{{HOSTILE!r}: 1.0}}, step=400)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    code = tmp_path_factory.mktemp("code") / "project"
+    (code / "__pycache__").mkdir(parents=True)
+    (code / "__pycache__/train.pyc").write_bytes(b"\0")
+    (code / "manifest.yml").write_text(_MANIFEST)
+    (code / "train.py").write_text(_TRAIN)
+    (code / ".weftignore").write_text("*.bin\n")
+    (code / "weights.bin").write_bytes(bytes(1000))
+    return code
+
+
+@pytest.fixture(scope="module")
+def jobs() -> list[str]:
+    """Ids of the jobs that the first test submits."""
+    return []
+
+
+def _editor(page: Page) -> Locator:
+    return page.get_by_role("textbox", name="Manifest, in YAML")
+
+
+def _submit(page: Page, folder: Path, name: str) -> tuple[str, int]:
+    """The new job's id, and how often code was sent."""
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if request.method == "PUT" else None)
+    page.goto("/submit")
+    page.get_by_label("The code's folder").set_input_files(folder)
+    # The manifest is taken out of it, and what is ignored.
+    expect(page.get_by_text("2 files, ")).to_contain_text("3 files left out")
+    expect(_editor(page)).to_have_value(_MANIFEST)
+    _editor(page).fill(_MANIFEST.replace("by-page", name))
+    expect(page.get_by_role("region", name="What it will run as")).to_contain_text("python:3.11")
+    page.get_by_role("button", name="Submit").click()
+    expect(page).to_have_url(re.compile(r"/jobs/job-[a-z0-9]+$"))
+    assert all(re.search("/code/[0-9a-f]{64}$", url) for url in sent)
+    return page.url.rsplit("/", 1)[1], len(sent)
+
+
+def test_a_manifest_is_checked_while_it_is_written(page: Page) -> None:
+    page.goto("/submit")
+    _editor(page).fill("name: x\nlearners: -3\nfoo: 1\n")
+    expect(page.get_by_role("status").filter(has_text="unknown key")).to_contain_text("expected a whole number")
+    expect(page.get_by_role("button", name="Submit")).to_be_disabled()
+    expect(page.locator(".manifest-lines .wrong")).to_have_text(["1", "2", "3"])
+    page.get_by_role("button", name="line 2").click()
+    expect(_editor(page)).to_be_focused()
+    assert _editor(page).evaluate("one => one.value.slice(one.selectionStart, one.selectionEnd)") == "learners: -3"
+    assert faults(page) == []
+
+
+def test_a_folder_is_submitted_and_unchanged_code_is_not_sent_again(page: Page, folder: Path, jobs: list[str]) -> None:
+    first, sent = _submit(page, folder, "by-page")
+    assert sent == 1
+    second, sent = _submit(page, folder, "by-page-again")
+    assert sent == 0
+    jobs += [first, second]
+
+
+def test_charts_are_drawn_zoomed_and_overlaid(page: Page, stack: Stack, jobs: list[str]) -> None:
+    first, second = jobs
+    for one in jobs:
+        stack.client.job(one).wait(timeout=300)
+    page.goto(f"/jobs/{first}/metrics")
+    chart = page.get_by_role("region", name="train/loss")
+    expect(chart.get_by_role("listitem").filter(has_text="learner 1")).to_contain_text("0.137")
+    expect(chart.get_by_role("listitem")).to_have_count(2)
+    # A program's own words stay words.
+    expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()
+    # uPlot has drawn: the lines' colour is on the canvas.
+    drawn = "one => new Set(one.getContext('2d').getImageData(0, 0, one.width, one.height).data).size"
+    assert chart.locator("canvas").evaluate(drawn) > 3
+
+    plot = chart.locator(".u-over")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 60, steps=5)
+    with page.expect_response(re.compile("/metrics/query.*name=train%2Floss.*from=.*to=")) as answer:
+        page.mouse.up()
+    steps = answer.value.json()["series"][0]["x"]
+    assert 90 <= steps[0] <= 110
+    assert 190 <= steps[-1] <= 210
+    expect(page).to_have_url(re.compile("from=.*to="))
+    plot.dblclick()
+    expect(page).not_to_have_url(re.compile("from="))
+
+    page.get_by_label("Log scale").check()
+    page.get_by_label("Smoothing").fill("60")
+    page.get_by_role("button", name="2", exact=True).click()
+    expect(page).to_have_url(re.compile("log=1.*smooth=60.*learner=2"))
+    page.get_by_role("button", name="With another job").click()
+    page.get_by_role("dialog").get_by_role("button", name="by-page-again").click()
+    expect(page).to_have_url(re.compile(f"with={second}"))
+    page.reload()
+    expect(chart.get_by_role("listitem")).to_have_text([re.compile("^by-page[^-]"), re.compile("^by-page-again")])
+    assert faults(page) == []
+
+    with page.expect_download() as download:
+        page.get_by_role("link", name="CSV").click()
+    assert "train" in Path(download.value.path()).read_text()
+
+
+def test_jobs_are_compared(page: Page, jobs: list[str]) -> None:
+    page.goto(f"/compare?job={jobs[0]}&job={jobs[1]}&job=job-nothing")
+    expect(page.get_by_text("Not found in this project: job-nothing")).to_be_visible()
+    differences = page.get_by_role("region", name="What differs in the manifests")
+    expect(differences.get_by_role("row")).to_have_count(2)  # the head, and the name
+    expect(differences).to_contain_text("by-page-again")
+    values = page.get_by_role("region", name="Metrics: last, smallest and largest value")
+    expect(values.get_by_role("row").filter(has_text="train/loss")).to_contain_text("0.137")
+    expect(values).to_contain_text(HOSTILE)
+    expect(page.get_by_role("region", name="train/loss").get_by_role("listitem")).to_have_count(4)
+    assert faults(page) == []
+    page.get_by_role("button", name=f"Without by-page-again ({jobs[1]})").first.click()
+    expect(page).not_to_have_url(re.compile(jobs[1]))

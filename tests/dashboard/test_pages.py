@@ -1,0 +1,134 @@
+"""Cluster, models, data stores, secrets, tokens and administration: what one sees, may do, and may not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from tests.dashboard.conftest import HOSTILE, Site, faults
+from tests.e2e.stack import Stack, manifest
+
+_PAGES = ["/submit", "/compare", "/models", "/cluster", "/stores", "/tokens", "/admin"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_a_serious_fault_nor_is_wider_than_a_phone(page: Page, scheme: str) -> None:
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    page.set_viewport_size({"width": 360, "height": 740})
+    for path in _PAGES:
+        page.goto(path)
+        expect(page.get_by_role("heading").first).to_be_visible()
+        page.wait_for_load_state("networkidle")
+        assert faults(page) == [], path
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_the_cluster_tells_who_waits_and_why(page: Page, stack: Stack) -> None:
+    cpus = page.context.request.get("/api/v1/engines").json()["engines"][0]["capacity"]["cpus"]
+    jobs = [stack.train(manifest("sleep 600", name=name, cpus=cpus), None) for name in ("holds", HOSTILE)]
+    page.goto("/cluster")
+    engine = page.get_by_role("region", name="local")
+    row = engine.get_by_role("row").filter(has_text=HOSTILE)
+    expect(row).to_contain_text("waiting for", timeout=120_000)
+    expect(engine).to_contain_text(f"{cpus:g} of {cpus:g} held by jobs")
+    row.get_by_role("link").click()
+    expect(page).to_have_url(re.compile(jobs[1].id))
+    for job in jobs:
+        job.delete()
+
+
+def test_a_model_is_promoted_and_deleted(page: Page, stack: Stack) -> None:
+    stack.weft("data", "create", "results", check=False)
+    job = stack.train(manifest("bash -c 'echo trained > $RESULT_DIR/model'", name="maker"), None)
+    job.wait(timeout=300)
+    stack.weft("models", "register", job.id, "digits")
+    page.goto("/models")
+    page.get_by_role("link", name="digits").click()
+    expect(page.get_by_role("region", name="Where version 1 comes from")).to_contain_text("maker")
+    page.get_by_role("button", name="Promote version 1").click()
+    page.get_by_label("Stage").fill("staging")
+    page.get_by_role("button", name="Promote", exact=True).click()
+    expect(page.get_by_role("region", name="Promotions")).to_contain_text("staging → 1")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download version 1").click()
+    assert download.value.suggested_filename.endswith(".zip")
+    # Refused while a stage is at it; the API's words are shown.
+    page.get_by_role("button", name="Delete", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("staging")
+    assert faults(page) == []
+    dialog.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Take stage staging away").click()
+    dialog.get_by_role("button", name="Take away").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", name="No models yet")).to_be_visible()
+
+
+def test_secrets_and_tokens_are_never_shown_again(page: Page) -> None:
+    page.goto("/stores")
+    page.get_by_role("button", name="Keep a secret").click()
+    page.get_by_label("Name").fill("wandb")
+    page.get_by_label("Value").fill("very-secret-value")
+    page.get_by_role("button", name="Keep", exact=True).click()
+    secrets = page.get_by_role("region", name="Secrets")
+    expect(secrets.get_by_role("row").filter(has_text="wandb")).to_contain_text("never shown")
+    assert "very-secret-value" not in page.content()
+    page.get_by_role("button", name="Delete secret wandb").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(secrets).to_contain_text("No secrets")
+
+    page.goto("/tokens")
+    page.get_by_role("button", name="Make a token").click()
+    page.get_by_label("Name").fill(HOSTILE)
+    page.get_by_role("button", name="Make", exact=True).click()
+    dialog = page.get_by_role("dialog", name=f"Token {HOSTILE}")
+    token = dialog.locator("code").inner_text()
+    headers = {"Authorization": f"Bearer {token}"}
+    assert page.context.request.get("/api/v1/me", headers=headers).ok
+    assert faults(page) == []
+    dialog.get_by_role("button", name="I have it").click()
+    assert token not in page.content()
+    page.get_by_role("row").filter(has_text=HOSTILE).get_by_role("button").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(page.get_by_role("row").filter(has_text=HOSTILE)).to_have_count(0)
+
+
+def test_an_administrator_adds_a_viewer_who_is_offered_nothing_that_is_refused(
+    page: Page, browser: Browser, site: Site
+) -> None:
+    page.goto("/admin")
+    page.get_by_role("button", name="Add a user").click()
+    page.get_by_label("Name").fill("vera")
+    page.get_by_label("Password").fill("vera's password")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("row").filter(has_text="vera")).to_contain_text("none")
+    project = page.get_by_role("article", name="Project default")
+    project.get_by_role("button", name="Add a member").click()
+    page.get_by_role("textbox", name="User").fill("vera")
+    page.locator("dialog select").select_option("viewer")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(project.get_by_label("Role of vera in default")).to_have_value("viewer")
+    project.get_by_role("button", name="Quota").click()
+    page.get_by_label("GPUs").fill("8")
+    page.get_by_role("button", name="Set", exact=True).click()
+    expect(project).to_contain_text("GPUs 0 of 8")
+    assert faults(page) == []
+
+    with browser.new_context(base_url=site.url) as context:
+        answer = context.request.post("/api/v1/session", data={"user": "vera", "password": "vera's password"})
+        assert answer.ok
+        hers = context.new_page()
+        hers.goto("/stores")
+        expect(hers.get_by_role("heading", name="Data stores")).to_be_visible()
+        expect(hers.get_by_role("row").filter(has_text="default")).to_be_visible()
+        expect(hers.get_by_role("button", name=re.compile("Add a data store|Keep a secret|Forget"))).to_have_count(0)
+        pages = hers.get_by_role("navigation", name="Pages")
+        expect(pages.get_by_role("link", name="Tokens")).to_be_visible()
+        expect(pages.get_by_role("link", name=re.compile("Submit|Administration"))).to_have_count(0)
+        hers.goto("/submit")
+        expect(hers.get_by_role("heading", name="Viewers submit no jobs")).to_be_visible()
+        hers.goto("/admin")
+        expect(hers.get_by_role("heading", name="For administrators only")).to_be_visible()
