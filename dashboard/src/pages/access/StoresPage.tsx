@@ -7,6 +7,7 @@ import { useRights } from "../../app/rights";
 import { ago } from "../../ui/format";
 import { FormDialog } from "../../ui/FormDialog";
 import { Confirm, Empty, ErrorNote, Loading, Time, useTitle } from "../../ui/parts";
+import { Scroll } from "../../ui/Scroll";
 import { toast } from "../../ui/toast";
 
 type Asked = { what: "store" | "secret" } | { what: "forget" | "unset"; name: string };
@@ -59,7 +60,7 @@ function Stores({ edit, ask }: PartProps) {
           </p>
         </Empty>
       ) : (
-        <div className="table-wrap">
+        <Scroll label="Table of data stores">
           <table className="table">
             <thead>
               <tr>
@@ -101,7 +102,7 @@ function Stores({ edit, ask }: PartProps) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       )}
     </section>
   );
@@ -132,7 +133,7 @@ function Secrets({ edit, ask }: PartProps) {
           </p>
         </Empty>
       ) : (
-        <div className="table-wrap">
+        <Scroll label="Table of secrets">
           <table className="table">
             <thead>
               <tr>
@@ -170,7 +171,7 @@ function Secrets({ edit, ask }: PartProps) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       )}
     </section>
   );

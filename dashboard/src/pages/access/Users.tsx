@@ -5,6 +5,7 @@ import { api, body } from "../../api/client";
 import type { components } from "../../api/schema";
 import { FormDialog } from "../../ui/FormDialog";
 import { Confirm, ErrorNote, Loading } from "../../ui/parts";
+import { Scroll } from "../../ui/Scroll";
 import { toast } from "../../ui/toast";
 
 type User = components["schemas"]["UserView"];
@@ -28,7 +29,7 @@ export function Users({ me }: { me: string }) {
       {!data ? (
         !error && <Loading />
       ) : (
-        <div className="table-wrap">
+        <Scroll label="Table of users">
           <table className="table">
             <thead>
               <tr>
@@ -85,7 +86,7 @@ export function Users({ me }: { me: string }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       )}
       {asked && <Ask asked={asked} onClose={() => setAsked(null)} />}
     </section>

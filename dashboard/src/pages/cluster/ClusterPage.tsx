@@ -3,13 +3,13 @@ import "../../styles/cluster.css";
 
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import type { ReactNode } from "react";
 
 import { api, body } from "../../api/client";
 import { LIVE } from "../../api/queries";
 import type { components } from "../../api/schema";
 import { ago, plural, since, size, value } from "../../ui/format";
 import { Empty, ErrorNote, Loading, Time, useNow, useTitle } from "../../ui/parts";
+import { Scroll } from "../../ui/Scroll";
 
 type Engine = components["schemas"]["EngineView"];
 type Detail = components["schemas"]["EngineDetail"];
@@ -234,15 +234,5 @@ function Nodes({ detail }: { detail: Detail }) {
         </table>
       </Scroll>
     </details>
-  );
-}
-
-/** A table that may be wider than its card: the arrow keys scroll it. */
-function Scroll({ label, children }: { label: string; children: ReactNode }) {
-  return (
-    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
-    <div className="table-wrap" role="region" aria-label={label} tabIndex={0}>
-      {children}
-    </div>
   );
 }
