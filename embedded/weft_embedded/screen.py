@@ -78,7 +78,10 @@ def panel(state: State, home: Home, jobs: int | None, *, detached: bool = False)
         word = f"[{colour}]{part.state}[/{colour}]" + (f" [red]{escape(part.note[:60])}[/red]" if part.note else "")
         parts.add_row(part.name, word, str(part.pid or "-"), str(part.restarts or "-"))
     facts = Table.grid(padding=(0, 2, 0, 0))
-    facts.add_row("API docs", f"[bold]{state.url}/docs[/bold]" if state.ready else "[yellow]starting …[/yellow]")
+    starting = "[yellow]starting …[/yellow]"
+    facts.add_row("dashboard", f"[bold]{state.url}/[/bold]" if state.ready else starting)
+    facts.add_row("", "sign in with the token in the CLI profile")
+    facts.add_row("API docs", f"{state.url}/docs" if state.ready else starting)
     if state.open:
         facts.add_row("open to others", f"[yellow]{escape(state.open)}[/yellow]")
     facts.add_row("running jobs", "-" if jobs is None else str(jobs))
