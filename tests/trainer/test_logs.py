@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.trainer.agents import Launch
 from tests.trainer.api_double import LearnerRecord, Refused
 from tests.trainer.conftest import StartApi
+
+from weft_trainer.api import ApiClient
+from weft_trainer.control import Control
+from weft_trainer.logs import LogShipper
+from weft_trainer.spec import LogSpec
+from weft_trainer.spool import Batch, Spool
 
 
 def test_log_files_of_the_log_folder_are_log(start_api: StartApi, launch: Launch) -> None:
@@ -82,6 +89,28 @@ def test_a_flood_is_counted_kept_in_the_file_and_its_end_is_seen(
     assert numbers == sorted(set(numbers)), "in order, once"
     whole = api.objects["results/learner-1/training-log.txt"].decode().splitlines()
     assert whole == [*(f"line {number}" for number in range(1_000_000)), "Traceback: the end", "after"]
+
+
+class _Heard:
+    """In the API's place, for the one moment that no real program can be made to hit."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def logs(self, batch: Batch, instance: str) -> None:
+        self.lines += [json.loads(line)["s"] for line in batch.lines]
+
+
+def test_what_is_left_out_as_the_flood_ends_is_told(tmp_path: Path) -> None:
+    heard = _Heard()
+    log = LogShipper(cast(ApiClient, heard), Control(), Spool(tmp_path / "spool", "one"), tmp_path / "log", LogSpec())
+    log.start()
+    log.leave_out(
+        b"".join(b"%d\n" % number for number in range(100))
+    )  # its caller has seen a flood that is over by now
+    assert log.flush(10)
+    assert heard.lines[0].startswith("[weft] 80 lines (")
+    assert heard.lines[1:] == [str(number) for number in range(80, 100)]
 
 
 def test_a_full_log_and_a_full_file_say_how_much_is_missing(start_api: StartApi, launch: Launch) -> None:

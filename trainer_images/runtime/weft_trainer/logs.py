@@ -92,6 +92,8 @@ class LogShipper:
             self._merged.write(raw)
             self._last.extend(line.text[:_LAST_LINE_LENGTH] for line in lines)
             self._count_out(lines, raw.count(b"\n"), len(raw))
+            if not self._shut:  # it has opened since the caller looked: what came too late is told at once
+                self._close_for(0.0, self._gate.words)
 
     def _count_out(self, last: Sequence[Line], lines: int, size: int) -> None:
         self._left_out.extend(
