@@ -13,6 +13,7 @@ from weft_api.bell import Bell
 from weft_api.guesses import Guesses
 from weft_api.learner.lanes import Lanes
 from weft_api.logs.archive import LogArchive
+from weft_api.logs.batches import Taken
 from weft_api.stores import Checker
 from weft_api.telemetry import Metrics
 from weft_api.verified import Verified
@@ -40,7 +41,7 @@ class Context:
     checker: Checker
     guesses: Guesses
     verified: Verified
-    lanes: Lanes
+    lanes: Lanes[Taken]
     followers: CapacityLimiter
     """Of threads that look for followers, so that however many follow, requests are answered."""
 

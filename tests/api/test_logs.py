@@ -5,20 +5,27 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 from sqlalchemy import func, select, update
-from tests.api.conftest import Api, Attempted, Person, code_of
+from tests.api.conftest import Agent, Api, Attempted, Person, code_of
 
 from weft_api import following
 from weft_api.auth import find_principal
+from weft_api.context import Context
+from weft_api.learner import routes
+from weft_api.learner.auth import AttemptToken
+from weft_api.logs.batches import Taken
 from weft_api.logs.chunks import ChunkReader, Wanted
+from weft_api.logs.ingest import take_in
 from weft_core.log_archive import logs_prefix
 from weft_core.objects import Objects, StoreError
 from weft_core.settings import TimingSettings
@@ -116,6 +123,43 @@ def test_concurrent_repeated_batches_leave_no_gap_and_no_double(ann: Person, gan
     assert sorted(line["text"] for line in lines if line["text"] != "more") == sorted(
         f"{rank}:{sequence}" for rank in range(2) for sequence in range(10)
     )
+
+
+def test_batches_that_wait_are_taken_in_together_and_each_hears_of_its_own(
+    api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[int] = []
+
+    def counted(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> list[Taken | Exception]:
+        groups.append(len(calls))
+        return take_in(context, token, calls)
+
+    monkeypatch.setattr(routes, "take_in", counted)
+    attempt = api.attempt(ann.submit(set={"learners": "12"})["id"])
+    for agent in attempt.agents:
+        agent.start()
+    good = attempt.agents[:10]
+    another = Agent(good[0].http, 10)
+    nobody = Agent(good[0].http, 12)
+    calls: list[Callable[[], httpx.Response]] = [
+        *(partial(one.post, "logs", sequence=0, lines=[{"t": 1, "s": f"of {one.rank}"}]) for one in [*good, *good]),
+        partial(another.post, "logs", sequence=0, lines=[{"t": 1, "s": "of a stranger"}]),
+        partial(nobody.post, "logs", sequence=0, lines=[{"t": 1, "s": "of nobody"}]),
+        partial(good[0].post, "logs", sequence=1, lines=[{"t": -1, "s": "from before time"}]),
+    ]
+    with ThreadPoolExecutor(len(calls)) as pool:
+        with api.context.database.transaction() as session:  # who takes in lines has to wait for this row
+            session.execute(select(LogCursor).where(LogCursor.job_id == attempt.job_id).with_for_update())
+            answers = [pool.submit(call) for call in calls]
+            while api.context.lanes.waiting < len(calls) - 2:
+                time.sleep(0.01)
+        statuses = [answer.result().status_code for answer in answers]
+    assert statuses == [204] * 20 + [410, 400, 400]
+    assert len(groups) <= 4
+    assert sum(groups) == len(calls)
+    lines = _lines(ann, attempt.job_id)
+    assert [line["n"] for line in lines] == list(range(10))
+    assert sorted(line["text"] for line in lines) == [f"of {rank}" for rank in range(10)]
 
 
 def test_hostile_text_is_stored_as_it_came_where_that_is_possible(ann: Person, gang: Attempted) -> None:

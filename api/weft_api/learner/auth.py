@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -88,7 +89,7 @@ def own_learner(session: Session, attempt: Attempt, rank: int, *, lock: bool = T
     query = select(Learner).where(Learner.attempt_id == attempt.id, Learner.rank == rank)
     learner = session.scalars(query.with_for_update() if lock else query).one_or_none()
     if learner is None:
-        raise invalid("rank", f"attempt {attempt.n} has no learner with rank {rank}", found=str(rank))
+        raise _no_rank(attempt, rank)
     return learner
 
 
@@ -96,8 +97,30 @@ def granted_learner(session: Session, attempt: Attempt, rank: int, instance: str
     """The row of this rank, if this very agent holds its start grant. Raises Problem stale_attempt."""
     learner = own_learner(session, attempt, rank, lock=lock)
     if learner.instance != instance:
-        raise stale(f"another agent, or none, holds the start grant of rank {rank}")
+        raise _not_granted(rank)
     return learner
+
+
+def granted_learners(session: Session, attempt: Attempt, agents: Sequence[tuple[int, str]]) -> list[Problem | None]:
+    """What :func:`granted_learner` would raise for each (rank, instance), without a lock; None: nothing."""
+    ranks = {rank for rank, _ in agents}
+    query = select(Learner.rank, Learner.instance).where(Learner.attempt_id == attempt.id, Learner.rank.in_(ranks))
+    holders = {row.rank: row.instance for row in session.execute(query)}
+    found: list[Problem | None] = []
+    for rank, instance in agents:
+        if rank not in holders:
+            found.append(_no_rank(attempt, rank))
+        else:
+            found.append(None if holders[rank] == instance else _not_granted(rank))
+    return found
+
+
+def _no_rank(attempt: Attempt, rank: int) -> Problem:
+    return invalid("rank", f"attempt {attempt.n} has no learner with rank {rank}", found=str(rank))
+
+
+def _not_granted(rank: int) -> Problem:
+    return stale(f"another agent, or none, holds the start grant of rank {rank}")
 
 
 def present_learner(session: Session, attempt: Attempt, rank: int, instance: str, *, lock: bool = True) -> Learner:

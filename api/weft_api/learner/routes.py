@@ -31,7 +31,6 @@ from weft_api.learner.schemas import (
     StoringAnswer,
     StoringCall,
 )
-from weft_api.logs.batches import parse_batch
 from weft_api.logs.ingest import take_in
 from weft_api.metrics.ingest import take_in as take_in_metrics
 from weft_api.problems import (
@@ -46,6 +45,7 @@ from weft_api.problems import (
 )
 from weft_core.launch import LearnerSpec
 from weft_core.lifecycle import LearnerPhase
+from weft_core.service_log import note
 
 router = APIRouter(prefix="/api/v1/learner", tags=["learner"], responses=responses(STALE_ATTEMPT))
 
@@ -142,7 +142,8 @@ async def _raw_body(request: Request, _: Token) -> bytes:
 async def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
     """`429` when the job writes more than it may (`limits.log_lines_per_second`, `limits.log_bytes_per_second`): the
     batch is to be sent again later. `409` when its log is full: more will not be taken."""
-    await context.lanes.run(token.sha256, lambda: take_in(context, token, parse_batch(body)))
+    taken = await context.lanes.run(token.sha256, body, lambda calls: take_in(context, token, calls))
+    note(job=taken.job_id, attempt=taken.attempt)
 
 
 @router.post(

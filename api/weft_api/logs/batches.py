@@ -24,6 +24,14 @@ class Batch:
     times: list[int]
 
 
+@dataclass(frozen=True)
+class Taken:
+    """Of a batch that is in its job's log, now or since before."""
+
+    job_id: str
+    attempt: int
+
+
 def parse_batch(data: bytes) -> Batch:
     """A LogsCall's JSON, read by hand: what user programs print is not always UTF-8, and no line may be lost for it.
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from fastapi.exceptions import RequestValidationError
 from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from weft_api.context import Context
-from weft_api.learner.auth import AttemptToken, fence, granted_learner, late_fence
-from weft_api.logs.batches import Batch
+from weft_api.learner.auth import AttemptToken, fence, granted_learners, late_fence
+from weft_api.logs.batches import Batch, Taken, parse_batch
 from weft_api.problems import LOG_FULL, TOO_MANY_LINES, Problem
 from weft_core.log_archive import pack_times
 from weft_core.settings import LimitSettings
@@ -22,70 +25,116 @@ _CLOSING_BYTES, _CLOSING_ROOM = 1024, 64 << 10
 """A full log still takes a learner's word of what it left out: single lines of this size, and so much of them."""
 
 
-def take_in(context: Context, token: AttemptToken, batch: Batch) -> None:
-    """Append a batch to the job's log. One that is there already, or has no line, changes nothing.
+def take_in(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> list[Taken | Exception]:
+    """Append batches of one attempt's learners to the job's log, all in one transaction. One that is there already, or
+    has no line, changes nothing.
 
-    Raises:
-        Problem: stale_attempt, log_full, too_many_lines.
+    Args:
+        calls: each a LogsCall, as it came.
+
+    Returns:
+        Of each call what became of it; a Problem (stale_attempt, log_full, too_many_lines) or a RequestValidationError
+        is that call's alone.
     """
-    head, limits = batch.head, context.settings.limits
+    outcomes: dict[int, Taken | Exception] = {}
+    batches: dict[int, Batch] = {}
+    for number, call in enumerate(calls):
+        try:
+            batches[number] = parse_batch(call)
+        except (Problem, RequestValidationError) as error:
+            outcomes[number] = error
+    for late in (False, True):
+        group = {number: one for number, one in batches.items() if one.head.late is late}
+        if not group:
+            continue
+        try:
+            outcomes.update(zip(group, _append(context, token, list(group.values()), late), strict=True))
+        except Problem as error:
+            outcomes.update(dict.fromkeys(group, error))
+    return [outcomes[number] for number in range(len(calls))]
+
+
+def _append(context: Context, token: AttemptToken, batches: Sequence[Batch], late: bool) -> list[Taken | Exception]:
+    limits = context.settings.limits
     with context.database.transaction() as session:
-        job, attempt = late_fence(session, token) if head.late else fence(session, token, change=False)
-        granted_learner(session, attempt, head.rank, head.instance, lock=False)
+        job, attempt = late_fence(session, token) if late else fence(session, token, change=False)
+        granted = granted_learners(session, attempt, [(one.head.rank, one.head.instance) for one in batches])
         # The counter row is the lock: lines get their numbers in the order in which they are committed.
         locked = select(LogCursor, func.now()).where(LogCursor.job_id == job.id).with_for_update()
         cursor, now = session.execute(locked).one()
-        if not batch.times or not _is_new(session, attempt, batch):
-            return
-        room = limits.log_bytes_per_job - cursor.bytes
-        size = len(batch.body)
-        if room <= 0 and not (size <= _CLOSING_BYTES and len(batch.times) == 1 and room + _CLOSING_ROOM >= size):
-            raise Problem(LOG_FULL, f"it has {cursor.bytes} bytes, and may have {limits.log_bytes_per_job}")
-        _pay(cursor, now, limits, batch)
-        if 0 < room < size:
-            batch = _cut(batch, room, limits.log_bytes_per_job)
-            # It fills the log for good, so that this is said once.
-            size = max(room, len(batch.body))
-        lines = len(batch.times)
-        cursor.latest = max(cursor.latest, *batch.times)
-        session.add(
-            LogChunk(
-                job_id=job.id,
-                first_line=cursor.next_line,
-                project_id=job.project_id,
-                attempt=attempt.n,
-                rank=head.rank,
-                lines=lines,
-                body=batch.body,
-                times=pack_times(batch.times),
-                latest=cursor.latest,
-            )
+        ranks = {one.head.rank for one in batches}
+        of_attempt = (LogSource.job_id == job.id) & (LogSource.attempt == attempt.n)
+        known = session.execute(
+            select(LogSource.rank, LogSource.next_sequence).where(of_attempt, LogSource.rank.in_(ranks))
         )
-        cursor.next_line += lines
-        cursor.bytes += size
-        if attempt.ended_at is not None:
-            attempt.logs_due = func.now()
-    context.metrics.log_lines.inc(lines)
-    context.metrics.log_bytes.inc(len(batch.body))
-    context.wake.logs(job.id)
+        following = ChainMap({}, {row.rank: row.next_sequence for row in known})
+        chunks: list[LogChunk] = []
+        outcomes: list[Taken | Exception] = []
+        for batch, refusal in zip(batches, granted, strict=True):
+            head = batch.head
+            if refusal is not None:
+                outcomes.append(refusal)
+                continue
+            # One that was taken in before changes nothing.
+            if batch.times and head.sequence >= following.get(head.rank, 0):
+                try:
+                    chunks.append(_chunk(cursor, now, limits, batch, attempt))
+                except Problem as error:
+                    outcomes.append(error)
+                    continue
+                following[head.rank] = head.sequence + 1
+            outcomes.append(Taken(job.id, attempt.n))
+        if chunks:
+            session.add_all(chunks)
+            _note_sources(session, attempt, following.maps[0])
+            if attempt.ended_at is not None:
+                attempt.logs_due = func.now()
+    if chunks:
+        context.metrics.log_lines.inc(sum(one.lines for one in chunks))
+        context.metrics.log_bytes.inc(sum(len(one.body) for one in chunks))
+        context.wake.logs(job.id)
+    return outcomes
 
 
-def _is_new(session: Session, attempt: Attempt, batch: Batch) -> bool:
-    """Whether this batch has not been taken in before; from now on it counts as that."""
-    head = batch.head
-    statement = insert(LogSource).values(
-        job_id=attempt.job_id,
+def _chunk(cursor: LogCursor, now: datetime, limits: LimitSettings, batch: Batch, attempt: Attempt) -> LogChunk:
+    """The batch at the end of the log, which has grown by it. Raises Problem: log_full, too_many_lines."""
+    room = limits.log_bytes_per_job - cursor.bytes
+    size = len(batch.body)
+    if room <= 0 and not (size <= _CLOSING_BYTES and len(batch.times) == 1 and room + _CLOSING_ROOM >= size):
+        raise Problem(LOG_FULL, f"it has {cursor.bytes} bytes, and may have {limits.log_bytes_per_job}")
+    _pay(cursor, now, limits, batch)
+    if 0 < room < size:
+        batch = _cut(batch, room, limits.log_bytes_per_job)
+        # It fills the log for good, so that this is said once.
+        size = max(room, len(batch.body))
+    cursor.latest = max(cursor.latest, *batch.times)
+    chunk = LogChunk(
+        job_id=cursor.job_id,
+        first_line=cursor.next_line,
+        project_id=cursor.project_id,
         attempt=attempt.n,
-        rank=head.rank,
-        project_id=attempt.project_id,
-        next_sequence=head.sequence + 1,
+        rank=batch.head.rank,
+        lines=len(batch.times),
+        body=batch.body,
+        times=pack_times(batch.times),
+        latest=cursor.latest,
     )
-    later = statement.on_conflict_do_update(
-        index_elements=["job_id", "attempt", "rank"],
-        set_={"next_sequence": head.sequence + 1, "written_at": func.now()},
-        where=LogSource.next_sequence <= head.sequence,
+    cursor.next_line += chunk.lines
+    cursor.bytes += size
+    return chunk
+
+
+def _note_sources(session: Session, attempt: Attempt, following: Mapping[int, int]) -> None:
+    """How far these learners' batches have been taken in by now."""
+    put = insert(LogSource)
+    same = {"job_id": attempt.job_id, "attempt": attempt.n, "project_id": attempt.project_id}
+    session.execute(
+        put.on_conflict_do_update(
+            index_elements=["job_id", "attempt", "rank"],
+            set_={"next_sequence": put.excluded.next_sequence, "written_at": func.now()},
+        ),
+        [{**same, "rank": rank, "next_sequence": sequence} for rank, sequence in sorted(following.items())],
     )
-    return session.scalar(later.returning(LogSource.next_sequence)) is not None
 
 
 def _pay(cursor: LogCursor, now: datetime, limits: LimitSettings, batch: Batch) -> None:
