@@ -76,7 +76,7 @@ def test_a_manifest_is_checked_while_it_is_written(page: Page) -> None:
     _editor(page).fill("name: x\nlearners: -3\nfoo: 1\n")
     expect(page.get_by_role("status").filter(has_text="unknown key")).to_contain_text("expected a whole number")
     expect(page.get_by_role("button", name="Submit")).to_be_disabled()
-    expect(page.locator(".manifest-lines .wrong")).to_have_text(["1", "2", "3"])
+    expect(page.locator(".editor-lines .wrong")).to_have_text(["1", "2", "3"])
     page.get_by_role("button", name="line 2").click()
     expect(_editor(page)).to_be_focused()
     assert _editor(page).evaluate("one => one.value.slice(one.selectionStart, one.selectionEnd)") == "learners: -3"

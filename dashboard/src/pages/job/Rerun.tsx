@@ -5,7 +5,7 @@ import { type FormEvent, useMemo, useState } from "react";
 import { api, body } from "../../api/client";
 import { manifestQuery } from "../../api/queries";
 import type { JobDetail } from "../../api/types";
-import { CodeEditor } from "../../ui/CodeEditor";
+import { ManifestEditor } from "../../ui/ManifestEditor";
 import { Dialog, ErrorNote, Loading } from "../../ui/parts";
 import { toast } from "../../ui/toast";
 import { changesBetween } from "./changes";
@@ -53,9 +53,8 @@ export function Rerun({ job, onClose }: { job: JobDetail; onClose: () => void })
         {manifest === undefined ? (
           !unread && <Loading />
         ) : (
-          <CodeEditor
+          <ManifestEditor
             label="Manifest of the new job"
-            language="yaml"
             value={edited ?? manifest}
             onChange={setEdited}
             invalid={changes.problems.length > 0}

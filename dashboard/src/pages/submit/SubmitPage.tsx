@@ -9,10 +9,10 @@ import { ApiError, api, body, call } from "../../api/client";
 import { jobQuery, manifestQuery, sessionQuery } from "../../api/queries";
 import type { components } from "../../api/schema";
 import type { FieldProblem, Job, JobDetail } from "../../api/types";
+import { ManifestEditor } from "../../ui/ManifestEditor";
 import { Empty, ErrorNote, Loading, useDebounced, useTitle } from "../../ui/parts";
 import { toast } from "../../ui/toast";
 import { Code, type Chosen } from "./Code";
-import { Editor } from "./Editor";
 import { Resolved } from "./Resolved";
 import { bundle, hasCode, sendAll, sendCode } from "./send";
 
@@ -142,7 +142,7 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
             <h2 id="manifest" className="card-title">
               Manifest
             </h2>
-            <Editor
+            <ManifestEditor
               ref={field}
               value={text}
               onChange={setText}
