@@ -51,6 +51,8 @@ class LocalSettings(_Section):
     """The data cache; default: ``cache`` in the home folder."""
     cache_size: int | None = Field(default=None, ge=0)
     """Bytes that the data cache may take; default: a quarter of its disk. 0: nothing is kept."""
+    host_mounts: list[Path] = Field(default_factory=list)
+    """Folders of this machine that jobs may read from and write to by ``mount_volume``, with all that is below them."""
 
 
 def _user(value: object) -> object:

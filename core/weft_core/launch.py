@@ -122,6 +122,13 @@ class DataInput(_Wire):
     shard: Literal["none", "learner"] = "none"
 
 
+class MountInput(_Wire):
+    """A folder of the learner's machine; what is in it stands in ``DATA_DIR``, too."""
+
+    id: str
+    path: str
+
+
 class CodeInput(_Wire):
     sha256: str
     size: int
@@ -201,6 +208,7 @@ class LearnerSpec(_Wire):
     env: dict[str, str] = Field(repr=False)  # the manifest's env and secrets
     code: CodeInput | None = None
     data: list[DataInput] = Field(default_factory=list)
+    mounts: list[MountInput] = Field(default_factory=list)
     pretrained: S3Location | None = None
     model: ModelInput | None = None
     """The registry's version that it is; without ``pretrained`` it is in the installation's own store, by the API
@@ -208,6 +216,8 @@ class LearnerSpec(_Wire):
     results: S3Location | None = None
     """Where RESULT_DIR goes: ``<prefix>/<job id>/``, already joined. None: the installation's own store, by the API
     (`/learner/objects`)."""
+    results_folder: str | None = None
+    """A folder of the learner's machine that a copy of RESULT_DIR goes to."""
     registers: bool = False
     """The results become a version of a model: the learner that stores last reports what they are."""
     checkpoints: S3Location | None = None

@@ -48,6 +48,7 @@ secret_key = "{secret_key}"
 # cpus = 4
 # gpus = 0
 # memory = 8589934592     # bytes
+# host_mounts = ["/data"] # folders that jobs may read from and write to by mount_volume
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ from tests.api.conftest import HELLO, Api, Person, code_of
 from tests.servers import Servers
 
 from weft_api.datastores import transfers
+from weft_core.engine_settings import LocalSettings, RaySettings
 from weft_core.objects import make_client
 from weft_core.settings import S3Settings
 
@@ -194,11 +196,36 @@ def test_an_unknown_data_store(ann: Person) -> None:
     assert (problem["path"], problem["found"]) == ("data_stores[0].datastore", "nope")
 
 
+def test_a_mounted_folder(api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FfDL's mount_volume, of the folders that the operator gives to jobs."""
+
+    def submit(path: str, uses: str) -> httpx.Response:
+        store = f"{{id: d, type: mount_volume, connection: {{type: host_mount, name: v, path: {path}}}, {uses}}}"
+        return ann.http.post("/api/v1/jobs", json={"manifest": HELLO + f"data_stores: [{store}]"})
+
+    uses = "training_data: {container: digits/train}, training_results: {container: out, prefix: best}"
+    refused = _problem(submit("/data", uses))
+    assert refused["path"] == "data_stores[0].connection.path"
+    assert "gives jobs no folder /data ([engines.local] host_mounts" in refused["message"]
+
+    engines = {"local": LocalSettings(host_mounts=[Path("/data"), Path("/scratch")])}
+    monkeypatch.setattr(api.context.settings, "engines", engines)
+    assert "a folder in /data or /scratch" in _problem(submit("/database", uses))["accepted"]
+    assert "patterns" in _problem(submit("/data", "training_data: {container: x, include: '*.jpg'}"))["message"]
+    assert _problem(submit("/data", "pretrained_model: {container: x}"))["path"] == "data_stores[0].pretrained_model"
+
+    job = submit("/data/vision/", uses)
+    assert job.status_code == 201, job.text
+    spec = api.attempt(job.json()["id"]).agents[0].start()
+    assert spec["mounts"] == [{"id": "d", "path": "/data/vision/digits/train"}]
+    assert spec["results_folder"] == f"/data/vision/out/best/{job.json()['id']}"
+    assert (spec["data"], spec["results"]) == ([], None), "the API reads results from the installation's own store"
+
+    monkeypatch.setattr(api.context.settings, "engines", {"local": RaySettings(address="http://127.0.0.1:1")})
+    assert "is of type ray" in _problem(submit("/data", uses))["message"]
+
+
 def test_what_no_learner_can_do_is_refused_at_submit(ann: Person) -> None:
-    mount = "data_stores: [{id: d, type: mount_volume, connection: {type: host_mount, name: v, path: /data}, "
-    mount += "training_data: {container: x}}]"
-    problem = _problem(ann.http.post("/api/v1/jobs", json={"manifest": HELLO + mount}))
-    assert problem["path"] == "data_stores[0].type"
     model = "data_stores: [{id: d, model: digits@3}]"
     problem = _problem(ann.http.post("/api/v1/jobs", json={"manifest": HELLO + model}))
     assert (problem["path"], problem["found"]) == ("data_stores[0].model", "digits@3")

@@ -13,6 +13,7 @@ from weft_api.checkpoints.service import copy_last, discard, own_place, users_pl
 from weft_api.code.service import find_code, record_code, store_code
 from weft_api.context import Context
 from weft_api.idempotency import Once
+from weft_api.jobs.mounts import mount_problems
 from weft_api.jobs.schemas import JobView
 from weft_api.jobs.service import find_job, show_job
 from weft_api.jobs.submission import Submission
@@ -31,7 +32,7 @@ from weft_api.stores import (
 )
 from weft_core.bundle import BundleInfo
 from weft_core.ids import new_id
-from weft_core.manifest import DataStore, Manifest, ModelReference, ParsedManifest, parse_manifest
+from weft_core.manifest import Manifest, ModelReference, ParsedManifest, parse_manifest
 from weft_core.objects import StoreError
 from weft_core.service_log import note
 from weft_core.store import jobs, registry
@@ -162,7 +163,8 @@ def _look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> _Finding
             )
     for number, store in enumerate(manifest.data_stores):
         path = f"data_stores[{number}]"
-        findings.problems += _unserved(store, path)
+        if store.mount is not None:
+            findings.problems += mount_problems(store, store.mount, path, manifest.engine, context.settings)
         if store.model is not None:
             _pin(scope, context, store.model, f"{path}.model", findings)
         opened: Opened | None = None
@@ -199,21 +201,6 @@ def _pin(scope: Scope, context: Context, reference: ModelReference, path: str, f
     except (UnknownModel, StoreGone) as error:
         accepted = "NAME@VERSION of a version that is there (`weft models list`)"
         findings.problems.append(FieldProblem(path=path, message=str(error), found=written, accepted=accepted))
-
-
-def _unserved(store: DataStore, path: str) -> list[FieldProblem]:
-    """What a manifest may say and no learner of this installation can do: better refused now than failed later."""
-    found = []
-    if store.mount is not None:
-        found.append(
-            FieldProblem(
-                path=f"{path}.type",
-                message="mount_volume is not served by this installation: put the data into an S3 store",
-                found="mount_volume",
-                accepted="s3",
-            )
-        )
-    return found
 
 
 def _check_stores(context: Context, findings: _Findings) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft_api.context import Context
 from weft_api.stores import Opened, StoreGone, checkpoints_in, open_job_store, version_location
-from weft_core.launch import CodeInput, DataInput, LearnerSpec, LogSpec, ModelInput, S3Location
+from weft_core.launch import CodeInput, DataInput, LearnerSpec, LogSpec, ModelInput, MountInput, S3Location
 from weft_core.manifest import DataStore, Manifest, Place
 from weft_core.objects import code_key
 from weft_core.store.models import Attempt, CodeBundle, Job, Model, ModelVersion, Secret
@@ -53,10 +53,17 @@ class SpecBuilder:
                     shard=place.shard,
                 )
                 for store, place in manifest.inputs
+                if store.mount is None
+            ],
+            mounts=[
+                MountInput(id=store.id, path=store.mount.folder(place))
+                for store, place in manifest.inputs
+                if store.mount is not None
             ],
             pretrained=pretrained,
             model=model,
             results=results,
+            results_folder=self._results_folder(),
             registers=manifest.registers is not None,
             checkpoints=checkpoints,
             checkpoint=manifest.checkpoint,
@@ -117,6 +124,13 @@ class SpecBuilder:
             opened.at(place.container, place.prefix, self._job.id),
             checkpoints_in(opened, place, self._job.id),
         )
+
+    def _results_folder(self) -> str | None:
+        for store in self._manifest.data_stores:
+            place = store.training_results
+            if store.mount is not None and place is not None and place.container is not None:
+                return f"{store.mount.folder(Place(container=place.container, prefix=place.prefix))}/{self._job.id}"
+        return None
 
     def _secrets(self) -> dict[str, str]:
         wanted = self._manifest.secrets

@@ -71,6 +71,10 @@ class MountConnection(_Form):
     name: str | None = None
     path: str
 
+    def folder(self, place: Place) -> str:
+        """Where a place in it is: its container is a folder."""
+        return "/".join(filter(None, (self.path.rstrip("/"), place.container, place.prefix)))
+
 
 class DataStore(_Form):
     """One data store. Exactly one of ``connection``, ``datastore``, ``mount`` is there (none: it names models only)."""
@@ -135,10 +139,10 @@ class Manifest(_Form):
 
     @property
     def results(self) -> tuple[DataStore, Place] | None:
-        """Where results go; None: the installation's own store."""
+        """Where results go; None: the installation's own store (a mounted folder gets a copy)."""
         for store in self.data_stores:
             results = store.training_results
-            if results and results.container:
+            if results and results.container and not store.mount:
                 return store, Place(container=results.container, prefix=results.prefix)
         return None
 

@@ -32,6 +32,7 @@ from weft_trainer.lines import Line
 from weft_trainer.listing import summary
 from weft_trainer.logs import LogShipper
 from weft_trainer.metrics.learner import SPOOL, LearnerMetrics
+from weft_trainer.mounts import copy_results, link
 from weft_trainer.network import ReservedPorts, interface_of, own_address
 from weft_trainer.own_model import bring_model
 from weft_trainer.own_store import OwnStore
@@ -250,6 +251,8 @@ class Learner:
         downloader = Downloader(cache, _warn, say=self._say)
         report = downloader.run(self._spec, self._folders)
         self._inputs = downloader.inputs
+        if self._spec.mounts:
+            report = "; ".join(filter(None, [report, link(self._spec.mounts, self._folders.data)]))
         model = self._spec.model
         if model is not None and self._spec.pretrained is None:
             files = bring_model(OwnStore(self._api, "pretrained"), model, cache, self._folders.pretrained, self._say)
@@ -381,6 +384,8 @@ class Learner:
             # Of an elastic job, no learner knows whose results there will be.
             complete = ending.exit_code == 0 and self._spec.elastic is None
             results.put(self._folders.result, self._config.workdir, complete=complete)
+            if self._spec.results_folder is not None:
+                copy_results(self._folders.result, self._config.workdir, self._spec.results_folder)
             if self._spec.registers and self._spec.rank == 0 and ending.exit_code == 0:
                 stored = patiently(store.list, self._patience)
                 self._outputs = summary((one for one in stored if not one.key.endswith("/")), etags=False)

@@ -38,6 +38,14 @@ class DataInput:
 
 
 @dataclass(frozen=True)
+class MountInput:
+    """A folder of this machine; what is in it stands in DATA_DIR, too."""
+
+    id: str
+    path: str
+
+
+@dataclass(frozen=True)
 class CodeInput:
     sha256: str
     size: int
@@ -103,11 +111,14 @@ class LearnerSpec:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     code: CodeInput | None = None
     data: tuple[DataInput, ...] = ()
+    mounts: tuple[MountInput, ...] = ()
     pretrained: S3Location | None = None
     model: ModelInput | None = None
     """Without ``pretrained`` it is in the installation's own store."""
     results: S3Location | None = None
     checkpoints: S3Location | None = None
+    results_folder: str | None = None
+    """Of this machine: a copy of RESULT_DIR goes there."""
     registers: bool = False
     """The results become a version of a model: what they are is reported with the exit."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
@@ -133,7 +144,7 @@ class LearnerSpec:
     @property
     def has_downloads(self) -> bool:
         """Whether anything must be brought here before the command can start."""
-        return bool(self.code or self.data or self.pretrained or self.model or self.may_have_checkpoints)
+        return bool(self.code or self.data or self.mounts or self.pretrained or self.model or self.may_have_checkpoints)
 
     @property
     def may_have_checkpoints(self) -> bool:
@@ -163,6 +174,7 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
             )
             for one in data.get("data", [])
         )
+        known["mounts"] = tuple(MountInput(one["id"], one["path"]) for one in data.get("mounts", []))
         for name in ("pretrained", "results", "checkpoints"):
             known[name] = _optional(S3Location, data.get(name))
         known["checkpoint"] = _optional(CheckpointSpec, data.get("checkpoint")) or CheckpointSpec()
