@@ -118,7 +118,7 @@ function makeKey(jobs: readonly Shown[], known: readonly Known[]): LineKey {
       if (jobs.length > 1) parts.push(twice ? `${name} (${job.slice(-4)})` : name);
       if (learners) parts.push(`learner ${learner}`);
       if (retried) parts.push(`attempt ${attempt}`);
-      return parts.join(", ");
+      return parts.join(", ") || `learner ${learner}`;
     },
   };
 }
