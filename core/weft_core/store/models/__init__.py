@@ -1,0 +1,53 @@
+"""The schema. The database itself refuses what must never be (partial unique indexes, checks, foreign keys).
+
+Every row a tenant owns carries its ``project_id``; reads go through :class:`weft_core.store.scope.Scope`.
+Times are ``timestamptz`` from the database's clock (``now()``), so that workers' clocks never matter.
+"""
+
+from weft_core.store.models.base import Base
+from weft_core.store.models.engines import EngineStatus
+from weft_core.store.models.jobs import Attempt, Event, IdempotencyKey, Job, Learner, Round
+from weft_core.store.models.kept import CodeBundle, Datastore, Secret
+from weft_core.store.models.logs import LogChunk, LogCursor, LogFrame, LogSource
+from weft_core.store.models.metrics import (
+    JobMetric,
+    MetricBatch,
+    MetricBlock,
+    MetricCursor,
+    MetricRecords,
+    MetricSeries,
+)
+from weft_core.store.models.registry import Model, ModelPromotion, ModelVersion
+from weft_core.store.models.who import Installation, Member, Project, Token, User
+
+__all__ = [
+    "Attempt",
+    "Base",
+    "CodeBundle",
+    "Datastore",
+    "EngineStatus",
+    "Event",
+    "IdempotencyKey",
+    "Installation",
+    "Job",
+    "JobMetric",
+    "Learner",
+    "LogChunk",
+    "LogCursor",
+    "LogFrame",
+    "LogSource",
+    "Member",
+    "MetricBatch",
+    "MetricBlock",
+    "MetricCursor",
+    "MetricRecords",
+    "MetricSeries",
+    "Model",
+    "ModelPromotion",
+    "ModelVersion",
+    "Project",
+    "Round",
+    "Secret",
+    "Token",
+    "User",
+]

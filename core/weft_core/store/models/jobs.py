@@ -1,0 +1,200 @@
+"""Jobs, their attempts and learners, and what happened to them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    LargeBinary,
+    UniqueConstraint,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from weft_core.lifecycle import Desired, JobState, LearnerPhase
+from weft_core.store.models.base import Base, created, one_of, project
+
+
+class Job(Base):
+    __tablename__ = "jobs"
+    __table_args__ = (
+        CheckConstraint(one_of("state", JobState), name="state"),
+        CheckConstraint(one_of("desired", Desired), name="desired"),
+        ForeignKeyConstraint(["project_id", "code_sha256"], ["code_bundles.project_id", "code_bundles.sha256"]),
+        Index("ix_jobs_due", "next_step_at", postgresql_where=text("next_step_at is not null")),
+        Index("ix_jobs_listing", "project_id", text("created_at desc"), text("id desc")),
+        Index(
+            "ix_jobs_queue", "engine", text("priority desc"), "created_at", postgresql_where=text("state = 'QUEUED'")
+        ),
+        Index("ix_jobs_labels", "labels", postgresql_using="gin"),
+        Index("ix_jobs_pretrained_id", "pretrained_id", postgresql_where=text("pretrained_id is not null")),
+    )
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = project()
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id"))
+    name: Mapped[str]
+    labels: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    manifest: Mapped[dict[str, Any]]  # canonical form, without credentials (they are in secrets)
+    code_sha256: Mapped[str | None]  # none for a command that needs no code
+    engine: Mapped[str]
+    priority: Mapped[int]
+    learners: Mapped[int]
+    retries: Mapped[int]
+    rerun_of: Mapped[str | None]  # the job this one repeats; no foreign key, as that one may be deleted
+    pretrained_id: Mapped[str | None]  # the model version that was resolved at submit; it may be deleted, too
+    # The other job's checkpoint of which it has a copy to begin with: {job, generation, attempt, at, files, size}.
+    checkpoint_of: Mapped[dict[str, Any] | None]
+
+    state: Mapped[str] = mapped_column(server_default=JobState.QUEUED.value)
+    desired: Mapped[str] = mapped_column(server_default=Desired.RUNNING.value)
+    reason: Mapped[str] = mapped_column(server_default="")  # why it is in this state, for the user
+    error_code: Mapped[str | None]  # FfDL's code where one fits: S100, C201, …
+    condition: Mapped[str | None]  # what is unusual just now: 'Unreachable since …'
+    attempt: Mapped[int] = mapped_column(server_default="0")  # n of the newest attempt; 0 before the first
+    failures: Mapped[int] = mapped_column(server_default="0")  # attempts that counted against retries
+
+    # Of a job that ends with the program that launched it (docs/workers-api.md); none = it outlives it.
+    keepalive_seconds: Mapped[int | None]
+    keepalive_until: Mapped[datetime | None]  # halted when this has passed; its client moves it on
+    idle_seconds: Mapped[int | None]  # halted when nothing has been printed and no CPU used for so long
+
+    traceparent: Mapped[str | None]  # W3C's form: the request that submitted it (weft_core.tracing)
+    created_at: Mapped[datetime] = created()
+    state_since: Mapped[datetime] = created()
+    started_at: Mapped[datetime | None]  # first PROCESSING
+    ended_at: Mapped[datetime | None]
+
+    # The lease (docs/leases.md): who may step this job until when; version guards the write-back.
+    version: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    lease_token: Mapped[str | None]
+    lease_owner: Mapped[str | None]
+    lease_until: Mapped[datetime | None]
+    next_step_at: Mapped[datetime | None] = mapped_column(server_default=func.now())  # none = nothing left to do
+
+
+class Attempt(Base):
+    """One try of a job's gang. Written before anything is created on an engine."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (
+        UniqueConstraint("job_id", "n"),
+        Index("uq_attempts_open", "job_id", unique=True, postgresql_where=text("ended_at is null")),
+        Index(
+            "ix_attempts_logs_due", "logs_due", postgresql_where=text("ended_at is not null and logs_due is not null")
+        ),
+    )
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = project()
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    n: Mapped[int]
+    engine: Mapped[str]
+    run_name: Mapped[str] = mapped_column(unique=True)
+    resources: Mapped[dict[str, Any]]  # per learner, what admission counted: {cpus, gpus, memory, learners}
+    token_sha256: Mapped[str] = mapped_column(unique=True)
+    token_ciphertext: Mapped[bytes] = mapped_column(LargeBinary)  # so that launch can be repeated after a crash
+    created_at: Mapped[datetime] = created()
+    launched_at: Mapped[datetime | None]
+    held_at: Mapped[datetime | None]  # last look at which the engine's own queue still held it back
+    grow_at: Mapped[datetime | None]  # an elastic one: not before this it is given more learners
+    stop_requested_at: Mapped[datetime | None]  # from here on heartbeats answer stop
+    grace_seconds: Mapped[int | None]
+    outcome: Mapped[str | None]  # decided first, then learners are stopped, then ended_at is set
+    reason: Mapped[str] = mapped_column(server_default="")
+    error_code: Mapped[str | None]
+    exit_code: Mapped[int | None]
+    ended_at: Mapped[datetime | None]  # all learners confirmed gone
+    logs_due: Mapped[datetime | None] = mapped_column(server_default=func.now())
+    """Once it has ended: not before this its log is moved to S3. None: all of it is there."""
+    # What learner 1 reported, for the lineage of models: {data, pretrained} → {files, bytes, sha256} of the listings.
+    inputs: Mapped[dict[str, Any] | None]
+    outputs: Mapped[dict[str, Any] | None]  # of the results: {files, bytes, sha256}
+    started_from: Mapped[dict[str, Any] | None]  # the checkpoint that it began with: as jobs.checkpoint_of
+    no_output_at: Mapped[datetime | None]  # when it was warned of that nothing was written
+    stalled_at: Mapped[datetime | None]  # when all learners were found idle; from here on heartbeats ask for stacks
+    stalled_since: Mapped[datetime | None]  # and since when they had been
+
+
+class Learner(Base):
+    __tablename__ = "learners"
+    __table_args__ = (CheckConstraint(one_of("phase", LearnerPhase), name="phase"),)
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True)  # from 0; LEARNER_ID = rank + 1
+    project_id: Mapped[str] = project()
+    phase: Mapped[str] = mapped_column(server_default=LearnerPhase.WAITING.value)
+    phase_since: Mapped[datetime] = created()
+    instance: Mapped[str | None]  # the agent that holds the start grant
+    node: Mapped[str | None]  # where the engine says that it runs
+    address: Mapped[str | None]
+    ports: Mapped[list[int] | None] = mapped_column(JSONB)
+    launched_at: Mapped[datetime | None]  # its engine was asked to start it
+    started_at: Mapped[datetime | None]  # start grant
+    # Of elastic attempts (weft_core.elastic): the round that it is ready for, the one in which its workers failed.
+    arrived: Mapped[int | None]
+    arrived_at: Mapped[datetime | None]
+    broken: Mapped[int | None]
+    broken_at: Mapped[datetime | None]
+    left_at: Mapped[datetime | None]  # lost: the others go on without it, and it may do nothing any more
+    left_reason: Mapped[str | None]
+    storing_at: Mapped[datetime | None]  # storing grant
+    heartbeat_at: Mapped[datetime | None]
+    active_at: Mapped[datetime | None]  # the last heartbeat that told of work
+    idle_since: Mapped[datetime | None]  # by its last heartbeat: no log, CPU or GPU since then; none: busy, or unknown
+    wrote: Mapped[bool | None]  # whether it has written into RESULT_DIR or CHECKPOINT_DIR; none: unknown
+    absent_since: Mapped[datetime | None]  # first look at which an answering engine did not know it
+    absences: Mapped[int] = mapped_column(server_default="0")
+    exit_code: Mapped[int | None]
+    exit_reason: Mapped[str | None]
+    last_lines: Mapped[str | None]  # the end of its log, for the reason of a failure
+    exited_at: Mapped[datetime | None]
+    metrics_next: Mapped[int] = mapped_column(BigInteger, server_default="0")  # its batches below this are taken in
+
+
+class Round(Base):
+    """A gang of an elastic attempt: see :mod:`weft_core.elastic`. The newest one is the counter."""
+
+    __tablename__ = "rounds"
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True)
+    n: Mapped[int] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = project()
+    members: Mapped[list[int]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))  # in order of rank
+    restart: Mapped[bool]
+    reason: Mapped[str]
+    opened_at: Mapped[datetime] = created()
+    closed_at: Mapped[datetime | None]
+
+
+class Event(Base):
+    """What happened to a job, in order; written in the transaction that made it happen."""
+
+    __tablename__ = "events"
+    __table_args__ = (Index("ix_events_job", "job_id", "id"),)
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    project_id: Mapped[str] = project()
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    attempt: Mapped[int | None]
+    kind: Mapped[str]  # submitted | state | waiting | image | learner | condition | desired | model | warning
+    state: Mapped[str | None]  # of kind 'state': the state entered
+    message: Mapped[str]
+    data: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    created_at: Mapped[datetime] = created()
+
+
+class IdempotencyKey(Base):
+    """The answer to a POST that may be repeated; inserted in the transaction that did the work."""
+
+    __tablename__ = "idempotency_keys"
+    project_id: Mapped[str] = project(primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    route: Mapped[str]
+    body_sha256: Mapped[str]
+    resource_id: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now(), index=True)

@@ -1,0 +1,74 @@
+"""Who may do what where: the installation, users, projects (the tenants), members, tokens."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Boolean, CheckConstraint, ForeignKey, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from weft_core.store.models.base import Base, created, project
+
+
+class Installation(Base):
+    """One row: the identity that labels everything this installation creates on engines."""
+
+    __tablename__ = "installation"
+    __table_args__ = (CheckConstraint("singleton", name="one_row"),)
+    singleton: Mapped[bool] = mapped_column(Boolean, primary_key=True)
+    id: Mapped[str]
+    created_at: Mapped[datetime] = created()
+
+
+class User(Base):
+    __tablename__ = "users"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    email: Mapped[str | None]
+    password_hash: Mapped[str | None]  # argon2id; none = signs in with tokens only
+    is_admin: Mapped[bool] = mapped_column(server_default=text("false"))
+    disabled_at: Mapped[datetime | None]
+    created_at: Mapped[datetime] = created()
+
+
+class Project(Base):
+    """The tenant."""
+
+    __tablename__ = "projects"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    # What its running jobs may hold at once: {cpus, gpus, memory, jobs}; what is not in it has no limit.
+    quota: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    created_at: Mapped[datetime] = created()
+
+
+class Member(Base):
+    __tablename__ = "members"
+    __table_args__ = (CheckConstraint("role in ('owner', 'editor', 'viewer')", name="role"),)
+    project_id: Mapped[str] = project(primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, index=True)
+    role: Mapped[str]
+    created_at: Mapped[datetime] = created()
+
+
+class Token(Base):
+    """An API token, or a browser's session. Only its SHA-256 is kept: tokens carry 256 random bits, so a slow hash
+    would add nothing."""
+
+    __tablename__ = "tokens"
+    __table_args__ = (CheckConstraint("kind in ('api', 'browser')", name="kind"),)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = project()
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str]
+    prefix: Mapped[str]  # the first characters, to recognise it by in lists
+    sha256: Mapped[str] = mapped_column(unique=True)
+    created_at: Mapped[datetime] = created()
+    expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+    # Of a session: each use moves expires_at on, up to this; and the token that it was opened with, if any.
+    kind: Mapped[str] = mapped_column(server_default="api")
+    ends_at: Mapped[datetime | None]
+    opened_with: Mapped[str | None] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"), index=True)
