@@ -31,7 +31,7 @@ pathlib.Path(os.environ["RESULT_DIR"], "summary.json").write_text('{"accuracy": 
 def main() -> None:
     TARGET.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="weft-screenshots-") as folder, running(Path(folder) / "home") as stack:
-        job_id = _runs(stack, Path(folder))
+        small, job_id, model = _runs(stack, Path(folder))
         profile = tomllib.loads(stack.profile.read_text())["profiles"]["default"]
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
@@ -42,24 +42,30 @@ def main() -> None:
                 ("logs", f"/jobs/{job_id}/logs?q=checkpoint&line=42", "dark", 1280),
                 ("metrics", f"/jobs/{job_id}/metrics", "light", 1280),
                 ("code", f"/jobs/{job_id}/code?path=train.py", "dark", 1280),
+                ("compare", f"/compare?job={small}&job={job_id}", "light", 1280),
+                ("submit", f"/submit?from={job_id}", "light", 1280),
+                ("cluster", "/cluster", "light", 1280),
+                ("model", f"/models/{model}", "dark", 1280),
             ):
                 _picture(browser, profile, path, TARGET / f"{name}.png", theme, width)
             browser.close()
 
 
-def _runs(stack: Stack, folder: Path) -> str:
-    """Some jobs in several states; returns the one to look at."""
+def _runs(stack: Stack, folder: Path) -> tuple[str, str, str]:
+    """Some jobs in several states; returns two to compare, of which the second is the one to look at, and a model."""
     code = folder / "code"
     code.mkdir()
     (code / "train.py").write_text(PROGRAM)
     labels = {"team": "vision", "data": "digits"}
     train = manifest("python train.py", name="digits-baseline", learners=2, labels=labels, description="Two learners")
-    stack.train(train | {"name": "digits-small", "learners": 1}, code).wait(timeout=300)
+    stores = [{"id": "s3", "datastore": "default", "training_results": {"container": "results", "model": "digits"}}]
+    train["data_stores"] = stores
+    small = stack.train(train | {"name": "digits-small", "learners": 1}, code).wait(timeout=300)
     first = stack.train(train, code).wait(timeout=300)
     stack.train(train | {"name": "too-large-a-wish", "cpus": 512}, code)
     stack.train(train | {"name": "digits-longer"}, code)
     stack.train(train | {"name": "digits-waiting", "cpus": 1}, code)
-    return first.id
+    return small.id, first.id, "digits"
 
 
 def _picture(browser: Browser, profile: dict[str, str], path: str, target: Path, theme: str, width: int) -> None:
