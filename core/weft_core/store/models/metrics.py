@@ -1,7 +1,7 @@
 """Metrics: records as they came, and series to chart.
 
-A batch is kept as it came until a few thousand points wait; then they are folded (weft_api.metrics.fold): into chunks of
-records, as they were, and into the blocks of their series. What is read is always the folded and what waits.
+A batch is kept as it came until a few thousand points wait; then they are folded (weft_api.metrics.fold): into chunks
+of records, as they were, and into the blocks of their series. What is read is always the folded and what waits.
 """
 
 from __future__ import annotations

@@ -1,0 +1,40 @@
+"""What the server tells, as frozen values. ``raw`` is the server's JSON, with fields that this version may not know."""
+
+from weft.models.access import Member, Project, Quota, Token, User
+from weft.models.base import TERMINAL, Json, Problem, parse_time
+from weft.models.engines import Engine, EngineNode, WaitingJob
+from weft.models.jobs import Attempt, Checkpoint, Event, FileInfo, Framework, LearnerStatus, Round, StateChange
+from weft.models.logs import Gap, LogLine, LogMatch
+from weft.models.registry import Model, ModelVersion
+from weft.models.stores import Datastore, ObjectInfo, Secret
+
+__all__ = [
+    "TERMINAL",
+    "Attempt",
+    "Checkpoint",
+    "Datastore",
+    "Engine",
+    "EngineNode",
+    "Event",
+    "FileInfo",
+    "Framework",
+    "Gap",
+    "Json",
+    "LearnerStatus",
+    "LogLine",
+    "LogMatch",
+    "Member",
+    "Model",
+    "ModelVersion",
+    "ObjectInfo",
+    "Problem",
+    "Project",
+    "Quota",
+    "Round",
+    "Secret",
+    "StateChange",
+    "Token",
+    "User",
+    "WaitingJob",
+    "parse_time",
+]

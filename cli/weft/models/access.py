@@ -1,0 +1,120 @@
+"""Who may do what: tokens, users, projects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from weft.models.base import Json, Told, parse_time
+
+
+@dataclass(frozen=True)
+class Token(Told):
+    """An API token. ``token`` is the token itself, only in the answer to its creation."""
+
+    id: str
+    name: str
+    prefix: str
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_json(cls, data: Json) -> Token:
+        return cls(
+            id=str(data["id"]),
+            name=str(data.get("name") or ""),
+            prefix=str(data.get("prefix") or ""),
+            created_at=parse_time(data.get("created_at")),
+            expires_at=parse_time(data.get("expires_at")),
+            last_used_at=parse_time(data.get("last_used_at")),
+            token=data.get("token"),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class User(Told):
+    """Of the installation. ``projects`` is each one's name and the user's role there."""
+
+    name: str
+    email: str | None = None
+    admin: bool = False
+    disabled: bool = False
+    projects: Mapping[str, str] = field(default_factory=dict)
+    created_at: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> User:
+        return cls(
+            name=str(data["name"]),
+            email=data.get("email"),
+            admin=bool(data.get("admin")),
+            disabled=bool(data.get("disabled")),
+            projects={str(one["name"]): str(one["role"]) for one in data.get("projects") or []},
+            created_at=parse_time(data.get("created_at")),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Project(Told):
+    """The tenant. ``role`` is one's own in it; None: seen as an administrator only."""
+
+    name: str
+    role: str | None = None
+    members: int = 0
+    jobs: int = 0
+    created_at: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> Project:
+        return cls(
+            name=str(data["name"]),
+            role=data.get("role"),
+            members=int(data.get("members") or 0),
+            jobs=int(data.get("jobs") or 0),
+            created_at=parse_time(data.get("created_at")),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Member(Told):
+    """Of a project."""
+
+    user: str
+    role: str
+    disabled: bool = False
+    since: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> Member:
+        return cls(
+            user=str(data["user"]),
+            role=str(data.get("role") or ""),
+            disabled=bool(data.get("disabled")),
+            since=parse_time(data.get("since")),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Quota(Told):
+    """``limits`` and ``used`` by ``cpus``, ``gpus``, ``memory`` (bytes) and ``jobs``; a limit of None is none."""
+
+    limits: Mapping[str, float | None]
+    used: Mapping[str, float]
+
+    NAMES = ("cpus", "gpus", "memory", "jobs")
+
+    @classmethod
+    def from_json(cls, data: Json) -> Quota:
+        used = data.get("used") or {}
+        return cls(
+            limits={name: data.get(name) for name in cls.NAMES},
+            used={name: used.get(name) or 0 for name in cls.NAMES},
+            raw=data,
+        )

@@ -1,0 +1,55 @@
+"""Data stores and what is in them; secrets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from weft.models.base import Json, Told, parse_time
+
+
+@dataclass(frozen=True)
+class ObjectInfo(Told):
+    """An object in a data store; ``size`` in bytes."""
+
+    key: str
+    size: int
+    modified: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> ObjectInfo:
+        return cls(str(data["key"]), int(data.get("size") or 0), parse_time(data.get("modified")), raw=data)
+
+
+@dataclass(frozen=True)
+class Datastore(Told):
+    """An S3 endpoint whose credentials the server keeps; they never come back."""
+
+    name: str
+    endpoint: str
+    region: str | None = None
+    user_name: str | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> Datastore:
+        return cls(
+            str(data["name"]), str(data.get("endpoint") or ""), data.get("region"), data.get("user_name"), raw=data
+        )
+
+
+@dataclass(frozen=True)
+class Secret(Told):
+    """The name of a secret that the server keeps; its value never comes back."""
+
+    name: str
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> Secret:
+        return cls(
+            name=str(data["name"]),
+            created_at=parse_time(data.get("created_at") or data.get("created")),
+            updated_at=parse_time(data.get("updated_at") or data.get("updated")),
+            raw=data,
+        )
