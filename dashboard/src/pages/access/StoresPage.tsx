@@ -7,8 +7,8 @@ import { useRights } from "../../app/rights";
 import { ago } from "../../ui/format";
 import { FormDialog } from "../../ui/FormDialog";
 import { Confirm, Empty, ErrorNote, Loading, Time, useTitle } from "../../ui/parts";
-import { Scroll } from "../../ui/Scroll";
 import { toast } from "../../ui/toast";
+import { Table } from "../../ui/Table";
 
 type Asked = { what: "store" | "secret" } | { what: "forget" | "unset"; name: string };
 
@@ -60,49 +60,36 @@ function Stores({ edit, ask }: PartProps) {
           </p>
         </Empty>
       ) : (
-        <Scroll label="Table of data stores">
-          <table className="table">
-            <thead>
-              <tr>
-                <th scope="col">Name</th>
-                <th scope="col">Endpoint</th>
-                <th scope="col">Region</th>
-                <th scope="col">Access key</th>
-                <th scope="col">Since</th>
-                <th scope="col">
-                  <span className="visually-hidden">Do</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {data.datastores.map((one) => (
-                <tr key={one.name}>
-                  <td className="break">
-                    <strong>{one.name}</strong>
-                  </td>
-                  <td className="mono break">{one.endpoint}</td>
-                  <td>{one.region ?? "–"}</td>
-                  <td className="mono break">{one.user_name}</td>
-                  <td>
-                    <Time at={one.created_at}>{ago(one.created_at)}</Time>
-                  </td>
-                  <td className="right">
-                    {edit && (
-                      <button
-                        type="button"
-                        className="button small quiet danger"
-                        aria-label={`Forget data store ${one.name}`}
-                        onClick={() => ask({ what: "forget", name: one.name })}
-                      >
-                        Forget
-                      </button>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <Table
+          label="Table of data stores"
+          columns={["Name", "Endpoint", "Region", "Access key", "Since", { name: "Do", hidden: true }]}
+        >
+          {data.datastores.map((one) => (
+            <tr key={one.name}>
+              <td className="break">
+                <strong>{one.name}</strong>
+              </td>
+              <td className="mono break">{one.endpoint}</td>
+              <td>{one.region ?? "–"}</td>
+              <td className="mono break">{one.user_name}</td>
+              <td>
+                <Time at={one.created_at}>{ago(one.created_at)}</Time>
+              </td>
+              <td className="right">
+                {edit && (
+                  <button
+                    type="button"
+                    className="button small quiet danger"
+                    aria-label={`Forget data store ${one.name}`}
+                    onClick={() => ask({ what: "forget", name: one.name })}
+                  >
+                    Forget
+                  </button>
+                )}
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}
     </section>
   );
@@ -133,45 +120,31 @@ function Secrets({ edit, ask }: PartProps) {
           </p>
         </Empty>
       ) : (
-        <Scroll label="Table of secrets">
-          <table className="table">
-            <thead>
-              <tr>
-                <th scope="col">Name</th>
-                <th scope="col">Value</th>
-                <th scope="col">Set</th>
-                <th scope="col">
-                  <span className="visually-hidden">Do</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {data.secrets.map((one) => (
-                <tr key={one.name}>
-                  <td className="break">
-                    <strong>{one.name}</strong>
-                  </td>
-                  <td className="muted">never shown</td>
-                  <td>
-                    <Time at={one.updated_at}>{ago(one.updated_at)}</Time>
-                  </td>
-                  <td className="right">
-                    {edit && (
-                      <button
-                        type="button"
-                        className="button small quiet danger"
-                        aria-label={`Delete secret ${one.name}`}
-                        onClick={() => ask({ what: "unset", name: one.name })}
-                      >
-                        Delete
-                      </button>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <Table label="Table of secrets" columns={["Name", "Value", "Set", { name: "Do", hidden: true }]}>
+          {data.secrets.map((one) => (
+            <tr key={one.name}>
+              <td className="break">
+                <strong>{one.name}</strong>
+              </td>
+              <td className="muted">never shown</td>
+              <td>
+                <Time at={one.updated_at}>{ago(one.updated_at)}</Time>
+              </td>
+              <td className="right">
+                {edit && (
+                  <button
+                    type="button"
+                    className="button small quiet danger"
+                    aria-label={`Delete secret ${one.name}`}
+                    onClick={() => ask({ what: "unset", name: one.name })}
+                  >
+                    Delete
+                  </button>
+                )}
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}
     </section>
   );

@@ -7,6 +7,7 @@ import type { components } from "../../api/schema";
 import { ago, dateTime } from "../../ui/format";
 import { FormDialog } from "../../ui/FormDialog";
 import { Confirm, Copy, Dialog, Empty, ErrorNote, Loading, Time, useTitle } from "../../ui/parts";
+import { Table } from "../../ui/Table";
 
 type Token = components["schemas"]["TokenView"];
 type Created = components["schemas"]["CreatedToken"];
@@ -43,53 +44,47 @@ export function TokensPage() {
               <p>The command line and programs sign in with a token.</p>
             </Empty>
           ) : (
-            <div className="table-wrap">
-              <table className="table">
-                <thead>
-                  <tr>
-                    <th scope="col">Name</th>
-                    <th scope="col">Kind</th>
-                    <th scope="col">Begins with</th>
-                    <th scope="col">User</th>
-                    <th scope="col">Made</th>
-                    <th scope="col">Last used</th>
-                    <th scope="col">Ends</th>
-                    <th scope="col">
-                      <span className="visually-hidden">Do</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {tokens.map((one) => (
-                    <tr key={one.id}>
-                      <td>
-                        <strong className="clip" title={one.name}>
-                          {one.name}
-                        </strong>
-                      </td>
-                      <td>{one.kind === "browser" ? "browser" : "token"}</td>
-                      <td className="mono">{one.prefix}…</td>
-                      <td>{one.user}</td>
-                      <td>
-                        <Time at={one.created_at}>{ago(one.created_at)}</Time>
-                      </td>
-                      <td>{one.last_used_at ? <Time at={one.last_used_at}>{ago(one.last_used_at)}</Time> : "never"}</td>
-                      <td className="nowrap">{one.expires_at ? dateTime(one.expires_at) : "never"}</td>
-                      <td className="right">
-                        <button
-                          type="button"
-                          className="button small quiet danger"
-                          aria-label={`Revoke ${one.name}, ${one.prefix}`}
-                          onClick={() => setRevoked(one)}
-                        >
-                          Revoke
-                        </button>
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <Table
+              label="Table of tokens"
+              columns={[
+                "Name",
+                "Kind",
+                "Begins with",
+                "User",
+                "Made",
+                "Last used",
+                "Ends",
+                { name: "Do", hidden: true },
+              ]}
+            >
+              {tokens.map((one) => (
+                <tr key={one.id}>
+                  <td>
+                    <strong className="clip" title={one.name}>
+                      {one.name}
+                    </strong>
+                  </td>
+                  <td>{one.kind === "browser" ? "browser" : "token"}</td>
+                  <td className="mono">{one.prefix}…</td>
+                  <td>{one.user}</td>
+                  <td>
+                    <Time at={one.created_at}>{ago(one.created_at)}</Time>
+                  </td>
+                  <td>{one.last_used_at ? <Time at={one.last_used_at}>{ago(one.last_used_at)}</Time> : "never"}</td>
+                  <td className="nowrap">{one.expires_at ? dateTime(one.expires_at) : "never"}</td>
+                  <td className="right">
+                    <button
+                      type="button"
+                      className="button small quiet danger"
+                      aria-label={`Revoke ${one.name}, ${one.prefix}`}
+                      onClick={() => setRevoked(one)}
+                    >
+                      Revoke
+                    </button>
+                  </td>
+                </tr>
+              ))}
+            </Table>
           )}
         </div>
       )}

@@ -5,8 +5,8 @@ import { api, body } from "../../api/client";
 import type { components } from "../../api/schema";
 import { FormDialog } from "../../ui/FormDialog";
 import { Confirm, ErrorNote, Loading } from "../../ui/parts";
-import { Scroll } from "../../ui/Scroll";
 import { toast } from "../../ui/toast";
+import { Table } from "../../ui/Table";
 
 type User = components["schemas"]["UserView"];
 type Asked = { what: "new" } | { what: "password" | "disable" | "admin"; user: User };
@@ -29,64 +29,52 @@ export function Users({ me }: { me: string }) {
       {!data ? (
         !error && <Loading />
       ) : (
-        <Scroll label="Table of users">
-          <table className="table">
-            <thead>
-              <tr>
-                <th scope="col">Name</th>
-                <th scope="col">E-mail</th>
-                <th scope="col">Projects</th>
-                <th scope="col">Is</th>
-                <th scope="col">
-                  <span className="visually-hidden">Do</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {data.users.map((user) => (
-                <tr key={user.name}>
-                  <td className="break">
-                    <strong>{user.name}</strong>
-                  </td>
-                  <td className="break">{user.email ?? "–"}</td>
-                  <td className="break">
-                    {user.projects.map((one) => `${one.name} (${one.role})`).join(", ") || (
-                      <span className="muted">none</span>
-                    )}
-                  </td>
-                  <td>
-                    <span className="row labels keep">
-                      {user.admin && <span className="chip">administrator</span>}
-                      {user.disabled && <span className="state tone-bad">disabled</span>}
-                      {!user.password && <span className="chip">tokens only</span>}
-                    </span>
-                  </td>
-                  <td>
-                    <span className="row keep">
-                      {user.name === me ? (
-                        <span className="muted">you</span>
-                      ) : (
-                        <>
-                          <Do what="Password …" of={user} act={() => setAsked({ what: "password", user })} />
-                          <Do
-                            what={user.admin ? "No administrator" : "Administrator"}
-                            of={user}
-                            act={() => setAsked({ what: "admin", user })}
-                          />
-                          <Do
-                            what={user.disabled ? "Enable" : "Disable"}
-                            of={user}
-                            act={() => setAsked({ what: "disable", user })}
-                          />
-                        </>
-                      )}
-                    </span>
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <Table
+          label="Table of users"
+          columns={["Name", "E-mail", "Projects", "Is", { name: "Do", hidden: true }]}
+        >
+          {data.users.map((user) => (
+            <tr key={user.name}>
+              <td className="break">
+                <strong>{user.name}</strong>
+              </td>
+              <td className="break">{user.email ?? "–"}</td>
+              <td className="break">
+                {user.projects.map((one) => `${one.name} (${one.role})`).join(", ") || (
+                  <span className="muted">none</span>
+                )}
+              </td>
+              <td>
+                <span className="row labels keep">
+                  {user.admin && <span className="chip">administrator</span>}
+                  {user.disabled && <span className="state tone-bad">disabled</span>}
+                  {!user.password && <span className="chip">tokens only</span>}
+                </span>
+              </td>
+              <td>
+                <span className="row keep">
+                  {user.name === me ? (
+                    <span className="muted">you</span>
+                  ) : (
+                    <>
+                      <Do what="Password …" of={user} act={() => setAsked({ what: "password", user })} />
+                      <Do
+                        what={user.admin ? "No administrator" : "Administrator"}
+                        of={user}
+                        act={() => setAsked({ what: "admin", user })}
+                      />
+                      <Do
+                        what={user.disabled ? "Enable" : "Disable"}
+                        of={user}
+                        act={() => setAsked({ what: "disable", user })}
+                      />
+                    </>
+                  )}
+                </span>
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}
       {asked && <Ask asked={asked} onClose={() => setAsked(null)} />}
     </section>

@@ -9,7 +9,7 @@ import { LIVE } from "../../api/queries";
 import type { components } from "../../api/schema";
 import { ago, plural, since, size, value } from "../../ui/format";
 import { Empty, ErrorNote, Loading, Time, useNow, useTitle } from "../../ui/parts";
-import { Scroll } from "../../ui/Scroll";
+import { Table } from "../../ui/Table";
 
 type Engine = components["schemas"]["EngineView"];
 type Detail = components["schemas"]["EngineDetail"];
@@ -139,43 +139,35 @@ function Queue({ detail }: { detail: Detail }) {
   return (
     <div>
       <h3>Waiting</h3>
-      <Scroll label="Waiting jobs">
-        <table className="table">
-          <thead>
-            <tr>
-              <th scope="col" className="right">
-                Place
-              </th>
-              <th scope="col">Job</th>
-              <th scope="col">Asks for</th>
-              <th scope="col" className="right">
-                Priority
-              </th>
-              <th scope="col">For</th>
-              <th scope="col">Why it waits</th>
-            </tr>
-          </thead>
-          <tbody>
-            {detail.waiting.map((job) => (
-              <tr key={job.id}>
-                <td className="right">{job.place ?? job.state.toLowerCase()}</td>
-                <td className="break">
-                  <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
-                    {job.name}
-                  </Link>
-                </td>
-                <td>{asks(job)}</td>
-                <td className="right">{job.priority}</td>
-                <td className="nowrap numbers">{since(job.state_since, now)}</td>
-                <td className="break">
-                  {job.reason}
-                  {job.condition && <p className="muted">{job.condition}</p>}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table
+        label="Waiting jobs"
+        columns={[
+          { name: "Place", right: true },
+          "Job",
+          "Asks for",
+          { name: "Priority", right: true },
+          "For",
+          "Why it waits",
+        ]}
+      >
+        {detail.waiting.map((job) => (
+          <tr key={job.id}>
+            <td className="right">{job.place ?? job.state.toLowerCase()}</td>
+            <td className="break">
+              <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
+                {job.name}
+              </Link>
+            </td>
+            <td>{asks(job)}</td>
+            <td className="right">{job.priority}</td>
+            <td className="nowrap numbers">{since(job.state_since, now)}</td>
+            <td className="break">
+              {job.reason}
+              {job.condition && <p className="muted">{job.condition}</p>}
+            </td>
+          </tr>
+        ))}
+      </Table>
       {others > 0 && <p className="muted">and {plural(others, "job")} of other projects.</p>}
     </div>
   );
@@ -195,44 +187,34 @@ function Nodes({ detail }: { detail: Detail }) {
         {detail.node_counts.not_ready ? `, ${detail.node_counts.not_ready} not ready` : ""}
         {detail.node_counts.potential ? `, ${detail.node_counts.potential} potential` : ""}
       </summary>
-      <Scroll label="Nodes">
-        <table className="table">
-          <thead>
-            <tr>
-              <th scope="col">Node</th>
-              <th scope="col">State</th>
-              <th scope="col" className="right">
-                CPUs held
-              </th>
-              <th scope="col" className="right">
-                GPUs held
-              </th>
-              <th scope="col" className="right">
-                Memory held
-              </th>
-              <th scope="col">GPU type</th>
-            </tr>
-          </thead>
-          <tbody>
-            {detail.nodes.map((node) => (
-              <tr key={node.name}>
-                <td className="break">{node.name}</td>
-                <td>{node.state}</td>
-                <td className="right">
-                  {value(node.used.cpus)} of {value(node.capacity.cpus)}
-                </td>
-                <td className="right">
-                  {node.used.gpus} of {node.capacity.gpus}
-                </td>
-                <td className="right nowrap">
-                  {size(node.used.memory ?? 0)} of {size(node.capacity.memory ?? 0)}
-                </td>
-                <td>{node.gpu_type ?? "–"}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table
+        label="Nodes"
+        columns={[
+          "Node",
+          "State",
+          { name: "CPUs held", right: true },
+          { name: "GPUs held", right: true },
+          { name: "Memory held", right: true },
+          "GPU type",
+        ]}
+      >
+        {detail.nodes.map((node) => (
+          <tr key={node.name}>
+            <td className="break">{node.name}</td>
+            <td>{node.state}</td>
+            <td className="right">
+              {value(node.used.cpus)} of {value(node.capacity.cpus)}
+            </td>
+            <td className="right">
+              {node.used.gpus} of {node.capacity.gpus}
+            </td>
+            <td className="right nowrap">
+              {size(node.used.memory ?? 0)} of {size(node.capacity.memory ?? 0)}
+            </td>
+            <td>{node.gpu_type ?? "–"}</td>
+          </tr>
+        ))}
+      </Table>
     </details>
   );
 }

@@ -5,6 +5,7 @@ import { checkpointsQuery, jobQuery } from "../../api/queries";
 import { ended, type JobDetail, type Learner } from "../../api/types";
 import { ago, dateTime, plural, since, size } from "../../ui/format";
 import { Command, ErrorNote, Time, useNow } from "../../ui/parts";
+import { Table } from "../../ui/Table";
 import { EventList } from "./EventList";
 import { useLive } from "./live";
 import { Timeline } from "./Timeline";
@@ -159,42 +160,29 @@ function Learners({ job }: { job: JobDetail }) {
       <h2 id="learners" className="card-title">
         Learners of attempt {attempt.n}
       </h2>
-      <div className="table-wrap">
-        <table className="table">
-          <thead>
-            <tr>
-              <th scope="col">Learner</th>
-              <th scope="col">Phase</th>
-              <th scope="col">Node</th>
-              <th scope="col">Address</th>
-              <th scope="col">Exit</th>
-              <th scope="col">
-                <span className="visually-hidden">Log</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {attempt.learners.map((one) => (
-              <tr key={one.learner}>
-                <td>{one.learner}</td>
-                <td>{one.phase}</td>
-                <td>{one.node ?? "–"}</td>
-                <td className="mono">{one.address ?? "–"}</td>
-                <td className="break">{exitOf(one)}</td>
-                <td>
-                  <Link
-                    to="/jobs/$jobId/logs"
-                    params={{ jobId: job.id }}
-                    search={{ learner: one.learner, attempt: attempt.n }}
-                  >
-                    log<span className="visually-hidden"> of learner {one.learner}</span>
-                  </Link>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        label="Table of learners"
+        columns={["Learner", "Phase", "Node", "Address", "Exit", { name: "Log", hidden: true }]}
+      >
+        {attempt.learners.map((one) => (
+          <tr key={one.learner}>
+            <td>{one.learner}</td>
+            <td>{one.phase}</td>
+            <td>{one.node ?? "–"}</td>
+            <td className="mono">{one.address ?? "–"}</td>
+            <td className="break">{exitOf(one)}</td>
+            <td>
+              <Link
+                to="/jobs/$jobId/logs"
+                params={{ jobId: job.id }}
+                search={{ learner: one.learner, attempt: attempt.n }}
+              >
+                log<span className="visually-hidden"> of learner {one.learner}</span>
+              </Link>
+            </td>
+          </tr>
+        ))}
+      </Table>
       {attempt.round && (
         <p className="card-foot muted">
           Round {attempt.round.n}: {plural(attempt.round.processes, "process", "processes")} of{" "}
@@ -226,40 +214,32 @@ function Checkpoints({ job }: { job: JobDetail }) {
           None. What the program writes to <code>CHECKPOINT_DIR</code> is kept, and the next attempt begins with it.
         </p>
       ) : (
-        <div className="table-wrap">
-          <table className="table">
-            <thead>
-              <tr>
-                <th scope="col">Generation</th>
-                <th scope="col">When</th>
-                <th scope="col">Attempt</th>
-                <th scope="col" className="right">
-                  Files
-                </th>
-                <th scope="col" className="right">
-                  Size
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {found.map((one) => (
-                <tr key={`${one.generation}-${one.learner}`}>
-                  <td className="mono">{one.generation}</td>
-                  <td>
-                    {one.at ? (
-                      <Time at={one.at}>{ago(one.at)}</Time>
-                    ) : (
-                      "–"
-                    )}
-                  </td>
-                  <td>{one.attempt ?? "–"}</td>
-                  <td className="right">{one.files}</td>
-                  <td className="right">{size(one.size)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          label="Table of checkpoints"
+          columns={[
+            "Generation",
+            "When",
+            "Attempt",
+            { name: "Files", right: true },
+            { name: "Size", right: true },
+          ]}
+        >
+          {found.map((one) => (
+            <tr key={`${one.generation}-${one.learner}`}>
+              <td className="mono">{one.generation}</td>
+              <td>
+                {one.at ? (
+                  <Time at={one.at}>{ago(one.at)}</Time>
+                ) : (
+                  "–"
+                )}
+              </td>
+              <td>{one.attempt ?? "–"}</td>
+              <td className="right">{one.files}</td>
+              <td className="right">{size(one.size)}</td>
+            </tr>
+          ))}
+        </Table>
       )}
       <div className="card-foot">
         <Command text={`weft checkpoints ${job.id}`} />

@@ -10,6 +10,7 @@ import { ago, dateTime, plural, size, span, value } from "../../ui/format";
 import { FormDialog } from "../../ui/FormDialog";
 import { Command, Confirm, Empty, ErrorNote, Loading, Time, useTitle } from "../../ui/parts";
 import { toast } from "../../ui/toast";
+import { Table } from "../../ui/Table";
 
 type Version = components["schemas"]["VersionView"];
 type Model = components["schemas"]["ModelDetail"];
@@ -114,77 +115,64 @@ function Versions({
       <h2 id="versions" className="card-title">
         Versions
       </h2>
-      <div className="table-wrap">
-        <table className="table">
-          <thead>
-            <tr>
-              <th scope="col">Version</th>
-              <th scope="col">Stages</th>
-              <th scope="col">Job</th>
-              <th scope="col">Files</th>
-              <th scope="col">Made</th>
-              <th scope="col">
-                <span className="visually-hidden">Do</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {all.map((one) => (
-              <tr key={one.version}>
-                <td>
-                  <Link to="/models/$name" params={{ name: model }} search={{ version: one.version }} replace>
-                    {one.version}
-                  </Link>
-                </td>
-                <td>{one.stages.join(", ") || <span className="muted">–</span>}</td>
-                <td className="mono nowrap">
-                  <Link to="/jobs/$jobId" params={{ jobId: one.job }}>
-                    {one.job}
-                  </Link>
-                </td>
-                <td className="nowrap">
-                  {one.files ? `${plural(one.files.files, "file")}, ${size(one.files.bytes)}` : "–"}
-                </td>
-                <td>
-                  <Time at={one.created_at}>{ago(one.created_at)}</Time>
-                </td>
-                <td>
-                  <span className="row keep">
-                    <a
+      <Table
+        label="Table of versions"
+        columns={["Version", "Stages", "Job", "Files", "Made", { name: "Do", hidden: true }]}
+      >
+        {all.map((one) => (
+          <tr key={one.version}>
+            <td>
+              <Link to="/models/$name" params={{ name: model }} search={{ version: one.version }} replace>
+                {one.version}
+              </Link>
+            </td>
+            <td>{one.stages.join(", ") || <span className="muted">–</span>}</td>
+            <td className="mono nowrap">
+              <Link to="/jobs/$jobId" params={{ jobId: one.job }}>
+                {one.job}
+              </Link>
+            </td>
+            <td className="nowrap">
+              {one.files ? `${plural(one.files.files, "file")}, ${size(one.files.bytes)}` : "–"}
+            </td>
+            <td>
+              <Time at={one.created_at}>{ago(one.created_at)}</Time>
+            </td>
+            <td>
+              <span className="row keep">
+                <a
+                  className="button small"
+                  href={`/api/v1/models/${encodeURIComponent(model)}/versions/${one.version}/download`}
+                  aria-label={`Download version ${one.version}`}
+                  download
+                >
+                  Download
+                </a>
+                {edit && (
+                  <>
+                    <button
+                      type="button"
                       className="button small"
-                      href={`/api/v1/models/${encodeURIComponent(model)}/versions/${one.version}/download`}
-                      aria-label={`Download version ${one.version}`}
-                      download
+                      aria-label={`Promote version ${one.version}`}
+                      onClick={() => ask({ what: "promote", version: one })}
                     >
-                      Download
-                    </a>
-                    {edit && (
-                      <>
-                        <button
-                          type="button"
-                          className="button small"
-                          aria-label={`Promote version ${one.version}`}
-                          onClick={() => ask({ what: "promote", version: one })}
-                        >
-                          Promote …
-                        </button>
-                        <button
-                          type="button"
-                          className="button small quiet danger"
-                          aria-label={`Delete version ${one.version}`}
-                          onClick={() => ask({ what: "delete", version: one })}
-                        >
-                          Delete
-                        </button>
-                      </>
-                    )}
-                  </span>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+                      Promote …
+                    </button>
+                    <button
+                      type="button"
+                      className="button small quiet danger"
+                      aria-label={`Delete version ${one.version}`}
+                      onClick={() => ask({ what: "delete", version: one })}
+                    >
+                      Delete
+                    </button>
+                  </>
+                )}
+              </span>
+            </td>
+          </tr>
+        ))}
+      </Table>
     </section>
   );
 }

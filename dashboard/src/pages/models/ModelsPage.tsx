@@ -4,6 +4,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { api, body } from "../../api/client";
 import { ago } from "../../ui/format";
 import { Empty, ErrorNote, Loading, Time, useDebounced, useTitle } from "../../ui/parts";
+import { Table } from "../../ui/Table";
 
 const route = getRouteApi("/inside/models");
 
@@ -55,48 +56,40 @@ export function ModelsPage() {
         </div>
       ) : (
         <div className="card flush">
-          <div className="table-wrap">
-            <table className="table">
-              <thead>
-                <tr>
-                  <th scope="col">Model</th>
-                  <th scope="col">Stages</th>
-                  <th scope="col" className="right">
-                    Versions
-                  </th>
-                  <th scope="col" className="right">
-                    Latest
-                  </th>
-                  <th scope="col">Changed</th>
-                </tr>
-              </thead>
-              <tbody>
-                {models.map((model) => (
-                  <tr key={model.name}>
-                    <td className="break">
-                      <Link to="/models/$name" params={{ name: model.name }}>
-                        <strong>{model.name}</strong>
-                      </Link>
-                    </td>
-                    <td>
-                      <span className="row labels">
-                        {Object.entries(model.stages).map(([stage, version]) => (
-                          <span key={stage} className="chip">
-                            {stage} @{version}
-                          </span>
-                        ))}
+          <Table
+            label="Table of models"
+            columns={[
+              "Model",
+              "Stages",
+              { name: "Versions", right: true },
+              { name: "Latest", right: true },
+              "Changed",
+            ]}
+          >
+            {models.map((model) => (
+              <tr key={model.name}>
+                <td className="break">
+                  <Link to="/models/$name" params={{ name: model.name }}>
+                    <strong>{model.name}</strong>
+                  </Link>
+                </td>
+                <td>
+                  <span className="row labels">
+                    {Object.entries(model.stages).map(([stage, version]) => (
+                      <span key={stage} className="chip">
+                        {stage} @{version}
                       </span>
-                    </td>
-                    <td className="right">{model.versions}</td>
-                    <td className="right">{model.latest ?? "–"}</td>
-                    <td>
-                      <Time at={model.updated_at}>{ago(model.updated_at)}</Time>
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+                    ))}
+                  </span>
+                </td>
+                <td className="right">{model.versions}</td>
+                <td className="right">{model.latest ?? "–"}</td>
+                <td>
+                  <Time at={model.updated_at}>{ago(model.updated_at)}</Time>
+                </td>
+              </tr>
+            ))}
+          </Table>
         </div>
       )}
       {hasNextPage && (
