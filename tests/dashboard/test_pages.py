@@ -73,7 +73,7 @@ def test_secrets_and_tokens_are_never_shown_again(page: Page) -> None:
     page.get_by_label("Name").fill("wandb")
     page.get_by_label("Value").fill("very-secret-value")
     page.get_by_role("button", name="Keep", exact=True).click()
-    secrets = page.get_by_role("region", name="Secrets")
+    secrets = page.get_by_role("region", name="Secrets", exact=True)
     expect(secrets.get_by_role("row").filter(has_text="wandb")).to_contain_text("never shown")
     assert "very-secret-value" not in page.content()
     page.get_by_role("button", name="Delete secret wandb").click()
