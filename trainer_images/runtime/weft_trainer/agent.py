@@ -71,6 +71,8 @@ class Agent:
 
     def run(self) -> int:
         """The agent's exit code."""
+        if self._config.leftovers:
+            return self._stand_aside()
         become_reaper()
         try:
             spec = self._control.run(self._grant)

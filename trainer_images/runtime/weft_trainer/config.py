@@ -31,6 +31,8 @@ class Config:
     """A folder that all learners of the attempt see, if the engine has one: becomes JOB_STATE_DIR."""
     advertise_address: str | None = None
     grace_seconds: float | None = None
+    leftovers: bool = False
+    """It is to be no learner: only to send what an agent that died here had still to send."""
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Config:
@@ -51,6 +53,7 @@ class Config:
                 shared_dir=Path(shared).absolute() if shared else None,
                 advertise_address=env.get("WEFT_ADVERTISE_ADDRESS") or None,
                 grace_seconds=float(grace) if grace else None,
+                leftovers=bool(env.get("WEFT_LEFTOVERS")),
             )
         except ValueError as error:
             raise ConfigError(

@@ -58,7 +58,7 @@ class LearnerSupervisor:
         self._agent = os.fork()
         if self._agent == 0:
             os.close(go_write)
-            self._become_agent(supervisor, go_read)
+            self._become_agent(supervisor, self._spec["environment"], go_read)
         os.close(go_read)
         # It waits outside until it is in its group, as all it starts shall be born there.
         if self._group and not self._group.enter(self._agent):
@@ -67,7 +67,7 @@ class LearnerSupervisor:
         os.write(go_write, b"!")
         os.close(go_write)
 
-    def _become_agent(self, supervisor: int, go: int | None) -> NoReturn:
+    def _become_agent(self, supervisor: int, environment: Mapping[str, str], go: int | None = None) -> NoReturn:
         try:
             processes.die_with_parent(supervisor)
             os.setsid()
@@ -85,7 +85,7 @@ class LearnerSupervisor:
                     os.sched_setaffinity(0, cores)
             spawn.default_signals()
             command = self._spec["command"]
-            os.execve(command[0], command, self._spec["environment"])  # noqa: S606
+            os.execve(command[0], command, environment)  # noqa: S606
         except BaseException as error:
             os.write(2, f"can't start {' '.join(self._spec['command'])}: {error}\n".encode())
         finally:
@@ -118,15 +118,14 @@ class LearnerSupervisor:
         return ended[self._agent]
 
     def _bring_leftovers(self) -> None:
-        """Have another agent send what a killed one had still to send of its log: it hears that this learner has had
-        its agent, and does just that. Not for ever, as the attempt waits; what the API does not take by then is lost.
-        """
+        """Have another agent send what a killed one had still to send of its log. Not for ever, as the attempt waits;
+        what the API does not take by then is lost."""
         if not (self._run.learner(self._rank) / "agent" / "spool" / "cursor.json").exists():
             return
         supervisor = os.getpid()
         sender = os.fork()
         if sender == 0:
-            self._become_agent(supervisor, None)
+            self._become_agent(supervisor, {**self._spec["environment"], "WEFT_LEFTOVERS": "1"})
         end = time.monotonic() + _LEFTOVER_SECONDS
         while sender not in processes.reap() and (left := end - time.monotonic()) > 0:
             signal.sigtimedwait(SIGNALS, left)
