@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from weft import errors
 from weft.commands import COMMANDS, Entry
 from weft.exits import MEANINGS, ExitCode, exit_code_of
+from weft.ui.ansi import visible
 
 _EPILOG = "Exit codes\n" + "\n".join(f"{code.value:>5}  {meaning}" for code, meaning in MEANINGS)
 
@@ -102,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if _debugging():
             raise
-        print(f"weft: error: {type(error).__name__}: {error} (WEFT_DEBUG=1 shows where)", file=sys.stderr)
+        _complain(f"weft: error: {type(error).__name__}: {error} (WEFT_DEBUG=1 shows where)")
         return ExitCode.ERROR
     return ExitCode.OK
 
@@ -110,13 +111,17 @@ def main(arguments: list[str] | None = None) -> int:
 def _explain(error: errors.WeftError) -> int:
     if _debugging():
         raise error
-    print(f"weft: error: {error}", file=sys.stderr)
+    _complain(f"weft: error: {error}")
     for problem in error.problems if isinstance(error, errors.ApiError) else ():
         if problem.message not in str(error):
-            print(f"  {problem.path}: {problem.message}", file=sys.stderr)
+            _complain(f"  {problem.path}: {problem.message}")
         if problem.accepted:
-            print(f"  accepted: {problem.accepted}", file=sys.stderr)
+            _complain(f"  accepted: {problem.accepted}")
     return exit_code_of(error)
+
+
+def _complain(line: str) -> None:
+    print(visible(line) if sys.stderr.isatty() else line, file=sys.stderr)
 
 
 def _debugging() -> bool:

@@ -173,6 +173,10 @@ def test_in_a_terminal(double: Double, tmp_path: Path) -> None:
     assert "\x1b[36m[1]\x1b[0m \x1b[31mred\x1b[0mlink\u2400!" in terminal.output
     assert "\x1b[2m      1\x1b[0m \x1b[33m[2]\x1b[0m plain" in terminal.output
     assert "\x1b[2J" not in terminal.output
+    terminal = Terminal(double, tmp_path, "logs", ID, "--json")
+    assert terminal.end() == 0
+    assert [json.loads(one)["text"] for one in terminal.output.splitlines()] == [NOISE, "plain"]
+    assert not set(terminal.output) & set("\x00\x07\x1b\x9b")
     double.on("GET", f"{LOGS}/search", as_json({"matches": [match(4)], "next": 10, "end": True}))
     terminal = Terminal(double, tmp_path, "logs", ID, "--search", "nan")
     assert terminal.end() == 0

@@ -96,6 +96,18 @@ def test_a_table_fits_its_terminal(double: Double, tmp_path: Path, columns: int)
     assert ("why why" in rows[0]) == (columns == 120)
 
 
+def test_what_a_program_has_written_has_no_power(double: Double, tmp_path: Path) -> None:
+    """Its last words stand in its job's reason, and it names its files as it likes."""
+    words = "\x1b]0;mine\x07\x1b[2J\x1b[31mlast\x1b[0m \x1b[?1049hwords\x9b5A"
+    double.on("GET", f"jobs/{ID}", as_json(job(state="FAILED", reason=f"learner 1: exit code 1\n{words}")))
+    double.on("GET", "jobs", as_json({"jobs": [job(state="FAILED", name=words)], "next_cursor": None}))
+    for arguments, seen in ((("show", ID), "last words"), (("list",), ID), (("show", words), "last words")):
+        terminal = Terminal(double, tmp_path, *arguments, columns=160, NO_COLOR="1")
+        terminal.end()
+        assert seen in terminal.output
+        assert not [one for one in ("\x1b]", "\x1b[2J", "\x1b[?", "\x1b[3", "\x07", "\x9b") if one in terminal.output]
+
+
 def test_ctrl_c_stops_following_only(double: Double, tmp_path: Path) -> None:
     double.on("GET", f"jobs/{ID}", as_json(job()))
     released = threading.Event()

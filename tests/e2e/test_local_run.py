@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -154,6 +155,23 @@ def test_a_folder_is_shared_and_streamed_as_s3_is(desk: Desk) -> None:
     done = desk.run(manifest, "--data", images)
     assert sorted(done.stdout.splitlines()) == ["[1] [('a.tar', b'a.tara.tar')]", "[2] [('b.tar', b'b.tarb.tar')]"]
     desk.nothing_is_left()
+
+
+def test_what_the_training_reports_is_kept_and_told(desk: Desk) -> None:
+    code = "from weft_trainer import log_metrics; [log_metrics(loss=4 - n, step=n, group='train') for n in range(3)]"
+    extract = {"regex": "accuracy %{FLOAT:a}", "scalars": {"accuracy": {"type": "FLOAT", "value": "$a"}}}
+    manifest = desk.manifest(
+        f'python -c "{code}" && echo accuracy 0.75',
+        evaluation_metrics={"type": "regex_extractor", "groups": {"test": extract}},
+    )
+    done = desk.run(manifest, "--out", "mine")
+    assert re.search(r"^train/loss +3 +2 +2 +2 +4 ", done.stderr, re.MULTILINE), done.stderr
+    assert re.search(r"^test/accuracy +1 +0 +0\.75 ", done.stderr, re.MULTILINE), done.stderr
+    assert re.search(r"^metrics: +mine/metrics.csv$", done.stderr, re.MULTILINE), done.stderr
+    with (desk.folder / "mine/metrics.csv").open(newline="") as file:
+        rows = sorted((row["name"], row["learner"], row["step"], row["value"]) for row in csv.DictReader(file))
+    losses = [("train/loss", "1", str(step), str(4.0 - step)) for step in range(3)]
+    assert rows == [("test/accuracy", "1", "0", "0.75"), *losses]
 
 
 def test_ctrl_c_saves_a_checkpoint_and_resume_goes_on_from_it(desk: Desk) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import urllib.error
 import urllib.request
@@ -18,6 +19,7 @@ from weft_core.settings import Settings
 from weft_embedded.run.data_dir import LinkedData, LocalInput
 from weft_embedded.run.folder import choose_folder
 from weft_embedded.run.learners import Gang
+from weft_embedded.run.metrics import MetricsFile
 from weft_embedded.run.request import Request, RunError
 from weft_embedded.run.server import LearnerServer
 from weft_embedded.run.stores import find_secrets, find_stores
@@ -161,7 +163,10 @@ class Learners:
             job_id="run-1", job_name="a", attempt=1, rank=0, learners=2, cpus=1, gpus=0, command="true",
             framework="python", launcher="none", env={},
         )  # fmt: skip
-        self.gang = Gang(spec, lambda what, /, **f: self.told.append((what, f)), lambda rank: {}, self.exits.append)
+        self.metrics = MetricsFile(folder / "metrics.csv")
+        self.gang = Gang(
+            spec, lambda what, /, **f: self.told.append((what, f)), lambda rank: {}, self.exits.append, self.metrics
+        )
         self.folder = folder
         spaces = {"results": folder / "results", "checkpoints": folder / "checkpoints"}
         for path in (*spaces.values(), folder / "incoming"):
@@ -227,6 +232,33 @@ def test_lines_come_once_and_rank_0_stores_last(learners: Learners) -> None:
     assert learners.gang.succeeded
     states = [fields["state"] for what, fields in learners.told if what == "event"]
     assert states == ["DOWNLOADING", "PROCESSING", "STORING"]
+
+
+def test_metrics_come_once_and_nothing_in_them_breaks_file_or_terminal(learners: Learners) -> None:
+    learners.call("start", 0)
+    first = [
+        {"t": 1000, "group": "train", "etimes": {"iteration": 10}, "values": {"loss": 2, "note": "a text"}},
+        {"t": 2000, "group": "train", "etimes": {"iteration": "20"}, "values": {"loss": "nan"}},
+        {"t": 3000, "kind": "system", "values": {"cpu_percent": 1.0}},
+    ]
+    second = [
+        {"t": 4000, "group": "train", "etimes": {"iteration": "x"}, "values": {"loss": 0.5}},
+        {"t": 5000, "etimes": {}, "values": {'\x1b[2J, "x"\n': -1.5}},
+    ]
+    for sequence, records in enumerate([first, second]):
+        for _ in range(2):
+            learners.call("metrics", 0, sequence=sequence, records=records)
+    with learners.metrics.path.open(newline="") as file:
+        rows = [tuple(row.values()) for row in csv.DictReader(file)]
+    assert rows == [
+        ("train/loss", "train", "user", "1", "1", "10", "1970-01-01T00:00:01.000Z", "2.0"),
+        ("train/loss", "train", "user", "1", "1", "20", "1970-01-01T00:00:02.000Z", "nan"),
+        ("train/loss", "train", "user", "1", "1", "21", "1970-01-01T00:00:04.000Z", "0.5"),
+        ('\ufffd[2J, "x"\ufffd', "", "user", "1", "1", "0", "1970-01-01T00:00:05.000Z", "-1.5"),
+    ]
+    loss, _ = learners.metrics.series
+    told = {name: loss[name] for name in ("name", "points", "last_step", "last", "min", "max")}
+    assert told == {"name": "train/loss", "points": 3, "last_step": 21, "last": 0.5, "min": 0.5, "max": 2.0}
 
 
 def test_files_go_nowhere_but_into_their_folders(learners: Learners, tmp_path: Path) -> None:

@@ -35,6 +35,21 @@ def spec(command: str, *, rank: int = 0, learners: int = 1, **changes: Any) -> d
     }
 
 
+def environment(api: ApiDouble, workdir: Path, cache: Path, rank: int = 0, **env: str) -> dict[str, str]:
+    """What an engine starts an agent with."""
+    return {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(RUNTIME),
+        "WEFT_API_URL": api.url,
+        "WEFT_ATTEMPT_TOKEN": TOKEN,
+        "WEFT_RANK": str(rank),
+        "WEFT_NUM_LEARNERS": str(len(api.specs)),
+        "WEFT_WORKDIR": str(workdir),
+        "WEFT_CACHE_DIR": str(cache),
+        **env,
+    }
+
+
 class Agent:
     def __init__(
         self, api: ApiDouble, workdir: Path, cache: Path, rank: int, python: str = sys.executable, **env: str
@@ -42,17 +57,7 @@ class Agent:
         self.workdir = workdir
         workdir.mkdir(parents=True, exist_ok=True)
         self.log = workdir / "agent.log"
-        variables = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(RUNTIME),
-            "WEFT_API_URL": api.url,
-            "WEFT_ATTEMPT_TOKEN": TOKEN,
-            "WEFT_RANK": str(rank),
-            "WEFT_NUM_LEARNERS": str(len(api.specs)),
-            "WEFT_WORKDIR": str(workdir),
-            "WEFT_CACHE_DIR": str(cache),
-            **env,
-        }
+        variables = environment(api, workdir, cache, rank, **env)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [python, "-m", "weft_trainer"], env=variables, stdout=log, stderr=log, start_new_session=True

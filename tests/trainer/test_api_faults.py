@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
-from tests.trainer.agents import Launch, ended
+from tests.trainer.agents import RUNTIME, Launch, ended, environment
 from tests.trainer.api_double import Refused
 from tests.trainer.conftest import StartApi
 
@@ -116,6 +121,34 @@ def test_the_log_of_a_killed_agent_arrives_by_its_successor(start_api: StartApi,
     assert launch(api).wait() == 0
     assert api.learners[0].lines == _EXPECTED[:-1]
     assert api.problems == []
+
+
+def test_on_ray_the_guard_has_sent_what_a_killed_agent_had_not(start_api: StartApi, tmp_path: Path) -> None:
+    api = start_api(_TALKS)
+    work = tmp_path / "work"
+    env = environment(api, work, tmp_path / "cache")
+    plan = {"argv": [sys.executable, "-m", "weft_trainer"], "env": env, "work": str(work)}
+    api.refuse["logs"] = Refused(503, "busy")
+    guard = subprocess.Popen(
+        [sys.executable, "-I", "-S", RUNTIME / "weft_trainer/ray_gang/guard.py"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert guard.stdin is not None
+    assert guard.stdout is not None
+    with guard, guard.stdin, guard.stdout:
+        guard.stdin.write(json.dumps(plan).encode() + b"\n")
+        guard.stdin.flush()
+        pid = json.loads(guard.stdout.readline())["started"]
+        spool = work / "agent" / "spool" / "000000.jsonl"
+        api.wait_for(lambda: spool.exists() and b'"ready"' in spool.read_bytes())
+        os.kill(pid, signal.SIGKILL)
+        del api.refuse["logs"]
+        assert json.loads(guard.stdout.readline())["exit_code"] == -signal.SIGKILL
+        assert guard.stdout.read() == b"", "the guard has ended"
+    assert api.learners[0].lines == _EXPECTED[:-1]
+    assert api.problems == []
+    assert not work.exists()
 
 
 def test_results_wait_for_a_store_that_is_away(start_api: StartApi, launch: Launch) -> None:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from weft.commands import prepare
 from weft.commands.common import JsonOption, client_of
 from weft.data import DEFAULT_STORE, Place
-from weft.ui.console import say, show, show_json
+from weft.ui.console import say, show, show_json, tell
 from weft.ui.jobs import table
 from weft.ui.progress import bar
 from weft.ui.words import count, moment, size
@@ -77,7 +77,7 @@ def ls(
             show_json(names)
         else:
             for name in names:
-                print(f"{where.store}:{name}")
+                tell(f"{where.store}:{name}")
         return
     objects = list(data.objects(where, limit=limit))
     if as_json:

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from weft.commands.common import JobArgument, JsonOption, client_of
 from weft.commands.following import finish, interruptible, reading
-from weft.ui.console import say, show, show_json, show_json_lines
+from weft.ui.console import say, show, show_json, show_json_lines, tell
 from weft.ui.feed import Feed
 from weft.ui.jobs import table
 from weft.ui.words import moment, state
@@ -108,7 +108,7 @@ def events(ctx: typer.Context, job: JobArgument, follow: Follow = False, as_json
                     show_json_lines([dict(event.raw)])
                 else:
                     text = f"{event.state}  {event.message}" if event.state else event.message
-                    print(f"{moment(event.at)}  {text}", flush=True)
+                    tell(f"{moment(event.at)}  {text}")
 
         interruptible(found, work)
         return

@@ -23,13 +23,17 @@ from weft.commands.train import LearnersOption, ManifestArgument, NameOption, Se
 from weft.errors import InvalidManifest, WeftError
 from weft.exits import ExitCode, exit_code_of_state
 from weft.local_run import LocalRun
+from weft.metrics import Series
 from weft.models import Event, LogLine
 from weft.ui import problems, words
-from weft.ui.console import say
+from weft.ui.console import err, say
 from weft.ui.feed import Feed
+from weft.ui.metrics import series_table
 
 app = typer.Typer()
 _STDIN = "-"
+_MOST_SERIES = 20
+"""That the end shows; the file has all."""
 
 
 @app.command("run")
@@ -138,6 +142,13 @@ def _finish(end: dict[str, Any], begun: dict[str, Any], manifest: Path, feed: Fe
     if end["state"] != "COMPLETED":
         for line in str(end["reason"]).splitlines():
             say(escape(line))
+    series = [Series.from_json(one) for one in end["metrics"]]
+    if series:
+        err().print(series_table(series[:_MOST_SERIES]))
+        if len(series) > _MOST_SERIES:
+            say(f"[dim]and {len(series) - _MOST_SERIES:,} more[/]")
+    if end["metrics_file"]:
+        say(f"[key]metrics:[/]      {escape(_shown(end['metrics_file']))}")
     if end["results"]:
         say(f"[key]results:[/]      {escape(_shown(end['results']))}")
     if end["checkpoints"]:

@@ -51,6 +51,11 @@ def harmless(text: str, *, colours: bool) -> str:
     return "".join(pieces) + (RESET if coloured else "")
 
 
+def visible(text: str) -> str:
+    """Text of several lines without any power over a terminal."""
+    return "\n".join(harmless(line, colours=False) for line in text.split("\n"))
+
+
 def _picture(found: re.Match[str]) -> str:
     """A control character as something that can be seen."""
     character = found[0]

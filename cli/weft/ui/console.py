@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.theme import Theme
+
+from weft.ui.ansi import visible
 
 _THEME = Theme(
     {
@@ -30,10 +33,25 @@ _THEME = Theme(
 _PIPE_WIDTH = 1000
 
 
+# Of control characters JSON lets these stand, and some terminals obey them.
+_C1 = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+
+
+class _Console(Console):
+    """Names and reasons hold what programs have written: it gets no power over a terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(visible(segment.text), segment.style)
+
+
 def _console(to_stderr: bool) -> Console:
     stream = sys.stderr if to_stderr else sys.stdout
     terminal = stream.isatty()
-    return Console(
+    return _Console(
         stderr=to_stderr,
         theme=_THEME,
         highlight=False,
@@ -69,11 +87,20 @@ def say(markup: str = "", *, style: str | None = None) -> None:
 
 def show_json(value: Any) -> None:
     """Print data for a program: indented for a terminal's reader, or else one line."""
-    indent = 2 if sys.stdout.isatty() else None
-    print(json.dumps(value, indent=indent, ensure_ascii=False), flush=True)
+    print(to_json(value, indent=2 if sys.stdout.isatty() else None), flush=True)
 
 
 def show_json_lines(values: Iterable[Any]) -> None:
     """Print each value as a line of JSON as soon as it is there."""
     for value in values:
-        print(json.dumps(value, ensure_ascii=False), flush=True)
+        print(to_json(value), flush=True)
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """With every letter as it is, and no control character."""
+    return json.dumps(value, indent=indent, ensure_ascii=False).translate(_C1)
+
+
+def tell(line: str) -> None:
+    """Print data as it is, but for what a terminal would obey."""
+    print(visible(line) if sys.stdout.isatty() else line, flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -12,7 +11,7 @@ from rich.markup import escape
 from weft.errors import Unavailable
 from weft.models import Event, Gap, Json, LogLine, LogMatch, StateChange
 from weft.ui.ansi import harmless, plain, shown
-from weft.ui.console import err, say
+from weft.ui.console import err, say, to_json
 from weft.ui.words import first_line, styled_state
 
 _LEARNER_COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95, 92, 94, 91)  # ANSI foregrounds, told apart easily
@@ -156,7 +155,7 @@ class Feed:
 
     def json_line(self, kind: str, value: Json, *, flush: bool = True) -> None:
         """Print a line of JSON that says what it is."""
-        sys.stdout.write(json.dumps({"type": kind, **value}, ensure_ascii=False) + "\n")
+        sys.stdout.write(to_json({"type": kind, **value}) + "\n")
         if flush:
             sys.stdout.flush()
 

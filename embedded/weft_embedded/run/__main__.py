@@ -118,6 +118,8 @@ def _end(ended: Ended, out: OutFolder, results_here: bool) -> dict[str, Any]:
         "state": ended.state.value,
         "reason": ended.reason,
         "exit_code": ended.exit_code,
+        "metrics": out.metrics.series,
+        "metrics_file": str(out.metrics.path) if out.metrics.path.exists() else None,
         "results": there(out.results) if results_here else None,
         "checkpoints": there(out.checkpoints),
     }

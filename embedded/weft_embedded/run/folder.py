@@ -1,6 +1,7 @@
 """A run's own folder: what is in it, and who is at work in it.
 
 ``run.json``        the run's id and how many attempts it has had
+``metrics.csv``    what the training has reported, a line a point
 ``results/``        what RESULT_DIR holds at the end, unless it goes elsewhere
 ``checkpoints/``    the last states of CHECKPOINT_DIR, as learners keep them in S3
 ``.incoming/``      files on their way into one of these
@@ -19,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from weft_core.ids import new_id
+from weft_embedded.run.metrics import MetricsFile
 from weft_embedded.run.request import Request, RunError
 
 
@@ -29,6 +31,7 @@ class OutFolder:
         self.path = path
         self.results = results or path / "results"
         self.checkpoints = path / "checkpoints"
+        self.metrics = MetricsFile(path / "metrics.csv")
         self.incoming = path / ".incoming"
         self._about = path / "run.json"
         self.id = ""

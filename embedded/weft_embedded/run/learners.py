@@ -9,6 +9,7 @@ from typing import Any
 
 from weft_core.launch import LearnerSpec
 from weft_core.lifecycle import JobState, LearnerPhase
+from weft_embedded.run.metrics import MetricsFile
 
 _Phase = LearnerPhase
 
@@ -32,6 +33,7 @@ class Learner:
     ports: list[int] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict, repr=False)
     sequence: int = 0
+    metrics_sequence: int = 0
     exit_code: int | None = None
     reason: str = ""
 
@@ -48,6 +50,7 @@ class Gang:
         tell: called with ``(type, fields)``, under the lock.
         prepare: called with a rank before its learner gets its spec; what its environment needs besides.
         on_exit: called with each rank that has reported its end.
+        metrics: gets what the training reports.
     """
 
     def __init__(
@@ -56,11 +59,13 @@ class Gang:
         tell: Callable[..., None],
         prepare: Callable[[int], Mapping[str, str]],
         on_exit: Callable[[int], None],
+        metrics: MetricsFile,
     ) -> None:
         self._spec = spec
         self._tell = tell
         self._prepare = prepare
         self._on_exit = on_exit
+        self._metrics = metrics
         self.learners = [Learner(rank) for rank in range(spec.learners)]
         self.state = JobState.PENDING
         self._grace: float | None = None  # of a stop, once there is one
@@ -142,6 +147,17 @@ class Gang:
                 for text in line["s"].split("\n"):
                     self._tell("line", n=self._line, t=line["t"], learner=learner.rank + 1, text=text)
                     self._line += 1
+
+    def metrics(self, call: dict[str, Any]) -> None:
+        learner = self._granted(call)
+        with self._changed:
+            if call["sequence"] < learner.metrics_sequence:
+                return
+            learner.metrics_sequence = call["sequence"] + 1
+            try:
+                self._metrics.add(self._spec.attempt, learner.rank + 1, call["records"])
+            except OSError as error:  # no training ends for its metrics
+                raise Refused(409, "metrics_not_kept", f"{self._metrics.path}: {error.strerror or error}") from None
 
     def storing(self, call: dict[str, Any]) -> dict[str, Any]:
         """The storing grant: after success everywhere rank 0 stores last, so that its files win; after a failure or a

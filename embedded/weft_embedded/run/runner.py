@@ -88,6 +88,8 @@ class Job:
             checkpoint=manifest.checkpoint,
             grace_seconds=self.grace,
             max_runtime_seconds=manifest.max_runtime_seconds,
+            evaluation_metrics=manifest.evaluation_metrics,
+            system_metrics_seconds=0,
         )
 
 
@@ -135,7 +137,7 @@ class _Attempt:
         manifest = self._job.manifest
         token = secrets.token_urlsafe(32)
         spec = self._job.spec(self._out, self._n)
-        gang = Gang(spec, self._tell, self._prepare, lambda rank: self._news.put({"reported": rank}))
+        gang = Gang(spec, self._tell, self._prepare, lambda rank: self._news.put({"reported": rank}), self._out.metrics)
         self._server.serve(gang, token)
         run_name = f"weft-{self._out.id}-{self._n}"
         what = f"starting {count(manifest.learners)} on this machine"

@@ -11,13 +11,10 @@ from weft_trainer.metrics.records import Value
 
 def convert(value: Any, kind: str) -> Value | None:
     """``value`` as the type INT, FLOAT, STRING or JSONSTRING says; None, when it is none of that type."""
-    if kind not in ("INT", "FLOAT"):
+    if kind not in _READINGS:
         return value if isinstance(value, str) else json.dumps(value)
     text = str(value).strip()
-    readings: list[Callable[[str], Value]] = (
-        [float] if kind == "FLOAT" else [int, _prefixed, float, _hexadecimal]
-    )  # 12, 0x1f, 1e3, ff
-    for read in readings:
+    for read in _READINGS[kind]:
         try:
             return read(text)
         except ValueError:

@@ -26,6 +26,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 _LOOK = 5.0  # seconds after which it looks around even if nothing happened
+_LEFTOVER_SECONDS = 10.0
 _TAIL = 2000  # characters of the agent's own output that go with a failure's report
 
 
@@ -47,11 +48,11 @@ def supervise(plan: dict[str, Any], orders: int) -> None:
         for number in _IGNORED:
             signal.signal(number, signal.SIG_DFL)
 
-    try:
-        with open(log, "wb") as output:
-            agent = subprocess.Popen(
+    def start_agent(more: dict[str, str]) -> subprocess.Popen[bytes]:
+        with open(log, "ab") as output:
+            return subprocess.Popen(
                 plan["argv"],
-                env=plan["env"],
+                env={**plan["env"], **more},
                 cwd=work,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -59,6 +60,9 @@ def supervise(plan: dict[str, Any], orders: int) -> None:
                 start_new_session=True,
                 preexec_fn=prepare_agent,
             )
+
+    try:
+        agent = start_agent({})
     except OSError as error:
         report({"failed": f"{plan['argv'][0]} does not run: {error.strerror or error}"})
     else:
@@ -66,7 +70,13 @@ def supervise(plan: dict[str, Any], orders: int) -> None:
         status, killed = _wait(agent.pid, orders)
         end_descendants()
         oom = status == -signal.SIGKILL and not killed and machine_oom_kills() > kills
-        report({"exit_code": status, "killed": killed, "oom": oom, "tail": _tail(log) if status else ""})
+        tail = _tail(log) if status else ""
+        if status == -signal.SIGKILL and os.path.exists(os.path.join(work, "agent", "spool", "cursor.json")):
+            # Another agent sends what was still to be sent of its log. Not for ever, as the attempt waits.
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                start_agent({"WEFT_LEFTOVERS": "1"}).wait(_LEFTOVER_SECONDS)
+            end_descendants()
+        report({"exit_code": status, "killed": killed, "oom": oom, "tail": tail})
     finally:
         shutil.rmtree(work, ignore_errors=True)
         os.close(lock)
