@@ -153,7 +153,7 @@ def test_the_environment_wins_over_the_file_key_by_key(write, monkeypatch: pytes
         ),
         (
             '[engines.k]\ntype = "local"\nxyz = 1',
-            "engines.k.xyz: no such key; there are: cache_dir, cache_size, cpus, gpus, memory, type",
+            "engines.k.xyz: no such key; there are: cache_dir, cache_size, cpus, gpus, host_mounts, memory, type",
         ),
         (
             '[engines.k]\ntype = "kubernetes"\ntimeout = "soon"',
