@@ -15,7 +15,7 @@ import httpx
 
 from weft.errors import AmbiguousName, JobFailed, JobHalted, NotFound, Unavailable, WaitTimeout
 from weft.follow import PATIENCE, Follower
-from weft.http import Transport, segment
+from weft.http import Query, Transport, segment
 from weft.logs import Log, Which
 from weft.metrics import Curve, Metrics, MetricValues, Point, Series
 from weft.models import (
@@ -380,9 +380,12 @@ class Jobs:
             since_time: from then on: milliseconds since the epoch, a span such as ``1h30m``, or a date; ``pos`` means
                 nothing then.
         """
-        params = {"pagesize": pagesize, "pos": pos, "since_time": since_time}
-        page = self._transport.json("GET", f"/logs/{segment(job_id)}/{kind}", params=params, base="/v1")
-        return list(page.get("models") or [])
+        params: Query = {"pagesize": pagesize, "pos": pos, "since_time": since_time}
+        return list(self.ffdl(f"/logs/{segment(job_id)}/{kind}", params)["models"])
+
+    def ffdl(self, path: str, params: Query | None = None) -> dict[str, Any]:
+        """What FfDL's API has at a path below ``/v1``, in its form (docs/from-ffdl.md)."""
+        return self._transport.json("GET", path, params=params, base="/v1")
 
     def follow_logs(
         self,

@@ -85,14 +85,14 @@ def weft(
     ctx.obj = {"url": url, "profile": profile}
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, program: typer.Typer = app, name: str = "weft") -> int:
     """Run the command with ``arguments`` (default: the process's); returns the exit code."""
     try:
-        app(args=arguments, prog_name="weft")
+        program(args=arguments, prog_name=name)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except errors.WeftError as error:
-        return _explain(error)
+        return _explain(error, name)
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return ExitCode.INTERRUPTED
@@ -103,15 +103,15 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if _debugging():
             raise
-        _complain(f"weft: error: {type(error).__name__}: {error} (WEFT_DEBUG=1 shows where)")
+        _complain(f"{name}: error: {type(error).__name__}: {error} (WEFT_DEBUG=1 shows where)")
         return ExitCode.ERROR
     return ExitCode.OK
 
 
-def _explain(error: errors.WeftError) -> int:
+def _explain(error: errors.WeftError, name: str) -> int:
     if _debugging():
         raise error
-    _complain(f"weft: error: {error}")
+    _complain(f"{name}: error: {error}")
     for problem in error.problems if isinstance(error, errors.ApiError) else ():
         if problem.message not in str(error):
             _complain(f"  {problem.path}: {problem.message}")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from weft.errors import ConfigurationError
 
@@ -163,6 +163,11 @@ def _from_environment(environ: Mapping[str, str]) -> list[Server]:
         found.append(Server(normalise_url(named), source="WEFT_URL"))
     if named := environ.get("DLAAS_URL"):
         user, password = environ.get("DLAAS_USERNAME"), environ.get("DLAAS_PASSWORD")
+        before, scheme, rest = named.rpartition("://")
+        own, at, host = rest.rpartition("@")
+        if at:  # as FfDL's client had it: they stand in the URL and win
+            named = f"{before}{scheme}{host}"
+            user, password = (unquote(part) for part in (*own.split(":", 1), "")[:2])
         if user and user.startswith(TOKEN_PREFIX):
             found.append(Server(normalise_url(named), user, source="DLAAS_URL"))
         else:

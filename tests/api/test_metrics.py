@@ -154,7 +154,7 @@ def test_what_is_no_number(ann: Person, gang: Attempted) -> None:
     first = ann.http.get(f"/api/v1/jobs/{gang.job_id}/metrics/records").json()["records"][0]["values"]
     assert first | {"big": ""} == {"loss": "nan", "big": "", "deep": '{"a": [1]}', "flag": 1, "text": "0.5"}
     (listed,) = ann.http.get("/api/v1/jobs").json()["jobs"]
-    assert listed["metrics"]["loss"] == {"last": None, "min": 2.5, "max": 2.5, "step": None}
+    assert listed["metrics"]["loss"] == {"last": None, "min": 2.5, "max": 2.5, "step": None, "time": 4}
 
 
 def test_hostile_names(ann: Person, gang: Attempted) -> None:
@@ -277,7 +277,7 @@ def test_lists_show_sort_and_filter_by_a_metric(api: Api, ann: Person, bob: Pers
     assert listed(metric=["val/acc.max = 0.7", "val/acc<0.65"]) == ["c"]
     assert listed(metric="acc>0") == []
     newest = ann.http.get("/api/v1/jobs?q=ä").json()["jobs"][0]
-    assert newest["metrics"] == {"val/acc": {"last": 0.9, "min": 0.5, "max": 0.9, "step": 1}}
+    assert newest["metrics"] == {"val/acc": {"last": 0.9, "min": 0.5, "max": 0.9, "step": 1, "time": T}}
     assert ann.http.get(f"/api/v1/jobs/{newest['id']}").json()["metrics"] == newest["metrics"]
     other = ann.http.get("/api/v1/jobs?sort=name&limit=1").json()["next_cursor"]
     for wrong in (
@@ -302,10 +302,10 @@ def name_of(name: str) -> str:
 def test_one_learners_value_is_shown_and_goes_with_the_job(api: Api, ann: Person, gang: Attempted) -> None:
     first, second = gang.agents
     send(second, 0, record(0, loss=9))
-    send(first, 0, record(0, loss=2))
-    send(second, 1, record(1, loss=8))
+    send(first, 0, record(0, T + 1, loss=2))
+    send(second, 1, record(1, T + 2, loss=8))
     shown = ann.http.get(f"/api/v1/jobs/{gang.job_id}").json()["metrics"]
-    assert shown == {"loss": {"last": 2, "min": 2, "max": 2, "step": 0}}
+    assert shown == {"loss": {"last": 2, "min": 2, "max": 2, "step": 0, "time": T + 1}}
     with api.context.database.transaction() as session:
         session.execute(delete(Job).where(Job.id == gang.job_id))
         for table in (MetricCursor, MetricBatch, MetricRecords, MetricSeries, JobMetric):

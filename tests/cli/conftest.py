@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import typer
 from tests.cli.double import Double, running
 
 from weft.client import Client
 from weft.http import Transport
-from weft.main import main
+from weft.main import app, main
 from weft.profile import Server
 from weft.transfer import download
 from weft.ui import console
@@ -44,17 +45,18 @@ class Done:
 
 
 class Weft:
-    """The ``weft`` command in this process, signed in at the double."""
+    """The ``weft`` command in this process, or another program; signed in at the double."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, capsys: pytest.CaptureFixture[str], program: typer.Typer = app, name: str = "weft") -> None:
         self._capsys = capsys
+        self._program = program, name
 
     def __call__(self, *arguments: str) -> Done:
         self._capsys.readouterr()
         # The consoles look at their streams once, and each test has streams of its own.
         console.out.cache_clear()
         console.err.cache_clear()
-        code = main(list(arguments))
+        code = main(list(arguments), *self._program)
         captured = self._capsys.readouterr()
         return Done(code, captured.out, captured.err)
 

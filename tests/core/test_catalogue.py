@@ -95,8 +95,11 @@ def test_the_shipped_catalogue_can_be_built() -> None:
     [
         ("tensorflow", "1.5.0-py3", "tensorflow"),
         ("tensorflow", "1.5", "tensorflow"),
+        ("tensorflow", "1.9.0-gpu", "tensorflow"),
+        ("tensorflow", "1.5-py3-horovod", "horovod"),
         ("tensorflow", "latest-gpu-py3", "tensorflow"),
         ("pytorch", "latest", "pytorch"),
+        ("pytorch", "v0.2", "pytorch"),
         ("horovod", "0.13.10-tf1.9.0-torch0.4.0-py3.5", "horovod"),
         ("horovod", "0.13.4-tf1.8.0-torch0.4.0-py3.5", "horovod"),
     ],

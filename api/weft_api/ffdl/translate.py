@@ -131,6 +131,8 @@ def _metrics(metrics: Mapping[str, BestAndLast]) -> list[Json]:
         entry = groups[group]
         entry["Values"][name] = one.last
         entry["iteration"] = max(entry["iteration"], _int32(one.step))
+        # In this form the later one is the larger one, too.
+        entry["timestamp"] = max(entry["timestamp"], "" if one.time is None else _stamp(one.time))
     return [{"type": group, **entry} for group, entry in groups.items()]
 
 
@@ -176,18 +178,23 @@ def _is_json(text: str) -> bool:
 
 def metric_data(record: RecordView) -> Json:
     """FfDL's MetricData. The step of a record that has none is 0."""
-    at = datetime.fromtimestamp(min(max(record.t, 0), 253_402_300_799_999) / 1000, UTC)
-    return _data(record.group, at, record.etimes.get("iteration"), record.values)
+    return _data(record.group, record.t, record.etimes.get("iteration"), record.values)
 
 
 def status_data(state: str, reason: str) -> Json:
     """What FfDL's client shows as ``Status: …`` among the metrics."""
-    return _data("Status", datetime.now(UTC), 0, {"Message": f"{state}: {reason}" if reason else state})
+    now = round(datetime.now(UTC).timestamp() * 1000)
+    return _data("Status", now, 0, {"Message": f"{state}: {reason}" if reason else state})
 
 
-def _data(kind: str, at: datetime, step: Any, values: Mapping[str, Any]) -> Json:
-    stamp = f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
-    return {"type": kind, "timestamp": stamp, "iteration": _int32(step), "Values": dict(values)}
+def _stamp(time: int) -> str:
+    """FfDL's form of a metric's time, which is in ms since the epoch."""
+    at = datetime.fromtimestamp(min(max(time, 0), 253_402_300_799_999) / 1000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+
+
+def _data(kind: str, time: int, step: Any, values: Mapping[str, Any]) -> Json:
+    return {"type": kind, "timestamp": _stamp(time), "iteration": _int32(step), "Values": dict(values)}
 
 
 def _int32(step: Any) -> int:

@@ -43,7 +43,7 @@ _JOB_EXAMPLE: dict[str, Any] = {
     "ended_at": None,
     "state_since": "2026-01-31T08:15:09.018211Z",
     "queue_position": None,
-    "metrics": {"train/loss": {"last": 0.0556, "min": 0.0519, "max": 2.2847, "step": 11990}},
+    "metrics": {"train/loss": {"last": 0.0556, "min": 0.0519, "max": 2.2847, "step": 11990, "time": 1_769_847_309_000}},
 }
 
 

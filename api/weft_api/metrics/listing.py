@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -18,12 +19,18 @@ _MOST = 200
 """Metrics of a job that lists know; the first ones that it reports."""
 
 
+class Point(NamedTuple):
+    step: int | None
+    time: int
+    value: float
+
+
 def keep_best_and_last(session: Session, job: Job, rank: int, records: Iterable[Record]) -> None:
     """Bring what lists show up to date. The lowest rank that reports a metric is the one whose it is."""
-    found: dict[str, list[tuple[int | None, float]]] = defaultdict(list)
+    found: dict[str, list[Point]] = defaultdict(list)
     for record in records:
         for name, value in record.numbers():
-            found[shown_name(record.group, name)].append((record.step, value))
+            found[shown_name(record.group, name)].append(Point(record.step, record.t, value))
     if not found:
         return
     query = select(JobMetric).where(JobMetric.job_id == job.id, JobMetric.name.in_(found))
@@ -39,21 +46,23 @@ def keep_best_and_last(session: Session, job: Job, rank: int, records: Iterable[
             _bring_up_to_date(rows[name], rank, points)
 
 
-def _bring_up_to_date(row: JobMetric, rank: int, points: Sequence[tuple[int | None, float]]) -> None:
-    finite = [value for _, value in points if math.isfinite(value)]
+def _bring_up_to_date(row: JobMetric, rank: int, points: Sequence[Point]) -> None:
+    finite = [point.value for point in points if math.isfinite(point.value)]
     if rank < row.rank:
         row.rank, row.min, row.max = rank, None, None
     row.min = min([*finite, *([] if row.min is None else [row.min])], default=None)
     row.max = max([*finite, *([] if row.max is None else [row.max])], default=None)
-    step, last = points[-1]
-    row.step, row.last = step, last if math.isfinite(last) else None
+    row.step, row.time, last = points[-1]
+    row.last = last if math.isfinite(last) else None
 
 
 def best_and_last(scope: Scope, job_ids: Sequence[str]) -> dict[str, dict[str, BestAndLast]]:
     """By job and name; a job without any metric has an entry, too."""
     found: dict[str, dict[str, BestAndLast]] = {one: {} for one in job_ids}
     query = scope.select(JobMetric, JobMetric.job_id.in_(job_ids)).order_by(JobMetric.name)
-    columns = (JobMetric.job_id, JobMetric.name, JobMetric.last, JobMetric.min, JobMetric.max, JobMetric.step)
-    for job, name, last, lowest, highest, step in scope.session.execute(query.with_only_columns(*columns)):
-        found[job][name] = BestAndLast(last=last, min=lowest, max=highest, step=step)
+    columns = (JobMetric.last, JobMetric.min, JobMetric.max, JobMetric.step, JobMetric.time)
+    for job, name, *values in scope.session.execute(
+        query.with_only_columns(JobMetric.job_id, JobMetric.name, *columns)
+    ):
+        found[job][name] = BestAndLast(**dict(zip(("last", "min", "max", "step", "time"), values, strict=True)))
     return found

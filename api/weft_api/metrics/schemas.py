@@ -127,12 +127,17 @@ class RecordPage(BaseModel):
 class BestAndLast(BaseModel):
     """A metric of a job, for lists: of the first learner that reports it, over all attempts."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"last": 0.97, "min": 0.11, "max": 0.98, "step": 11990}]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"last": 0.97, "min": 0.11, "max": 0.98, "step": 11990, "time": 1_769_847_309_000}]
+        }
+    )
 
     last: float | None = Field(description="The newest; null: not a finite number.")
     min: float | None
     max: float | None
     step: int | None = Field(description="Of the newest, where it had one.")
+    time: int | None = Field(description="Of the newest, milliseconds since the epoch; null: from before Weft kept it.")
 
 
 Names = Annotated[

@@ -84,7 +84,7 @@ def _print(
     found = client_of(ctx).job(job)
 
     def work() -> None:
-        for one in _models(found, kind, *page, follow=follow):
+        for one in models_of(found, kind, *page, follow=follow):
             if as_json:
                 show_json_lines([dict(one)])
             else:
@@ -93,7 +93,7 @@ def _print(
     interruptible(found, work)
 
 
-def _models(job: Job, kind: str, size: int, pos: int, since: str, *, follow: bool) -> Iterator[Mapping[str, Any]]:
+def models_of(job: Job, kind: str, size: int, pos: int, since: str, *, follow: bool) -> Iterator[Mapping[str, Any]]:
     """One page; and what comes after, until the job has ended. It goes on by number: FfDL's went on by time, and left
     out lines of the same millisecond, or printed all again."""
     ended = False

@@ -244,7 +244,10 @@ def test_metric_data(api: Api, wire: Wire, gang: Attempted) -> None:
     followed = [json.loads(line) for line in wire.get(f"{path}?follow=true").body.splitlines()]
     assert followed[:-1] == expected
     model = wire.get(f"/v1/models/{gang.job_id}").json()
-    assert {(one["type"], one["iteration"]) for one in model["metrics"]} == {("t", 7), ("", 2**31 - 1)}
+    assert {(one["type"], one["timestamp"], one["iteration"]) for one in model["metrics"]} == {
+        ("t", "2026-01-31T08:15:09.000Z", 7),
+        ("", "2026-01-31T08:15:09.006Z", 2**31 - 1),
+    }
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------

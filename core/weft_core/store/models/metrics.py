@@ -109,3 +109,4 @@ class JobMetric(Base):
     min: Mapped[float | None] = mapped_column(Double)
     max: Mapped[float | None] = mapped_column(Double)
     step: Mapped[int | None] = mapped_column(BigInteger)  # of the last
+    time: Mapped[int | None] = mapped_column(BigInteger)  # of the last, ms since the epoch

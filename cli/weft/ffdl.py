@@ -1,0 +1,187 @@
+"""The command ``ffdl``: FfDL's own command lines with what they printed, for scripts that read it.
+
+An error goes to stderr, and the exit code tells of it: those of ``weft``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from weft.commands import ffdl as pages
+from weft.commands import train as starting
+from weft.commands.common import client_of
+from weft.commands.following import interruptible
+from weft.main import main
+from weft.models import LogLine
+from weft.ui.ansi import shown
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="FfDL's command line, served by Weft; `weft` can do more. DLAAS_URL, DLAAS_USERNAME and DLAAS_PASSWORD say "
+    "where and who.",
+)
+app.command("init", help="Create a project with a manifest.")(starting.init)
+app.command("loglines", help="View log lines.")(pages.loglines)
+app.command("emetrics", help="View evaluation metrics.")(pages.emetrics)
+
+ModelId = Annotated[str, typer.Argument(metavar="MODEL_ID", show_default=False)]
+_COLUMNS = ("ID", "Name", "Framework", "Training status", "Submitted", "Completed")
+
+
+@app.command("train")
+def train(
+    ctx: typer.Context,
+    manifest: Annotated[Path, typer.Argument(metavar="MANIFEST_FILE", show_default=False)],
+    code: Annotated[Path, typer.Argument(metavar="(MODEL_DEFINITION_ZIP|MODEL_DEFINITION_DIR)", show_default=False)],
+) -> None:
+    """Train a model."""
+    what = "model file" if ".zip" in code.name else "model files in"
+    _say(f"Deploying model with manifest '{manifest.name}' and {what} '{code}'...")
+    _say(f"Model ID: {client_of(ctx).train(manifest, code).id}\nOK")
+
+
+@app.command("list")
+def list_models(ctx: typer.Context) -> None:
+    """List all models."""
+    _say("Getting all models ...")
+    models = client_of(ctx).jobs.ffdl("/models")["models"]
+    rows = [_COLUMNS, *map(_row, models)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        _say("   ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)))
+    _say(f"\n{len(models)} records found.")
+
+
+def _row(model: Mapping[str, Any]) -> tuple[str, ...]:
+    status = model["training"]["training_status"]
+    times = (_time(status["submitted"]), _time(status["completed"]))
+    return (model["model_id"], model["name"], _framework(model), status["status"], *times)
+
+
+@app.command("show")
+def show(ctx: typer.Context, model_id: ModelId, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """Get detailed information about a model and its training."""
+    _say(f"Getting model '{model_id}'...")
+    client = client_of(ctx)
+    model = client.jobs.ffdl(f"/models/{client.job(model_id).id}")
+    if as_json:
+        print(json.dumps({"Payload": model}, indent="\t"))
+        return
+    training, status = model["training"], model["training"]["training_status"]
+    sizes = f"{training['cpus']:.2f} CPUs | {training['gpus']:.2f} GPUs | {training['memory']:.2f}"
+    _say(f"Id: {model['model_id']}\nModel definition:")
+    _say(f"  Name: {model['name']}\n  Description: {model['description']}\n  Framework: {_framework(model)}")
+    _say(f"Training:\n  Status: {status['status']}\n  Submitted: {_time(status['submitted'])}")
+    _say(f"  Completed: {_time(status['completed'])}")
+    _say(f"  Resources: {sizes} {training['memory_unit']} Mem | {training['learners']} node(s)")
+    _say(f"  Command: {training['command'].strip()}\n  Input data : {','.join(training['input_data'])}")
+    _say(f"  Output data: {','.join(training['output_data'])}\nData stores:")
+    for store in model["data_stores"]:
+        _say(f"  ID: {store['data_store_id']}\n  Type: {store['type']}\n  Connection: ")
+        for key, value in store["connection"].items():
+            _say(f"    {key}: {value}")
+    _say("Summary metrics:")
+    for one in model["metrics"]:
+        _say(f"  Type: {one['type']} {{\n  \tIteration: {one['iteration']}\n  \tTimestamp: {one['timestamp']}")
+        for key, value in one["Values"].items():
+            _say(f"  \t{key}: {value}")
+        _say("  }")
+    _say("OK")
+
+
+@app.command("logs")
+def logs(
+    ctx: typer.Context,
+    model_id: ModelId,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until the training has ended.")] = False,
+    metrics: Annotated[bool, typer.Option("--metrics", help="Evaluation metrics instead of lines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Metrics as JSON.")] = False,
+) -> None:
+    """View the log."""
+    job = client_of(ctx).job(model_id)
+    if not as_json:
+        what = "evaluation metrics" if metrics else "model training logs"
+        _say(f"Getting {what} for '{model_id}'...")
+
+    def work() -> None:
+        if metrics:
+            for one in pages.models_of(job, "emetrics", 1000, 0, "", follow=follow):
+                # As FfDL's client had it: JSON, but for those who follow.
+                _say(_measured(one) if follow and not as_json else json.dumps(one))
+            return
+        for line in job.follow_logs() if follow else job.logs():
+            if isinstance(line, LogLine):
+                _say(line.text)
+
+    interruptible(job, work)
+
+
+def _measured(one: Mapping[str, Any]) -> str:
+    at = datetime.fromtimestamp(one["meta"]["time"] / 1000, UTC)
+    step = one["etimes"].get("iteration", {}).get("value", "0")
+    values = "".join(f"{name}: {typed['value']:<12}" for name, typed in one["values"].items())
+    return f"Timestamp: {at:%Y-%m-%dT%H:%M:%SZ} Type: {one['grouplabel']:<8} Iteration: {step:<7}{values}"
+
+
+@app.command("download")
+def download(
+    ctx: typer.Context,
+    model_id: ModelId,
+    definition: Annotated[bool, typer.Option("--definition", help="The code, as it was submitted.")] = False,
+    trained_model: Annotated[bool, typer.Option("--trainedmodel", help="The results.")] = False,
+    filename: Annotated[Path | None, typer.Option("--filename", help="Of the zip.", show_default=False)] = None,
+) -> None:
+    """Download the model definition or the trained model, as a zip."""
+    if definition == trained_model:
+        raise typer.BadParameter("specify either --definition or --trainedmodel", param_hint="--definition")
+    job = client_of(ctx).job(model_id)
+    _say(f"Getting {'model definition' if definition else 'trained model'} for '{model_id}'...")
+    target = filename or Path(f"{job.id}-{'definition' if definition else 'trainedmodel'}.zip")
+    if definition:
+        job.download_definition(target)
+    else:
+        job.download_trained_model(target)
+    _say(f"Downloaded file: {target}\nOK")
+
+
+@app.command("halt")
+def halt(ctx: typer.Context, model_id: ModelId) -> None:
+    """Halt a training."""
+    _say(f"Halting training job '{model_id}'...")
+    client_of(ctx).job(model_id).halt()
+    _say("OK")
+
+
+@app.command("delete")
+def delete(ctx: typer.Context, model_id: ModelId) -> None:
+    """Delete a model. Asks nothing."""
+    _say(f"Deleting model '{model_id}'...")
+    client_of(ctx).job(model_id).delete()
+    _say("OK")
+
+
+def _framework(model: Mapping[str, Any]) -> str:
+    return f"{model['framework']['name']}:{model['framework']['version']}"
+
+
+def _time(text: str) -> str:
+    """``2026-01-31 08:15:02.5 +0000 UTC`` as the client showed it."""
+    return f"{datetime.fromisoformat(text[:19]):%a, %d %b %Y %H:%M:%S} UTC" if text else "N/A"
+
+
+def _say(text: str) -> None:
+    print("\n".join(shown(line, colours=True) for line in text.split("\n")), flush=True)
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """The console script."""
+    sys.exit(main(list(arguments) if arguments is not None else None, app, "ffdl"))
