@@ -205,3 +205,15 @@ def test_results_that_cannot_be_stored(start_api: StartApi, launch: Launch, buck
     assert report is not None
     assert report["reason"].startswith("S303 results can't be stored: ")
     assert "does not take these credentials" in report["reason"]
+
+
+def test_results_of_a_failed_program_that_cannot_be_stored(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
+    """The program's failure comes first; FfDL's S304 hid it."""
+    api = start_api("echo m > $RESULT_DIR/model; exit 3", results=bucket.location("x", secret_key="wrong"))
+    assert launch(api).wait() == 3
+    report = api.learners[0].exit
+    assert report is not None
+    assert report["exit_code"] == 3
+    assert not report["reason"].startswith("S30")
+    assert "(partial results were not stored: " in report["reason"]
+    assert "does not take these credentials" in report["reason"]

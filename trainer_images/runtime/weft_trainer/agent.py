@@ -395,6 +395,7 @@ class Learner:
             if ending.exit_code == 0:
                 return Ending(1, f"S303 results can't be stored: {error}")
             _warn(f"partial results were not stored: {error}")
+            return replace(ending, reason=f"{ending.reason} (partial results were not stored: {error})")
         return ending
 
     def _storing_grant(self, ending: Ending) -> tuple[bool, Ending]:
