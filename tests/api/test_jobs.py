@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import datetime, timedelta
 from typing import Any
@@ -269,7 +270,7 @@ notify: [{url: "https://example.org/hook", on: [COMPLETED]}]
 """
 
 
-def test_a_rerun_is_the_same_job_again(api: Api, ann: Person) -> None:
+def test_a_rerun_is_the_same_job_again(api: Api, ann: Person, bob: Person) -> None:
     s3 = api.settings.s3
     values = {
         "endpoint": s3.endpoint,
@@ -302,6 +303,24 @@ def test_a_rerun_is_the_same_job_again(api: Api, ann: Person) -> None:
     assert changed["learners"] == 3
     answer = ann.http.post(f"/api/v1/jobs/{first['id']}/rerun", json={"set": {"learners": "none"}})
     assert (answer.status_code, code_of(answer)) == (400, "invalid_manifest")
+    # As it was edited, with other code; the credentials stay those of the job.
+    less = yaml.safe_load(written.text)
+    del less["labels"], less["env"]
+    text = yaml.safe_dump(less)
+    check = "/api/v1/manifests:validate"
+    assert code_of(ann.http.post(check, content=text)) == "invalid_manifest"
+    assert ann.http.post(check, content=text, params={"rerun_of": first["id"]}).status_code == 200
+    assert ann.http.post(check, content=text, params={"rerun_of": "job-none"}).status_code == 404
+    assert bob.http.post(check, content=text, params={"rerun_of": first["id"]}).status_code == 404
+    other = zipped(train__py="print()")
+    sha256 = hashlib.sha256(other).hexdigest()
+    body = {"manifest": text, "code_sha256": sha256}
+    answer = ann.http.post(f"/api/v1/jobs/{first['id']}/rerun", json=body)
+    assert code_of(answer) == "code_missing"
+    ann.http.put(f"/api/v1/code/{sha256}", content=other, headers={"Content-Type": "application/zip"})
+    edited = ann.http.post(f"/api/v1/jobs/{first['id']}/rerun", json=body).json()
+    assert (edited["labels"], edited["code_sha256"], edited["rerun_of"]) == ({}, sha256, first["id"])
+    assert api.attempt(edited["id"]).agents[0].start()["data"][0]["location"]["secret_key"] == values["secret"]
 
 
 def test_only_its_own_project_keeps_a_job_alive(api: Api, ann: Person, bob: Person) -> None:

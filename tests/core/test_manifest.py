@@ -11,7 +11,15 @@ from jsonschema_rs import validator_for
 
 from weft_core.engine_settings import KubernetesSettings, LocalSettings, RaySettings
 from weft_core.launch import Resources
-from weft_core.manifest import Manifest, ManifestError, ParsedManifest, Place, manifest_schema, parse_manifest
+from weft_core.manifest import (
+    Credentials,
+    Manifest,
+    ManifestError,
+    ParsedManifest,
+    Place,
+    manifest_schema,
+    parse_manifest,
+)
 from weft_core.manifest.fields import MANIFEST
 from weft_core.settings import ImageSettings, ProfileSettings, Settings
 
@@ -74,6 +82,21 @@ notify: [{url: https://example.com/hook, on: failed}, {url: https://example.com/
 
 def parse(text: str, **overrides: str) -> Manifest:
     return parse_manifest(text, SETTINGS, overrides=overrides).manifest
+
+
+def test_a_connection_without_credentials_has_those_that_are_known() -> None:
+    text = (
+        "{name: x, framework: {name: pytorch, command: c}, data_stores: [{id: a, %s, training_data: {container: b}}]}"
+    )
+    known = {"a": Credentials("user", "word", ca="CERTIFICATE")}
+    bare, own = (
+        "connection: {auth_url: 'https://s3'}",
+        "connection: {auth_url: 'https://s3', user_name: u, password: p}",
+    )
+    assert parse_manifest(text % bare, SETTINGS, credentials=known).credentials == known
+    assert parse_manifest(text % own, SETTINGS, credentials=known).credentials == {"a": Credentials("u", "p")}
+    with pytest.raises(ManifestError, match="user_name"):
+        parse_manifest(text % bare, SETTINGS, credentials={"b": known["a"]})
 
 
 def test_every_field() -> None:

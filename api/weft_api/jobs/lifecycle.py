@@ -12,15 +12,16 @@ from weft_api.checkpoints.service import place_of
 from weft_api.context import Context
 from weft_api.idempotency import Once
 from weft_api.jobs.rewrite import manifest_text
-from weft_api.jobs.schemas import JobView, KeepaliveAnswer
+from weft_api.jobs.schemas import JobView, KeepaliveAnswer, RerunBody
 from weft_api.jobs.service import find_job, show_job
 from weft_api.jobs.submission import Submission
 from weft_api.jobs.submit import Submitted, submit
 from weft_api.problems import CONFLICT, Problem
 from weft_api.stores import credentials_name, unseal
-from weft_core.manifest import Manifest
+from weft_core.manifest import Credentials, Manifest
 from weft_core.store import jobs
 from weft_core.store.models import Attempt, Job, Secret
+from weft_core.store.scope import Scope
 
 
 def halt(context: Context, who: Principal, job_id: str, grace_seconds: int | None, once: Once) -> JobView:
@@ -70,13 +71,11 @@ def _change(
     return view
 
 
-def rerun(
-    context: Context, who: Principal, job_id: str, overrides: dict[str, str], once: Once, from_checkpoint: bool = False
-) -> Submitted:
-    """Submit the job's manifest again, with its code and credentials, and a copy of its last checkpoint if wished.
+def rerun(context: Context, who: Principal, job_id: str, asked: RerunBody, once: Once) -> Submitted:
+    """Submit the job again, with its code and credentials, and a copy of its last checkpoint if wished.
 
     Raises:
-        ManifestError, Problem: it, or what ``overrides`` makes of it, is not acceptable (any more).
+        ManifestError, Problem: its manifest, or the one that is given instead, is not acceptable (any more).
         Problem, StoreError: there is no checkpoint, or it can't be copied.
     """
     with context.database.transaction() as session:
@@ -84,12 +83,19 @@ def rerun(
         job = find_job(scope, job_id)
         if job.desired == "DELETED":
             raise Problem(CONFLICT, "the job is being deleted")
-        manifest = Manifest.model_validate(job.manifest)
-        names = {credentials_name(job_id, store.id): store.id for store in manifest.data_stores}
-        kept = scope.all(scope.select(Secret, Secret.job_id == job_id))
-        credentials = {
-            names[secret.name]: unseal(context.box, secret.ciphertext) for secret in kept if secret.name in names
-        }
-        submission = Submission(manifest_text(manifest, credentials), job.code_sha256, None, overrides)
-        begins_with = (job_id, place_of(context, session, job)) if from_checkpoint else None
+        submission = Submission(
+            asked.manifest if asked.manifest is not None else manifest_text(Manifest.model_validate(job.manifest)),
+            asked.code_sha256 or job.code_sha256,
+            overrides=asked.set,
+            credentials=credentials_of(context, scope, job),
+        )
+        begins_with = (job_id, place_of(context, session, job)) if asked.from_checkpoint else None
     return submit(context, who, submission, once, rerun_of=job_id, begins_with=begins_with)
+
+
+def credentials_of(context: Context, scope: Scope, job: Job) -> dict[str, Credentials]:
+    """Those that came with the job's manifest, by data store id."""
+    manifest = Manifest.model_validate(job.manifest)
+    names = {credentials_name(job.id, store.id): store.id for store in manifest.data_stores}
+    kept = scope.all(scope.select(Secret, Secret.job_id == job.id))
+    return {names[secret.name]: unseal(context.box, secret.ciphertext) for secret in kept if secret.name in names}

@@ -1,16 +1,15 @@
 """From a job back to the manifest it was made from, so that a rerun takes the same way in as any submission.
 
-What is written here has the job's credentials in it: it goes to the parser and nowhere else.
+Credentials are not written: whoever parses it again hands them to the parser beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
-from weft_core.manifest import Credentials, DataStore, EvaluationMetrics, Manifest
+from weft_core.manifest import DataStore, EvaluationMetrics, Manifest
 
 # The same in both forms.
 _SAME = ("name", "description", "version", "labels", "engine", "priority", "learners", "retries", "env", "secrets")
@@ -19,12 +18,8 @@ _SIZES = {"TiB": 1 << 40, "GiB": 1 << 30, "TB": 10**12, "GB": 10**9, "MiB": 1 <<
 _SPANS = {"h": 3600, "m": 60, "s": 1}
 
 
-def manifest_text(manifest: Manifest, credentials: Mapping[str, Credentials]) -> str:
-    """A manifest, as a user would write it, whose canonical form is ``manifest``.
-
-    Args:
-        credentials: by data store id.
-    """
+def manifest_text(manifest: Manifest) -> str:
+    """A manifest, as a user would write it, whose canonical form is ``manifest``."""
     kept = manifest.model_dump(mode="json", exclude_none=True)
     written: dict[str, Any] = {name: kept[name] for name in _SAME if kept.get(name) not in (None, "", {})}
     if manifest.elastic:
@@ -38,7 +33,7 @@ def manifest_text(manifest: Manifest, credentials: Mapping[str, Credentials]) ->
         "command": framework.command,
     }
     if manifest.data_stores:
-        written["data_stores"] = [_data_store(store, credentials.get(store.id)) for store in manifest.data_stores]
+        written["data_stores"] = [_data_store(store) for store in manifest.data_stores]
     written["checkpoint"] = {
         "every": _seconds(manifest.checkpoint.every_seconds),
         "keep": manifest.checkpoint.keep,
@@ -82,12 +77,8 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.6f}"
 
 
-def _data_store(store: DataStore, credentials: Credentials | None) -> dict[str, Any]:
+def _data_store(store: DataStore) -> dict[str, Any]:
     written = store.model_dump(mode="json", exclude_none=True, exclude={"model", "mount"})
-    if store.connection and credentials:
-        written["connection"] |= {"user_name": credentials.user_name, "password": credentials.password}
-        if credentials.session_token:
-            written["connection"]["session_token"] = credentials.session_token
     if store.mount:
         written["connection"] = {"type": "host_mount"} | store.mount.model_dump(exclude_none=True)
     if store.model:

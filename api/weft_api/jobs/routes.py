@@ -65,7 +65,7 @@ async def _yaml_body(request: Request, _: Viewer) -> bytes:
 @router.post(
     "/manifests:validate",
     summary="Check a manifest without submitting it",
-    responses=responses(INVALID_MANIFEST, TOO_LARGE),
+    responses=responses(INVALID_MANIFEST, NOT_FOUND, TOO_LARGE),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -76,14 +76,23 @@ async def _yaml_body(request: Request, _: Viewer) -> bytes:
 def validate_manifest(
     text: Annotated[bytes, Depends(_yaml_body)],
     context: Ctx,
-    _: Viewer,
+    who: Viewer,
     overrides: Annotated[
         list[str],
         Query(alias="set", description="key=value; replaces a value of the manifest.", examples=[["learners=2"]]),
     ] = [],  # noqa: B006 - FastAPI copies it
+    rerun_of: Annotated[
+        str | None, Query(description="A job whose credentials connections have that give none.", max_length=100)
+    ] = None,
 ) -> ValidManifest:
     """All problems at once, each with its path, line, what stood there and what is accepted."""
-    parsed = parse_manifest(text, context.settings, overrides=parse_set(overrides, "query.set"))
+    credentials = None
+    if rerun_of is not None:
+        with context.database.transaction() as session:
+            scope = who.scope(session)
+            credentials = lifecycle.credentials_of(context, scope, find_job(scope, rerun_of))
+    sets = parse_set(overrides, "query.set")
+    parsed = parse_manifest(text, context.settings, overrides=sets, credentials=credentials)
     shown = parsed.manifest.model_dump(mode="json", exclude_none=True)
     return ValidManifest(manifest=shown, notes=parsed.manifest.notes)
 
@@ -195,7 +204,7 @@ def halt_job(
 def get_manifest(job_id: str, context: Ctx, who: Viewer) -> Response:
     """In YAML, without credentials. Its paths are those that `set` of a rerun takes."""
     with context.database.transaction() as session:
-        text = manifest_text(Manifest.model_validate(find_job(who.scope(session), job_id).manifest), {})
+        text = manifest_text(Manifest.model_validate(find_job(who.scope(session), job_id).manifest))
     return Response(text, media_type="text/yaml")
 
 
@@ -223,7 +232,14 @@ def resume_job(job_id: str, context: Ctx, who: Editor, key: KeyHeader = None) ->
     status_code=201,
     summary="Submit the same again, as a new job",
     responses=responses(
-        NOT_FOUND, INVALID_MANIFEST, CONFLICT, IDEMPOTENCY_CONFLICT, RESULTS_GONE, STORE_REFUSED, STORE_UNAVAILABLE
+        NOT_FOUND,
+        INVALID_MANIFEST,
+        CODE_MISSING,
+        CONFLICT,
+        IDEMPOTENCY_CONFLICT,
+        RESULTS_GONE,
+        STORE_REFUSED,
+        STORE_UNAVAILABLE,
     ),
 )
 def rerun_job(
@@ -236,9 +252,8 @@ def rerun_job(
 ) -> JobView:
     """With `from_checkpoint` its first attempt finds the job's last complete checkpoint in CHECKPOINT_DIR."""
     asked = body or RerunBody()
-    digest = [asked.set, "from_checkpoint"] if asked.from_checkpoint else asked.set
-    request = once(context.settings, key, f"POST /jobs/{job_id}/rerun", digest)
-    return _created(lifecycle.rerun(context, who, job_id, asked.set, request, asked.from_checkpoint), response)
+    request = once(context.settings, key, f"POST /jobs/{job_id}/rerun", asked.model_dump())
+    return _created(lifecycle.rerun(context, who, job_id, asked, request), response)
 
 
 @router.delete(

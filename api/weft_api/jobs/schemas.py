@@ -240,6 +240,14 @@ class RerunBody(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"set": {"learners": "4"}, "from_checkpoint": True}]}
     )
 
+    manifest: str | None = Field(
+        default=None,
+        description="Instead of the job's, which GET /jobs/{id}/manifest gives to be edited. Connections without "
+        "credentials have those of the job's data store with the same id.",
+    )
+    code_sha256: str | None = Field(
+        default=None, pattern=r"^[0-9a-f]{64}$", description="Instead of the job's code; sent before."
+    )
     set: Overrides = Field(default_factory=dict)
     from_checkpoint: bool = Field(
         default=False, description="Begin with a copy of the last complete checkpoint that the job has now."

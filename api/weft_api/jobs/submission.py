@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -19,6 +19,7 @@ from weft_api.context import Ctx
 from weft_api.jobs.schemas import Keepalive, SubmitBody
 from weft_api.problems import UNSUPPORTED_MEDIA, Problem, invalid
 from weft_api.spool import Spooled, spool_file
+from weft_core.manifest import Credentials
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Submission:
     code: Spooled | None = None
     overrides: dict[str, str] = field(default_factory=dict)
     keepalive: Keepalive | None = None
+    credentials: Mapping[str, Credentials] = field(default_factory=dict)
+    """Of the job that is submitted again, for connections that have none of their own."""
 
     def digest_parts(self) -> list[Any]:
         """What makes two submissions the same, however they were sent."""

@@ -92,7 +92,12 @@ def submit(
         scope = who.scope(session)
         if (earlier := once.seen(scope)) is not None:
             return Submitted(_earlier(scope, who, earlier), replayed=True)
-        parsed = parse_manifest(submission.manifest, context.settings, overrides=submission.overrides)
+        parsed = parse_manifest(
+            submission.manifest,
+            context.settings,
+            overrides=submission.overrides,
+            credentials=submission.credentials,
+        )
         _check_code(scope, submission)
         findings = _look_up(scope, context, parsed)
     warnings = _check_stores(context, findings)

@@ -8,7 +8,7 @@ from weft_core.catalogue import Catalogue
 from weft_core.manifest import overrides as sets
 from weft_core.manifest.fields import MANIFEST
 from weft_core.manifest.findings import INVALID, Findings
-from weft_core.manifest.models import ParsedManifest
+from weft_core.manifest.models import Credentials, ParsedManifest
 from weft_core.manifest.problems import ManifestError
 from weft_core.manifest.resolve import resolve
 from weft_core.manifest.tree import compose, decode
@@ -21,6 +21,7 @@ def parse_manifest(
     *,
     overrides: MappingType[str, str] | None = None,
     catalogue: Catalogue | None = None,
+    credentials: MappingType[str, Credentials] | None = None,
 ) -> ParsedManifest:
     """Read, check and resolve a manifest; FfDL's are taken as they are.
 
@@ -28,6 +29,7 @@ def parse_manifest(
         text: YAML (so JSON, too).
         overrides: ``--set`` values by path, put in before anything is checked.
         catalogue: default: the shipped one.
+        credentials: by data store id, for connections that have none of their own.
 
     Returns:
         The canonical manifest, and the credentials that were lifted out of it.
@@ -42,7 +44,7 @@ def parse_manifest(
     findings.nodes[""] = root
     values = MANIFEST.read(root, "", findings)
     assert values is not INVALID
-    parsed = resolve(values, settings, catalogue or Catalogue.load(), findings)
+    parsed = resolve(values, settings, catalogue or Catalogue.load(), findings, credentials or {})
     if parsed is None:
         raise ManifestError(findings.problems)
     return parsed

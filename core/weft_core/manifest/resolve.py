@@ -6,6 +6,7 @@ Fields that exclude or need each other, and names that the installation gives a 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from weft_core.catalogue import Catalogue, CatalogueError, Image, UnknownVersion
@@ -13,7 +14,7 @@ from weft_core.launch import CheckpointSpec, ElasticSpec, Launcher, Resources
 from weft_core.lifecycle import JobState
 from weft_core.manifest.findings import INVALID, Findings
 from weft_core.manifest.metrics import resolve_metrics
-from weft_core.manifest.models import Framework, Manifest, Notify, ParsedManifest, Stall
+from weft_core.manifest.models import Credentials, Framework, Manifest, Notify, ParsedManifest, Stall
 from weft_core.manifest.problems import did_you_mean, one_of
 from weft_core.manifest.stores import resolve_stores
 from weft_core.settings import Settings, TimingSettings
@@ -28,7 +29,11 @@ _IMAGE_REFERENCE = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]{0,254}(?:@sha256:[0-9a-
 
 
 def resolve(
-    values: dict[str, Any], settings: Settings, catalogue: Catalogue, findings: Findings
+    values: dict[str, Any],
+    settings: Settings,
+    catalogue: Catalogue,
+    findings: Findings,
+    known: Mapping[str, Credentials],
 ) -> ParsedManifest | None:
     """The canonical form of what was read, or None when ``findings`` has problems."""
     notes: list[str] = []
@@ -36,7 +41,7 @@ def resolve(
     resources = _resources(values, settings, findings)
     framework = _framework(values, engine, settings, catalogue, findings, notes)
     elastic = _elastic(values, framework, findings)
-    stores, credentials = resolve_stores(values.get("data_stores", []), findings)
+    stores, credentials = resolve_stores(values.get("data_stores", []), findings, known)
     for index, store in enumerate(values.get("data_stores", [])):
         if elastic is not None and store is not INVALID and store.get("training_data", {}).get("shard") == "learner":
             message = (

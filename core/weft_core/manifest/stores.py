@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from weft_core.manifest.findings import INVALID, Findings
@@ -21,8 +23,14 @@ _S3_KEYS = ("auth_url", "user_name", "password", "session_token", "ca", "region"
 _USES = ("training_data", "training_results", "pretrained_model", "model")
 
 
-def resolve_stores(entries: list[Any], findings: Findings) -> tuple[list[DataStore], dict[str, Credentials]]:
-    """The data stores in canonical form, and their credentials by id; problems are noted in ``findings``."""
+def resolve_stores(
+    entries: list[Any], findings: Findings, known: Mapping[str, Credentials]
+) -> tuple[list[DataStore], dict[str, Credentials]]:
+    """The data stores in canonical form, and their credentials by id; problems are noted in ``findings``.
+
+    Args:
+        known: for connections that have none of their own, by the data store's id.
+    """
     stores: list[DataStore] = []
     credentials: dict[str, Credentials] = {}
     seen: dict[str, str] = {}  # what may be there once in a manifest → where it is
@@ -37,7 +45,7 @@ def resolve_stores(entries: list[Any], findings: Findings) -> tuple[list[DataSto
         for use in [use for use in ("pretrained_model", "model") if use in entry][:1]:
             _once("a pretrained model", f"{path}.{use}", seen, findings)
         _check_places(entry, path, findings)
-        connection, mount, opened = _connection(entry, path, findings)
+        connection, mount, opened = _connection(entry, path, findings, known.get(identity))
         if findings.has(path):
             continue
         if opened:
@@ -99,7 +107,7 @@ def _check_results(entry: dict[str, Any], path: str, findings: Findings) -> None
 
 
 def _connection(
-    entry: dict[str, Any], path: str, findings: Findings
+    entry: dict[str, Any], path: str, findings: Findings, known: Credentials | None
 ) -> tuple[S3Connection | None, MountConnection | None, Credentials | None]:
     """Exactly one way to the store: a mount, a connection with credentials, or the name of one kept on the server."""
     given = entry.get("connection")
@@ -117,6 +125,8 @@ def _connection(
                 "missing: expected connection: {auth_url, user_name, password}, or datastore: NAME",
             )
         return None, None, None
+    if known and not mounted and not {"user_name", "password"} <= given.keys():
+        given = {key: value for key, value in asdict(known).items() if value is not None} | given
     needed, foreign = (("path",), _S3_KEYS) if mounted else (("auth_url", "user_name", "password"), _MOUNT_KEYS)
     for key in needed:
         if key not in given and not findings.has(f"{path}.connection.{key}"):
