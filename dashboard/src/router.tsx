@@ -10,6 +10,7 @@ import {
 } from "@tanstack/react-router";
 
 import { AwayError } from "./api/client";
+import { connection } from "./api/connection";
 import { sessionQuery } from "./api/queries";
 import { Away, Shell } from "./app/Shell";
 import { parseSearch, stringifySearch, text, whole } from "./app/urls";
@@ -24,6 +25,15 @@ import { SignInPage } from "./pages/SignInPage";
 export interface RouterContext {
   queries: QueryClient;
 }
+
+/** A page's code. While the API is away it waits, as loading the document again would leave nothing on the screen. */
+const code =
+  <T,>(load: () => Promise<T>) =>
+  () =>
+    load().catch(async () => {
+      await connection.there();
+      return load();
+    });
 
 const root = createRootRouteWithContext<RouterContext>()({
   component: Outlet,
@@ -70,42 +80,42 @@ const jobs = createRoute({
 const job = createRoute({
   getParentRoute: () => inside,
   path: "/jobs/$jobId",
-  component: lazyRouteComponent(() => import("./pages/job/JobPage"), "JobPage"),
+  component: lazyRouteComponent(code(() => import("./pages/job/JobPage")), "JobPage"),
 });
 const overview = createRoute({
   getParentRoute: () => job,
   path: "/",
-  component: lazyRouteComponent(() => import("./pages/job/Overview"), "Overview"),
+  component: lazyRouteComponent(code(() => import("./pages/job/Overview")), "Overview"),
 });
 const events = createRoute({
   getParentRoute: () => job,
   path: "/events",
-  component: lazyRouteComponent(() => import("./pages/job/EventsTab"), "EventsTab"),
+  component: lazyRouteComponent(code(() => import("./pages/job/EventsTab")), "EventsTab"),
 });
 const metrics = createRoute({
   getParentRoute: () => job,
   path: "/metrics",
   validateSearch: readChartSearch,
-  component: lazyRouteComponent(() => import("./pages/job/MetricsTab"), "MetricsTab"),
+  component: lazyRouteComponent(code(() => import("./pages/job/MetricsTab")), "MetricsTab"),
 });
 const system = createRoute({
   getParentRoute: () => job,
   path: "/system",
   validateSearch: readChartSearch,
-  component: lazyRouteComponent(() => import("./pages/job/MetricsTab"), "SystemTab"),
+  component: lazyRouteComponent(code(() => import("./pages/job/MetricsTab")), "SystemTab"),
 });
 
 const logs = createRoute({
   getParentRoute: () => job,
   path: "/logs",
   validateSearch: readLogSearch,
-  component: lazyRouteComponent(() => import("./pages/logs/LogsTab"), "LogsTab"),
+  component: lazyRouteComponent(code(() => import("./pages/logs/LogsTab")), "LogsTab"),
 });
 const compare = createRoute({
   getParentRoute: () => inside,
   path: "/compare",
   validateSearch: readCompareSearch,
-  component: lazyRouteComponent(() => import("./pages/compare/ComparePage"), "ComparePage"),
+  component: lazyRouteComponent(code(() => import("./pages/compare/ComparePage")), "ComparePage"),
 });
 const submit = createRoute({
   getParentRoute: () => inside,
@@ -114,39 +124,39 @@ const submit = createRoute({
     const from = text(search["from"]);
     return from ? { from } : {};
   },
-  component: lazyRouteComponent(() => import("./pages/submit/SubmitPage"), "SubmitPage"),
+  component: lazyRouteComponent(code(() => import("./pages/submit/SubmitPage")), "SubmitPage"),
 });
 const models = createRoute({
   getParentRoute: () => inside,
   path: "/models",
   validateSearch: (search): { q?: string | undefined } => ({ q: text(search["q"]) }),
-  component: lazyRouteComponent(() => import("./pages/models/ModelsPage"), "ModelsPage"),
+  component: lazyRouteComponent(code(() => import("./pages/models/ModelsPage")), "ModelsPage"),
 });
 const model = createRoute({
   getParentRoute: () => inside,
   path: "/models/$name",
   validateSearch: (search): { version?: number | undefined } => ({ version: whole(search["version"]) }),
-  component: lazyRouteComponent(() => import("./pages/models/ModelPage"), "ModelPage"),
+  component: lazyRouteComponent(code(() => import("./pages/models/ModelPage")), "ModelPage"),
 });
 const cluster = createRoute({
   getParentRoute: () => inside,
   path: "/cluster",
-  component: lazyRouteComponent(() => import("./pages/cluster/ClusterPage"), "ClusterPage"),
+  component: lazyRouteComponent(code(() => import("./pages/cluster/ClusterPage")), "ClusterPage"),
 });
 const stores = createRoute({
   getParentRoute: () => inside,
   path: "/stores",
-  component: lazyRouteComponent(() => import("./pages/access/StoresPage"), "StoresPage"),
+  component: lazyRouteComponent(code(() => import("./pages/access/StoresPage")), "StoresPage"),
 });
 const tokens = createRoute({
   getParentRoute: () => inside,
   path: "/tokens",
-  component: lazyRouteComponent(() => import("./pages/access/TokensPage"), "TokensPage"),
+  component: lazyRouteComponent(code(() => import("./pages/access/TokensPage")), "TokensPage"),
 });
 const admin = createRoute({
   getParentRoute: () => inside,
   path: "/admin",
-  component: lazyRouteComponent(() => import("./pages/access/AdminPage"), "AdminPage"),
+  component: lazyRouteComponent(code(() => import("./pages/access/AdminPage")), "AdminPage"),
 });
 
 const readPath = (search: Record<string, unknown>): { path?: string } => {
@@ -157,13 +167,13 @@ const files = createRoute({
   getParentRoute: () => job,
   path: "/files",
   validateSearch: readPath,
-  component: lazyRouteComponent(() => import("./pages/files/FilesTab"), "FilesTab"),
+  component: lazyRouteComponent(code(() => import("./pages/files/FilesTab")), "FilesTab"),
 });
-const code = createRoute({
+const codeOfJob = createRoute({
   getParentRoute: () => job,
   path: "/code",
   validateSearch: readPath,
-  component: lazyRouteComponent(() => import("./pages/code/CodeTab"), "CodeTab"),
+  component: lazyRouteComponent(code(() => import("./pages/code/CodeTab")), "CodeTab"),
 });
 
 const tree = root.addChildren([
@@ -177,7 +187,7 @@ const tree = root.addChildren([
       metrics,
       system,
       files,
-      code,
+      codeOfJob,
       events,
     ]),
     compare,

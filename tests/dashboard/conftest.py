@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from tests.e2e.stack import REPOSITORY, Stack, manifest, running
@@ -17,7 +18,11 @@ import weft
 
 PROGRAMS = Path(__file__).parent / "programs"
 AXE = REPOSITORY / "dashboard/node_modules/axe-core/axe.min.js"
+INSECURE = "weft.test"
 HOSTILE = '<img src=x onerror="window.broken=1">'
+
+# How many values a canvas's bytes have: more than its ground when something is drawn.
+DRAWN = "one => new Set(one.getContext('2d').getImageData(0, 0, one.width, one.height).data).size"
 
 # Generous on any machine; nothing is ever waited for longer than it takes.
 expect.set_options(timeout=30_000)
@@ -36,7 +41,9 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        one = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        # By another name than localhost a page over http is not secure: there is less that a browser offers it.
+        rules = f"--host-resolver-rules=MAP {INSECURE} 127.0.0.1"
+        one = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", rules])
         yield one
         one.close()
 
@@ -82,6 +89,19 @@ def context(browser: Browser, site: Site) -> Iterator[BrowserContext]:
     assert answer.ok, answer.text()
     yield one
     one.close()
+
+
+@pytest.fixture(scope="session")
+def viewer(browser: Browser, site: Site) -> Iterator[Page]:
+    """The page of a user who may look at the project and change nothing."""
+    name, password = "victor", "victor's password"
+    with httpx.Client(base_url=f"{site.url}/api/v1", headers={"Authorization": f"Bearer {site.token}"}) as http:
+        http.post("/users", json={"name": name, "password": password}).raise_for_status()
+        http.put(f"/projects/default/members/{name}", json={"role": "viewer"}).raise_for_status()
+    with browser.new_context(base_url=site.url) as context:
+        answer = context.request.post("/api/v1/session", data={"user": name, "password": password})
+        assert answer.ok, answer.text()
+        yield context.new_page()
 
 
 @pytest.fixture

@@ -5,17 +5,18 @@ from __future__ import annotations
 import tempfile
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 from tests.dashboard.conftest import chromium
-from tests.e2e.stack import REPOSITORY, Stack, manifest, running
+from tests.e2e.stack import REPOSITORY, Stack, eventually, manifest, running
 
 TARGET = REPOSITORY / "docs/screenshots"
 PROGRAM = """
-import math, os, pathlib, random, time
+import math, os, pathlib, random, sys, time
 from weft_trainer import log_metrics
 random.seed(int(os.environ["LEARNER_ID"]))
-for step in range(400):
+for step in range(400 * int((sys.argv[1:] or ["1"])[0])):
     loss = 2.3 * math.exp(-step / 90) + 0.04 + random.random() * 0.05
     if step % 5 == 0:
         log_metrics({"loss": loss, "accuracy": 1 - loss / 2.6}, step=step)
@@ -63,9 +64,17 @@ def _runs(stack: Stack, folder: Path) -> tuple[str, str, str]:
     small = stack.train(train | {"name": "digits-small", "learners": 1}, code).wait(timeout=300)
     first = stack.train(train, code).wait(timeout=300)
     stack.train(train | {"name": "too-large-a-wish", "cpus": 512}, code)
-    stack.train(train | {"name": "digits-longer"}, code)
-    stack.train(train | {"name": "digits-waiting", "cpus": 1}, code)
+    # One that holds all CPUs for as long as the pictures take, and some that wait for it.
+    all_cpus = {"learners": 1, "cpus": stack.client.engines()[0].capacity["cpus"]}
+    holds = stack.train(train | all_cpus | {"name": "digits-longer"} | _command("python train.py 1000"), code)
+    eventually(lambda: holds.refresh().state == "PROCESSING", "the job runs", 300)
+    for name, priority in (("digits-larger", 50), ("digits-urgent", 90), ("digits-some-day", 10)):
+        stack.train(train | all_cpus | {"name": name, "priority": priority}, code)
     return small.id, first.id, "digits"
+
+
+def _command(command: str) -> dict[str, Any]:
+    return {"framework": {"name": "python", "version": "3.11", "command": command}}
 
 
 def _picture(browser: Browser, profile: dict[str, str], path: str, target: Path, theme: str, width: int) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
-from tests.dashboard.conftest import HOSTILE, faults
+from playwright.sync_api import Browser, FilePayload, Locator, Page, expect
+from tests.dashboard.conftest import DRAWN, HOSTILE, INSECURE, Site, faults
 from tests.e2e.stack import Stack
+
+import weft
 
 _MANIFEST = """\
 name: by-page
@@ -102,8 +106,7 @@ def test_charts_are_drawn_zoomed_and_overlaid(page: Page, stack: Stack, jobs: li
     # A program's own words stay words.
     expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()
     # uPlot has drawn: the lines' colour is on the canvas.
-    drawn = "one => new Set(one.getContext('2d').getImageData(0, 0, one.width, one.height).data).size"
-    assert chart.locator("canvas").evaluate(drawn) > 3
+    assert chart.locator("canvas").evaluate(DRAWN) > 3
 
     plot = chart.locator(".u-over")
     plot.scroll_into_view_if_needed()
@@ -135,9 +138,42 @@ def test_charts_are_drawn_zoomed_and_overlaid(page: Page, stack: Stack, jobs: li
     with page.expect_download() as download:
         page.get_by_role("link", name="CSV").click()
     assert "train" in Path(download.value.path()).read_text()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Parquet").click()
+    assert Path(download.value.path()).read_bytes()[:4] == b"PAR1"
 
 
-def test_jobs_are_compared(page: Page, jobs: list[str]) -> None:
+def test_a_zip_is_submitted_by_a_page_that_is_not_secure(browser: Browser, site: Site, stack: Stack) -> None:
+    """The browser offers it no hash: code and manifest go together then."""
+    with browser.new_context(base_url=site.url.replace("127.0.0.1", INSECURE)) as context:
+        page = context.new_page()
+        page.goto("/submit")
+        page.get_by_text("Use a token instead").click()
+        page.get_by_label("Token").fill(site.token)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page).to_have_url(re.compile("/submit"))
+        assert not page.evaluate("isSecureContext")
+        code = io.BytesIO()
+        with zipfile.ZipFile(code, "w") as archive:
+            archive.writestr("train.py", _TRAIN)
+        zipped: FilePayload = {"name": "code.zip", "mimeType": "application/zip", "buffer": code.getvalue()}
+        page.get_by_label("The code's zip").set_input_files(zipped)
+        expect(page.get_by_text("code.zip")).to_be_visible()
+        _editor(page).fill(_MANIFEST.replace("by-page", "by-zip").replace("cpus: 0.5", "cpus: 1000"))
+        with page.expect_request(lambda one: one.method == "POST" and one.url.endswith("/api/v1/jobs")) as sent:
+            page.get_by_role("button", name="Submit").click()
+        assert sent.value.headers["content-type"].startswith("multipart/form-data")
+        expect(page).to_have_url(re.compile(r"/jobs/job-[a-z0-9]+$"))
+        page.get_by_role("link", name="Code", exact=True).click()
+        page.get_by_role("link", name="train.py").click()
+        expect(page.locator(".code-text")).to_contain_text("log_metrics")
+        stack.client.job(page.url.split("/")[4]).delete()
+
+
+def test_jobs_are_compared(page: Page, jobs: list[str], running_job: weft.Job) -> None:
+    page.goto(f"/compare?job={running_job.id}&job={jobs[0]}")
+    expect(page.get_by_role("region", name="What differs in the manifests")).to_contain_text(HOSTILE)
+    expect(page.get_by_role("region", name="The jobs").get_by_role("link", name=HOSTILE)).to_be_visible()
     page.goto(f"/compare?job={jobs[0]}&job={jobs[1]}&job=job-nothing")
     expect(page.get_by_text("Not found in this project: job-nothing")).to_be_visible()
     differences = page.get_by_role("region", name="What differs in the manifests")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
-from tests.dashboard.conftest import HOSTILE, Site, faults
-from tests.e2e.stack import Stack, eventually, manifest, saw
+import yaml
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
+from tests.dashboard.conftest import DRAWN, HOSTILE, Site, faults
+from tests.e2e.stack import Stack, eventually, lines, manifest, saw
 
 import weft
 
@@ -58,9 +60,12 @@ def test_the_list_is_live_and_its_filters_are_in_the_url(page: Page, stack: Stac
     expect(page.get_by_role("alert")).to_contain_text("metric")
 
 
-def test_the_list_by_keys_and_several_at_once(page: Page, stack: Stack) -> None:
-    doomed = [stack.train(manifest("true", name=f"doomed-{n}", cpus=1000), None) for n in (1, 2)]
+def test_the_list_by_keys_and_several_at_once(page: Page, stack: Stack, running_job: weft.Job) -> None:
+    # As many CPUs as there are: they wait while the other job runs.
+    cpus = page.context.request.get("/api/v1/engines").json()["engines"][0]["capacity"]["cpus"]
+    doomed = [stack.train(manifest("true", name=f"doomed-{n}", cpus=cpus), None) for n in (1, 2)]
     page.goto("/")
+    expect(page.get_by_role("row").filter(has_text=running_job.id)).to_contain_text("PROCESSING", timeout=240_000)
     expect(page.get_by_role("row").filter(has_text=doomed[1].id)).to_be_visible()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
@@ -75,11 +80,45 @@ def test_the_list_by_keys_and_several_at_once(page: Page, stack: Stack) -> None:
         page.keyboard.press(key)
     selected = page.get_by_role("region", name="Selected jobs")
     expect(selected).to_contain_text("2 jobs selected")
+    selected.get_by_role("button", name="Halt").click()
+    expect(page.get_by_role("dialog")).to_contain_text(doomed[0].id)
+    page.get_by_role("dialog").get_by_role("button", name="Halt").click()
+    expect(page.locator(".jobs .state").filter(has_text="HALTED")).to_have_count(2, timeout=120_000)
+    for job in doomed:
+        page.get_by_role("row").filter(has_text=job.id).get_by_role("checkbox").check()
     selected.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="No job fits these filters")).to_be_visible()
     page.goto(f"/jobs/{doomed[0].id}")
     expect(page.get_by_role("heading", name="There is no such job")).to_be_visible()
+
+
+def test_a_url_leads_to_a_job_of_another_project(page: Page, running_job: weft.Job) -> None:
+    answer = page.context.request.post(
+        "/api/v1/projects", data={"name": "elsewhere"}, headers={"X-Weft-Session": "1", "Idempotency-Key": "elsewhere"}
+    )
+    assert answer.ok, answer.text()
+    page.goto("/")
+    page.get_by_label("Project").select_option("elsewhere")
+    expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
+    page.goto(f"/jobs/{running_job.id}/events")
+    expect(page.get_by_role("heading", name="There is no such job")).to_be_visible()
+    page.get_by_role("button", name="Look in default").click()
+    expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()
+    expect(page.get_by_role("region", name="Events")).to_contain_text("submitted")
+
+
+def test_a_viewer_is_offered_nothing_that_is_refused(viewer: Page, running_job: weft.Job) -> None:
+    viewer.goto("/")
+    row = viewer.get_by_role("row").filter(has_text=running_job.id)
+    row.get_by_role("checkbox").check()
+    selected = viewer.get_by_role("region", name="Selected jobs")
+    expect(selected.get_by_role("button")).to_have_text(["Compare", "Clear the selection"])
+    row.get_by_role("link").first.click()
+    expect(viewer.get_by_role("heading", name=HOSTILE)).to_be_visible()
+    expect(viewer.locator(".page-head .state")).to_be_visible()
+    changes = re.compile("Halt|Resume|Rerun|Delete")
+    expect(viewer.get_by_role("button", name=changes).or_(viewer.get_by_role("link", name=changes))).to_have_count(0)
 
 
 def test_what_goes_away_comes_back(page: Page, context: BrowserContext, running_job: weft.Job) -> None:
@@ -95,6 +134,31 @@ def test_what_goes_away_comes_back(page: Page, context: BrowserContext, running_
     expect(page).to_have_url(re.compile("/signin"))
 
 
+def test_who_follows_too_slowly_is_led_to_the_lines_left_out(page: Page, running_job: weft.Job) -> None:
+    left_out: list[int] = []
+
+    def behind(route: Route) -> None:
+        """What the API sends to who is too slow: no lines, but which ones they would have been. Then nothing more."""
+        if left_out:
+            return route.abort()
+        first = int(re.findall(r"from=(\d+)", route.request.url)[0])
+        left_out.extend((first, first + 19))
+        gap = json.dumps({"from": first, "to": first + 19, "lines": 20})
+        route.fulfill(content_type="text/event-stream", body=f"id: {first + 19}\nevent: gap\ndata: {gap}\n\n")
+
+    page.route(re.compile("/logs/follow"), behind)
+    page.goto(f"/jobs/{running_job.id}/logs")
+    log = page.get_by_role("region", name="Lines of the log")
+    gap = log.locator(".log-gap")
+    expect(gap).to_contain_text("20 lines came faster than they could be shown")
+    first, last = left_out
+    eventually(lambda: len(lines(running_job)) > last + 1, "the lines left out are there", 120)
+    gap.get_by_role("button", name="Read them").click()
+    expect(log.locator(".log-line.target .log-number")).to_have_text(str(first))
+    expect(gap).to_have_count(0)
+    expect(log.get_by_role("link", name=str(first + 1), exact=True)).to_be_visible()
+
+
 def test_a_log_is_followed_to_its_end_and_searched(page: Page, running_job: weft.Job, release: Path) -> None:
     eventually(saw(running_job, "step 00010"), "the job prints", 240)
     page.goto(f"/jobs/{running_job.id}/logs")
@@ -104,7 +168,9 @@ def test_a_log_is_followed_to_its_end_and_searched(page: Page, running_job: weft
     release.touch()
     expect(log).to_contain_text("all done")
     expect(page.locator(".page-head .state")).to_have_text("COMPLETED")
-    page.get_by_role("button", name="Beginning").click()
+    page.locator("h1").click()
+    for key in "gg":
+        page.keyboard.press(key)
     # As text, as a colour, and as what a terminal would show.
     expect(log.locator(".a-bold.a-red")).to_have_text("careful")
     expect(log).to_contain_text("<script>window.broken = 1</script>")
@@ -143,6 +209,12 @@ def test_the_page_of_a_job_that_has_ended(page: Page, running_job: weft.Job) -> 
     picture = page.get_by_role("img", name="curve.png")
     expect(picture).to_be_visible()
     assert picture.evaluate("one => one.decode().then(() => one.naturalWidth)") == 240
+    page.get_by_role("link", name="System").click()
+    for name in ("CPU (100 % = one core)", "Memory", "Network", "Disk"):
+        chart = page.get_by_role("region", name=name, exact=True)
+        chart.scroll_into_view_if_needed()
+        expect(chart.get_by_role("listitem").first).to_contain_text(re.compile(r"\d"))
+        assert chart.locator("canvas").evaluate(DRAWN) > 3
     page.get_by_role("link", name="Code", exact=True).click()
     expect(page.locator(".code-text")).to_contain_text("team:")
     page.get_by_role("link", name="noisy.py").click()
@@ -152,20 +224,25 @@ def test_the_page_of_a_job_that_has_ended(page: Page, running_job: weft.Job) -> 
 def test_halt_and_rerun_with_another_manifest(page: Page, running_job: weft.Job, tmp_path: Path) -> None:
     running_job.wait(timeout=120)
     page.goto(f"/jobs/{running_job.id}")
-    page.get_by_role("button", name="Rerun").click()
-    dialog = page.get_by_role("dialog")
-    editor = dialog.get_by_label("Manifest of the new job")
-    text = editor.input_value()
-    editor.fill(text + "learners: [")
-    expect(dialog.get_by_role("button", name="Rerun")).to_be_disabled()
-    command = re.search(r"command: (.*)", text)
-    assert command
-    editor.fill(text.replace(command[1], f"python noisy.py {tmp_path / 'never'}").replace("learners: 1", "learners: x"))
-    dialog.get_by_role("button", name="Rerun").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("learners")
-    editor.fill(text.replace(command[1], f"python noisy.py {tmp_path / 'never'}"))
-    dialog.get_by_role("button", name="Rerun").click()
+    page.get_by_role("link", name="Rerun").click()
+    expect(page.get_by_role("heading", name=f"Rerun {HOSTILE}")).to_be_visible()
+    changes, rerun = page.get_by_role("region", name="Changes"), page.get_by_role("button", name="Rerun")
+    expect(changes).to_contain_text("the same manifest again")
+    expect(rerun).to_be_enabled()
+    editor = page.get_by_role("textbox", name="Manifest, in YAML")
+    edited = yaml.safe_load(editor.input_value())
+    editor.fill(yaml.safe_dump(edited | {"learners": "x"}))
+    expect(page.get_by_role("status").filter(has_text="learners")).to_contain_text("expected a whole number")
+    expect(rerun).to_be_disabled()
+    del edited["labels"], edited["data_stores"]
+    edited["framework"]["command"] = f"python noisy.py {tmp_path / 'never'}"
+    editor.fill(yaml.safe_dump(edited))
+    expect(changes).to_contain_text(f"{HOSTILE} → not set")
+    expect(changes).to_contain_text("data_stores[0].id")
+    assert faults(page) == []
+    rerun.click()
     expect(page.get_by_text("Rerun of")).to_be_visible()
+    expect(page.get_by_role("region", name="About")).not_to_contain_text("Labels")
     expect(page.locator(".page-head .state")).to_have_text("PROCESSING", timeout=120_000)
     page.get_by_role("button", name="Halt").click()
     page.get_by_label("Grace in seconds").fill("1")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from tests.dashboard.conftest import HOSTILE, Site, faults
 from tests.e2e.stack import Stack, manifest
+
+import weft
 
 _PAGES = ["/submit", "/compare", "/models", "/cluster", "/stores", "/tokens", "/admin"]
 
@@ -38,14 +40,13 @@ def test_the_cluster_tells_who_waits_and_why(page: Page, stack: Stack) -> None:
         job.delete()
 
 
-def test_a_model_is_promoted_and_deleted(page: Page, stack: Stack) -> None:
-    stack.weft("data", "create", "results", check=False)
-    job = stack.train(manifest("bash -c 'echo trained > $RESULT_DIR/model'", name="maker"), None)
+def test_a_model_is_promoted_and_deleted(page: Page, viewer: Page, stack: Stack) -> None:
+    job = stack.train(manifest("bash -c 'echo trained > $RESULT_DIR/model'", name=HOSTILE), None)
     job.wait(timeout=300)
     stack.weft("models", "register", job.id, "digits")
     page.goto("/models")
     page.get_by_role("link", name="digits").click()
-    expect(page.get_by_role("region", name="Where version 1 comes from")).to_contain_text("maker")
+    expect(page.get_by_role("region", name="Where version 1 comes from")).to_contain_text(HOSTILE)
     page.get_by_role("button", name="Promote version 1").click()
     page.get_by_label("Stage").fill("staging")
     page.get_by_role("button", name="Promote", exact=True).click()
@@ -53,6 +54,9 @@ def test_a_model_is_promoted_and_deleted(page: Page, stack: Stack) -> None:
     with page.expect_download() as download:
         page.get_by_role("link", name="Download version 1").click()
     assert download.value.suggested_filename.endswith(".zip")
+    viewer.goto("/models/digits")
+    expect(viewer.get_by_role("link", name="Download version 1")).to_be_visible()
+    expect(viewer.get_by_role("button", name=re.compile("Promote|Delete|Take"))).to_have_count(0)
     # Refused while a stage is at it; the API's words are shown.
     page.get_by_role("button", name="Delete", exact=True).click()
     dialog = page.get_by_role("dialog")
@@ -65,6 +69,40 @@ def test_a_model_is_promoted_and_deleted(page: Page, stack: Stack) -> None:
     page.get_by_role("button", name="Delete", exact=True).click()
     dialog.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="No models yet")).to_be_visible()
+
+
+def test_every_page_goes_on_when_the_api_is_back(context: BrowserContext, running_job: weft.Job) -> None:
+    """Opened or left open while it is away."""
+    job, jobs = f"/jobs/{running_job.id}", "/"
+    tabs: list[tuple[Page, str | None, Locator]] = []
+    for start, link, selector in (
+        (jobs, "Models", "role=heading[name='Models']"),
+        (jobs, "Data and secrets", "role=region[name='Data stores']"),
+        (jobs, "Tokens", "role=region[name='Table of tokens']"),
+        (jobs, "Administration", "role=article[name='Project default']"),
+        (job, "Logs", "role=region[name='Lines of the log']"),
+        (job, "Code", "role=region[name='Text of the file']"),
+        ("/cluster", None, "role=region[name='local']"),
+        ("/tokens", "Cluster", "role=region[name='local']"),
+    ):
+        page = context.new_page()
+        page.goto(start)
+        expect(page.get_by_role("heading").first).to_be_visible()
+        if start == job:
+            expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()
+        tabs.append((page, link, page.locator(selector)))
+    # As a browser sees a server that is down: neither data nor code comes.
+    context.route("**/*", lambda route: route.abort("connectionrefused"))
+    for page, link, _ in tabs:
+        if link:
+            page.get_by_role("link", name=link, exact=True).click()
+    for page, _, _ in tabs:
+        expect(page.locator(".banner")).to_be_visible()
+    context.unroute_all()
+    for page, _, shown in tabs:
+        expect(shown).to_be_visible(timeout=120_000)
+        expect(page.locator(".banner")).to_have_count(0)
+        page.close()
 
 
 def test_secrets_and_tokens_are_never_shown_again(page: Page) -> None:

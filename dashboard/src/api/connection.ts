@@ -3,6 +3,12 @@ import { useSyncExternalStore } from "react";
 
 const AGAIN = 2000; // ms
 
+const ready = () =>
+  fetch("/readyz", { cache: "no-store" }).then(
+    (answer) => answer.ok,
+    () => false,
+  );
+
 class Connection {
   private away = false;
   private readonly listeners = new Set<() => void>();
@@ -16,11 +22,7 @@ class Connection {
   }
 
   private async probe() {
-    const there = await fetch("/readyz", { cache: "no-store" }).then(
-      (answer) => answer.ok,
-      () => false,
-    );
-    if (!there) {
+    if (!(await ready())) {
       window.setTimeout(() => void this.probe(), AGAIN);
       return;
     }
@@ -33,6 +35,18 @@ class Connection {
   onBack(action: () => void) {
     this.whenBack.add(action);
     return () => void this.whenBack.delete(action);
+  }
+
+  /** Resolves at once when the API answers, else as soon as it does again. */
+  async there() {
+    if (await ready()) return;
+    this.lost();
+    await new Promise<void>((done) => {
+      const stop = this.onBack(() => {
+        stop();
+        done();
+      });
+    });
   }
 
   subscribe = (listener: () => void) => {

@@ -11,6 +11,7 @@ import { toast } from "../ui/toast";
 import logo from "../weft.svg";
 import { focusSearch, KeysHelp, useKeys } from "./keys";
 import { NAVIGATION } from "./navigation";
+import { useProjectTurn } from "./project";
 import { useTheme } from "./theme";
 
 export function Shell() {
@@ -20,19 +21,12 @@ export function Shell() {
   const [theme, turnTheme] = useTheme();
   const navigate = useNavigate();
   const main = useRef<HTMLElement>(null);
-  const prefix = useRef(0);
 
   useKeys({
     "/": focusSearch,
     "?": () => setHelp(true),
     t: turnTheme,
-    g: () => {
-      prefix.current = Date.now();
-    },
-    j: () => {
-      if (Date.now() - prefix.current > 1000) return false;
-      void navigate({ to: "/" });
-    },
+    "g j": () => void navigate({ to: "/" }),
   });
 
   return (
@@ -110,18 +104,10 @@ export function Away() {
 }
 
 function ProjectChoice({ session }: { session: Session }) {
-  const queries = useQueryClient();
   const navigate = useNavigate();
+  const turn = useProjectTurn();
   const change = async (project: string) => {
-    try {
-      const changed = await json<Session>("/session/project", "PUT", { project });
-      // Nothing of the other project may stay to be seen.
-      queries.removeQueries({ predicate: (query) => query.queryKey[0] !== "session" });
-      queries.setQueryData(sessionQuery.queryKey, changed);
-      await navigate({ to: "/" });
-    } catch (error) {
-      toast(`The project was not changed: ${(error as Error).message}`, "bad");
-    }
+    if (await turn(project)) await navigate({ to: "/" });
   };
   return (
     <label className="field">

@@ -3,8 +3,10 @@ import { useEffect, useRef } from "react";
 
 import { Dialog } from "../ui/parts";
 
-/** Key (as KeyboardEvent.key) → what it does. Return false to let the browser have it. */
+/** Key (as KeyboardEvent.key), or two of which the first is g, → what it does. Return false to let the browser have it. */
 export type Keys = Record<string, (event: KeyboardEvent) => void | false>;
+
+const TOGETHER = 1000; // ms between two keys that mean something together
 
 const TYPED_INTO = "input:not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable=true]";
 
@@ -14,11 +16,15 @@ export function useKeys(keys: Keys) {
     latest.current = keys;
   });
   useEffect(() => {
+    let prefixed = -Infinity;
     const pressed = (event: KeyboardEvent) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
       if (event.target instanceof Element && event.target.closest(TYPED_INTO)) return;
       if (document.querySelector("dialog[open]")) return;
-      if (latest.current[event.key]?.(event) !== false && latest.current[event.key]) event.preventDefault();
+      const second = event.timeStamp - prefixed < TOGETHER;
+      prefixed = event.key === "g" && !second ? event.timeStamp : -Infinity;
+      const action = latest.current[second ? `g ${event.key}` : event.key];
+      if (action && action(event) !== false) event.preventDefault();
     };
     window.addEventListener("keydown", pressed);
     return () => window.removeEventListener("keydown", pressed);

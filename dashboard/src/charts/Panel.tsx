@@ -170,6 +170,7 @@ function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, kno
           smooth={search.smooth ?? 0}
           range={zoomed ? [search.from ?? 0, search.to ?? 0] : null}
           format={chart.format}
+          binary={chart.binary}
           formatX={formatX}
           onZoom={(range) => change(range ? { from: tidy(range[0]), to: tidy(range[1]) } : NO_ZOOM)}
           label={`Chart of ${chart.title}: ${lines.map((one) => `${one.label} ${chart.format(one.last.at(-1))}`).join("; ")}`}

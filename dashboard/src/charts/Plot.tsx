@@ -10,6 +10,8 @@ import type { Axis } from "./search";
 import { useThemeTurns } from "./theme";
 
 const HEIGHT = 220;
+/** Between an axis's marks of bytes. */
+const POWERS = Array.from({ length: 60 }, (_, power) => 2 ** power);
 
 export interface PlotProps {
   lines: readonly Line[];
@@ -19,6 +21,8 @@ export interface PlotProps {
   smooth: number;
   range: readonly [number, number] | null;
   format: (value: number | null | undefined) => string;
+  /** Marks of the y axis are multiples of powers of two. */
+  binary: boolean;
   formatX: (value: number) => string;
   onZoom: (range: [number, number] | null) => void;
   label: string;
@@ -32,7 +36,7 @@ interface Picture {
   places: { raw: number; shown: number }[];
 }
 
-export function Plot({ lines, axis, log, smooth, range, format, formatX, onZoom, label }: PlotProps) {
+export function Plot({ lines, axis, log, smooth, range, format, binary, formatX, onZoom, label }: PlotProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [at, setAt] = useState<number | null>(null);
@@ -96,6 +100,7 @@ export function Plot({ lines, axis, log, smooth, range, format, formatX, onZoom,
             ...style,
             font,
             size: 64,
+            ...(binary && !onLog ? { incrs: POWERS } : {}),
             values: (_, marks) => marks.map((one) => (one === null ? "" : latest.current.format(one))),
           },
         ],
@@ -124,7 +129,7 @@ export function Plot({ lines, axis, log, smooth, range, format, formatX, onZoom,
       made.destroy();
       plot.current = null;
     };
-  }, [shape, axis, onLog]);
+  }, [shape, axis, onLog, binary]);
 
   useEffect(() => {
     plot.current?.setData(picture.data, true);

@@ -10,6 +10,8 @@ export interface Chart {
   /** As the API calls them. */
   names: string[];
   format: Format;
+  /** Its axis goes in powers of two. */
+  binary: boolean;
   /** What tells this series from the chart's others of the same learner. */
   part: (name: string) => string;
 }
@@ -38,7 +40,7 @@ const bare = (name: string) => name.replace(/^system\//, "");
 
 export function chartsOf(kind: Kind, series: readonly Series[]): Chart[] {
   const names = [...new Set(series.map((one) => one.name))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
-  if (kind === "user") return names.map((name) => ({ title: name, names: [name], format: value, part: () => "" }));
+  if (kind === "user") return names.map((name) => ({ title: name, names: [name], format: value, binary: false, part: () => "" }));
   const charts: Chart[] = [];
   const left = new Set(names);
   for (const [pattern, title, format, part] of SYSTEM) {
@@ -49,8 +51,8 @@ export function chartsOf(kind: Kind, series: readonly Series[]): Chart[] {
       const match = bare(name).match(pattern);
       return match ? part(match) : "";
     };
-    charts.push({ title, names: found, format, part: partOf });
+    charts.push({ title, names: found, format, binary: format === bytes || format === rate, part: partOf });
   }
-  for (const name of left) charts.push({ title: bare(name), names: [name], format: value, part: () => "" });
+  for (const name of left) charts.push({ title: bare(name), names: [name], format: value, binary: false, part: () => "" });
   return charts;
 }

@@ -6,9 +6,10 @@ import { api, body } from "../../api/client";
 import { useRights } from "../../app/rights";
 import { ago } from "../../ui/format";
 import { FormDialog } from "../../ui/FormDialog";
-import { Confirm, Empty, ErrorNote, Loading, Time, useTitle } from "../../ui/parts";
+import { Confirm, Empty, Time, useTitle } from "../../ui/parts";
 import { toast } from "../../ui/toast";
 import { Table } from "../../ui/Table";
+import { Drop, Part } from "./Part";
 
 type Asked = { what: "store" | "secret" } | { what: "forget" | "unset"; name: string };
 
@@ -41,19 +42,8 @@ function Stores({ edit, ask }: PartProps) {
     queryFn: ({ signal }) => body(api.GET("/api/v1/datastores", { signal })),
   });
   return (
-    <section className="card flush" aria-labelledby="stores">
-      <div className="row card-title">
-        <h2 id="stores">Data stores</h2>
-        {edit && (
-          <button type="button" className="button small" onClick={() => ask({ what: "store" })}>
-            Add a data store …
-          </button>
-        )}
-      </div>
-      <ErrorNote error={error} />
-      {!data ? (
-        !error && <Loading />
-      ) : data.datastores.length === 0 ? (
+    <Part title="Data stores" add={edit ? "Add a data store …" : null} onAdd={() => ask({ what: "store" })} error={error}>
+      {!data ? null : data.datastores.length === 0 ? (
         <Empty title="No data stores" command="weft data --help">
           <p>
             S3 addresses with their credentials, kept here for manifests&apos; <code>datastore: NAME</code>.
@@ -77,21 +67,18 @@ function Stores({ edit, ask }: PartProps) {
               </td>
               <td className="right">
                 {edit && (
-                  <button
-                    type="button"
-                    className="button small quiet danger"
-                    aria-label={`Forget data store ${one.name}`}
+                  <Drop
+                    verb="Forget"
+                    what={`data store ${one.name}`}
                     onClick={() => ask({ what: "forget", name: one.name })}
-                  >
-                    Forget
-                  </button>
+                  />
                 )}
               </td>
             </tr>
           ))}
         </Table>
       )}
-    </section>
+    </Part>
   );
 }
 
@@ -101,19 +88,8 @@ function Secrets({ edit, ask }: PartProps) {
     queryFn: ({ signal }) => body(api.GET("/api/v1/secrets", { signal })),
   });
   return (
-    <section className="card flush" aria-labelledby="secrets">
-      <div className="row card-title">
-        <h2 id="secrets">Secrets</h2>
-        {edit && (
-          <button type="button" className="button small" onClick={() => ask({ what: "secret" })}>
-            Keep a secret …
-          </button>
-        )}
-      </div>
-      <ErrorNote error={error} />
-      {!data ? (
-        !error && <Loading />
-      ) : data.secrets.length === 0 ? (
+    <Part title="Secrets" add={edit ? "Keep a secret …" : null} onAdd={() => ask({ what: "secret" })} error={error}>
+      {!data ? null : data.secrets.length === 0 ? (
         <Empty title="No secrets">
           <p>
             Values that a manifest&apos;s <code>secrets:</code> hands to the program as environment, by name only.
@@ -132,21 +108,18 @@ function Secrets({ edit, ask }: PartProps) {
               </td>
               <td className="right">
                 {edit && (
-                  <button
-                    type="button"
-                    className="button small quiet danger"
-                    aria-label={`Delete secret ${one.name}`}
+                  <Drop
+                    verb="Delete"
+                    what={`secret ${one.name}`}
                     onClick={() => ask({ what: "unset", name: one.name })}
-                  >
-                    Delete
-                  </button>
+                  />
                 )}
               </td>
             </tr>
           ))}
         </Table>
       )}
-    </section>
+    </Part>
   );
 }
 
@@ -196,34 +169,24 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
         />
       );
     case "forget":
+    case "unset": {
+      const { what, name } = asked;
+      const path = { params: { path: { name } } };
+      const store = what === "forget";
       return (
         <Confirm
-          title={`Forget ${asked.name}?`}
-          verb="Forget"
+          title={store ? `Forget ${name}?` : `Delete ${name}?`}
+          verb={store ? "Forget" : "Delete"}
           danger
           action={async () => {
-            await api.DELETE("/api/v1/datastores/{name}", { params: { path: { name: asked.name } } });
-            await look("datastores");
+            await (store ? api.DELETE("/api/v1/datastores/{name}", path) : api.DELETE("/api/v1/secrets/{name}", path));
+            await look(store ? "datastores" : "secrets");
           }}
           onClose={onClose}
         >
-          <p>What is in it stays as it is. Manifests that name it are refused from now on.</p>
+          <p>{store && "What is in it stays as it is. "}Manifests that name it are refused from now on.</p>
         </Confirm>
       );
-    case "unset":
-      return (
-        <Confirm
-          title={`Delete ${asked.name}?`}
-          verb="Delete"
-          danger
-          action={async () => {
-            await api.DELETE("/api/v1/secrets/{name}", { params: { path: { name: asked.name } } });
-            await look("secrets");
-          }}
-          onClose={onClose}
-        >
-          <p>Manifests that name it are refused from now on.</p>
-        </Confirm>
-      );
+    }
   }
 }

@@ -4,9 +4,10 @@ import { useState } from "react";
 import { api, body } from "../../api/client";
 import type { components } from "../../api/schema";
 import { FormDialog } from "../../ui/FormDialog";
-import { Confirm, ErrorNote, Loading } from "../../ui/parts";
+import { Confirm } from "../../ui/parts";
 import { toast } from "../../ui/toast";
 import { Table } from "../../ui/Table";
+import { Part } from "./Part";
 
 type User = components["schemas"]["UserView"];
 type Asked = { what: "new" } | { what: "password" | "disable" | "admin"; user: User };
@@ -18,66 +19,59 @@ export function Users({ me }: { me: string }) {
     queryFn: ({ signal }) => body(api.GET("/api/v1/users", { signal })),
   });
   return (
-    <section className="card flush" aria-labelledby="users">
-      <div className="row card-title">
-        <h2 id="users">Users</h2>
-        <button type="button" className="button small" onClick={() => setAsked({ what: "new" })}>
-          Add a user …
-        </button>
-      </div>
-      <ErrorNote error={error} />
-      {!data ? (
-        !error && <Loading />
-      ) : (
-        <Table
-          label="Table of users"
-          columns={["Name", "E-mail", "Projects", "Is", { name: "Do", hidden: true }]}
-        >
-          {data.users.map((user) => (
-            <tr key={user.name}>
-              <td className="break">
-                <strong>{user.name}</strong>
-              </td>
-              <td className="break">{user.email ?? "–"}</td>
-              <td className="break">
-                {user.projects.map((one) => `${one.name} (${one.role})`).join(", ") || (
-                  <span className="muted">none</span>
-                )}
-              </td>
-              <td>
-                <span className="row labels keep">
-                  {user.admin && <span className="chip">administrator</span>}
-                  {user.disabled && <span className="state tone-bad">disabled</span>}
-                  {!user.password && <span className="chip">tokens only</span>}
-                </span>
-              </td>
-              <td>
-                <span className="row keep">
-                  {user.name === me ? (
-                    <span className="muted">you</span>
-                  ) : (
-                    <>
-                      <Do what="Password …" of={user} act={() => setAsked({ what: "password", user })} />
-                      <Do
-                        what={user.admin ? "No administrator" : "Administrator"}
-                        of={user}
-                        act={() => setAsked({ what: "admin", user })}
-                      />
-                      <Do
-                        what={user.disabled ? "Enable" : "Disable"}
-                        of={user}
-                        act={() => setAsked({ what: "disable", user })}
-                      />
-                    </>
+    <>
+      <Part title="Users" add="Add a user …" onAdd={() => setAsked({ what: "new" })} error={error}>
+        {data && (
+          <Table
+            label="Table of users"
+            columns={["Name", "E-mail", "Projects", "Is", { name: "Do", hidden: true }]}
+          >
+            {data.users.map((user) => (
+              <tr key={user.name}>
+                <td className="break">
+                  <strong>{user.name}</strong>
+                </td>
+                <td className="break">{user.email ?? "–"}</td>
+                <td className="break">
+                  {user.projects.map((one) => `${one.name} (${one.role})`).join(", ") || (
+                    <span className="muted">none</span>
                   )}
-                </span>
-              </td>
-            </tr>
-          ))}
-        </Table>
-      )}
+                </td>
+                <td>
+                  <span className="row labels keep">
+                    {user.admin && <span className="chip">administrator</span>}
+                    {user.disabled && <span className="state tone-bad">disabled</span>}
+                    {!user.password && <span className="chip">tokens only</span>}
+                  </span>
+                </td>
+                <td>
+                  <span className="row keep">
+                    {user.name === me ? (
+                      <span className="muted">you</span>
+                    ) : (
+                      <>
+                        <Do what="Password …" of={user} act={() => setAsked({ what: "password", user })} />
+                        <Do
+                          what={user.admin ? "No administrator" : "Administrator"}
+                          of={user}
+                          act={() => setAsked({ what: "admin", user })}
+                        />
+                        <Do
+                          what={user.disabled ? "Enable" : "Disable"}
+                          of={user}
+                          act={() => setAsked({ what: "disable", user })}
+                        />
+                      </>
+                    )}
+                  </span>
+                </td>
+              </tr>
+            ))}
+          </Table>
+        )}
+      </Part>
       {asked && <Ask asked={asked} onClose={() => setAsked(null)} />}
-    </section>
+    </>
   );
 }
 

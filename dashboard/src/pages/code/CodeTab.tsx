@@ -3,9 +3,9 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { api, body } from "../../api/client";
 import { jobQuery, manifestQuery } from "../../api/queries";
-import { size } from "../../ui/format";
 import { Code, languageOf } from "../../ui/highlight";
 import { Copy, ErrorNote, Loading, useTitle } from "../../ui/parts";
+import { FileItem } from "../files/FileItem";
 import { codeUrl, loadPreview } from "../files/preview";
 import { PreviewBody } from "../files/PreviewBody";
 
@@ -43,19 +43,7 @@ export function CodeTab() {
             </Link>
           </li>
           {files.map((file) => (
-            <li key={file.path}>
-              <Link
-                to="/jobs/$jobId/code"
-                params={{ jobId }}
-                search={{ path: file.path }}
-                replace
-                className="item"
-                activeOptions={{ exact: true }}
-              >
-                <span className="break">{file.path}</span>
-                <span className="muted nowrap numbers">{size(file.size)}</span>
-              </Link>
-            </li>
+            <FileItem key={file.path} to="/jobs/$jobId/code" jobId={jobId} file={file} />
           ))}
         </ul>
         <div className="list-head stack">

@@ -1,11 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi, Link } from "@tanstack/react-router";
+import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { filesQuery, jobQuery } from "../../api/queries";
 import { ended, type FileEntry } from "../../api/types";
 import { dateTime, plural, size } from "../../ui/format";
 import { Command, Empty, ErrorNote, Loading, useTitle } from "../../ui/parts";
+import { FileItem } from "./FileItem";
 import { fileUrl, loadPreview } from "./preview";
 import { PreviewBody } from "./PreviewBody";
 
@@ -69,19 +70,7 @@ export function FilesTab() {
         </div>
         <ul className="list">
           {found.slice(0, most).map((file) => (
-            <li key={file.path}>
-              <Link
-                to="/jobs/$jobId/files"
-                params={{ jobId }}
-                search={{ path: file.path }}
-                replace
-                className="item"
-                activeOptions={{ exact: true }}
-              >
-                <span className="break">{file.path}</span>
-                <span className="muted nowrap numbers">{size(file.size)}</span>
-              </Link>
-            </li>
+            <FileItem key={file.path} to="/jobs/$jobId/files" jobId={jobId} file={file} />
           ))}
         </ul>
         {found.length > most && (

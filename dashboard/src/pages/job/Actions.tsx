@@ -1,19 +1,19 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
-import { lazy, Suspense, useState } from "react";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
 
 import { api } from "../../api/client";
 import { ended, type JobDetail } from "../../api/types";
+import { useRights } from "../../app/rights";
 import { Confirm } from "../../ui/parts";
 import { toast } from "../../ui/toast";
 
-const Rerun = lazy(() => import("./Rerun").then((module) => ({ default: module.Rerun })));
-
-type Asked = "halt" | "resume" | "rerun" | "delete";
+type Asked = "halt" | "resume" | "delete";
 
 export function Actions({ job }: { job: JobDetail }) {
   const [asked, setAsked] = useState<Asked | null>(null);
   const [grace, setGrace] = useState("");
+  const { edit } = useRights();
   const queries = useQueryClient();
   const navigate = useNavigate();
   const path = { params: { path: { job_id: job.id } } };
@@ -38,6 +38,7 @@ export function Actions({ job }: { job: JobDetail }) {
     await navigate({ to: "/" });
   };
 
+  if (!edit) return null;
   const halting = job.desired === "HALTED" && !ended(job);
   return (
     <div className="actions">
@@ -51,9 +52,9 @@ export function Actions({ job }: { job: JobDetail }) {
           Resume
         </button>
       )}
-      <button type="button" className="button" onClick={() => setAsked("rerun")}>
+      <Link to="/submit" search={{ from: job.id }} className="button">
         Rerun …
-      </button>
+      </Link>
       <button type="button" className="button danger" onClick={() => setAsked("delete")}>
         Delete
       </button>
@@ -88,11 +89,6 @@ export function Actions({ job }: { job: JobDetail }) {
             Its log, events and checkpoints go with it; there is no way back.
           </p>
         </Confirm>
-      )}
-      {asked === "rerun" && (
-        <Suspense fallback={null}>
-          <Rerun job={job} onClose={close} />
-        </Suspense>
       )}
     </div>
   );

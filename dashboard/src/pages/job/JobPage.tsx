@@ -1,9 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi, Link, Outlet } from "@tanstack/react-router";
+import { getRouteApi, Link, Outlet, useLocation } from "@tanstack/react-router";
+import { useEffect, useRef } from "react";
 
 import { ApiError } from "../../api/client";
 import { jobQuery } from "../../api/queries";
 import type { JobDetail } from "../../api/types";
+import { OtherProjects } from "../../app/project";
 import { Copy, Empty, ErrorNote, Loading, StateBadge, useTitle } from "../../ui/parts";
 import { Actions } from "./Actions";
 import { LiveEvents } from "./live";
@@ -15,6 +17,13 @@ export function JobPage() {
   const { jobId } = route.useParams();
   const { data: job, error } = useQuery(jobQuery(jobId));
   useTitle(job?.name ?? jobId);
+  const tabs = useRef<HTMLElement>(null);
+  const path = useLocation({ select: (location) => location.pathname });
+  const there = job !== undefined;
+  // On a phone not all of them are in sight.
+  useEffect(() => {
+    tabs.current?.querySelector("[aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [path, there]);
 
   if (error instanceof ApiError && error.status === 404) {
     return (
@@ -22,6 +31,7 @@ export function JobPage() {
         <p className="break">
           No job <code>{jobId}</code> in this project. It may have been deleted, or be in another project.
         </p>
+        <OtherProjects />
         <Link to="/" className="button">
           To the jobs
         </Link>
@@ -32,7 +42,7 @@ export function JobPage() {
   return (
     <LiveEvents key={jobId} jobId={jobId}>
       <Head job={job} />
-      <nav className="tabs" aria-label="The job's pages">
+      <nav className="tabs" aria-label="The job's pages" ref={tabs}>
         {TABS.map((tab) => (
           <Link
             key={tab.to}

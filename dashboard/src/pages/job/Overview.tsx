@@ -5,6 +5,7 @@ import { checkpointsQuery, jobQuery } from "../../api/queries";
 import { ended, type JobDetail, type Learner } from "../../api/types";
 import { ago, dateTime, plural, since, size } from "../../ui/format";
 import { Command, ErrorNote, Time, useNow } from "../../ui/parts";
+import { Fact } from "../../ui/Fact";
 import { Table } from "../../ui/Table";
 import { EventList } from "./EventList";
 import { useLive } from "./live";
@@ -140,15 +141,6 @@ function Facts({ job }: { job: JobDetail }) {
         {job.models.length > 0 && <Fact name="Models">{job.models.join(", ")}</Fact>}
       </dl>
     </section>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: React.ReactNode }) {
-  return (
-    <div className="pair">
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
   );
 }
 

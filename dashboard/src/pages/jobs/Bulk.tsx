@@ -4,6 +4,7 @@ import { useState } from "react";
 
 import { api } from "../../api/client";
 import { ended, type Job } from "../../api/types";
+import { useRights } from "../../app/rights";
 import { plural } from "../../ui/format";
 import { Confirm } from "../../ui/parts";
 import { toast } from "../../ui/toast";
@@ -13,6 +14,7 @@ const COMPARED = 10;
 /** What can be done with the jobs that are selected. */
 export function Bulk({ jobs, clear }: { jobs: readonly Job[]; clear: () => void }) {
   const [asked, setAsked] = useState<"halt" | "delete" | null>(null);
+  const { edit } = useRights();
   const queries = useQueryClient();
   const navigate = useNavigate();
   const running = jobs.filter((job) => !ended(job));
@@ -39,9 +41,11 @@ export function Bulk({ jobs, clear }: { jobs: readonly Job[]; clear: () => void 
   return (
     <div className="bulk row" role="region" aria-label="Selected jobs">
       <strong>{plural(jobs.length, "job")} selected</strong>
-      <button type="button" className="button small" disabled={!running.length} onClick={() => setAsked("halt")}>
-        Halt
-      </button>
+      {edit && (
+        <button type="button" className="button small" disabled={!running.length} onClick={() => setAsked("halt")}>
+          Halt
+        </button>
+      )}
       <button
         type="button"
         className="button small"
@@ -54,9 +58,11 @@ export function Bulk({ jobs, clear }: { jobs: readonly Job[]; clear: () => void 
       >
         Compare
       </button>
-      <button type="button" className="button small danger" onClick={() => setAsked("delete")}>
-        Delete
-      </button>
+      {edit && (
+        <button type="button" className="button small danger" onClick={() => setAsked("delete")}>
+          Delete
+        </button>
+      )}
       <button type="button" className="button small quiet" onClick={clear}>
         Clear the selection
       </button>

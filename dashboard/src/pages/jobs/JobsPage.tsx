@@ -128,14 +128,8 @@ function useListKeys(toggle: (id: string) => void) {
     const at = all.findIndex((one) => one === document.activeElement);
     all[at < 0 ? 0 : Math.min(all.length - 1, Math.max(0, at + by))]?.focus();
   };
-  const prefix = useRef(0);
   useKeys({
-    g: () => {
-      prefix.current = Date.now();
-    },
-    j: () => {
-      if (Date.now() - prefix.current > 1000) step(1);
-    },
+    j: () => step(1),
     k: () => step(-1),
     x: () => {
       const id = document.activeElement?.getAttribute("data-job");

@@ -136,12 +136,13 @@ function Cell({
   if (column.startsWith("metric:")) {
     const metric = job.metrics?.[column.slice(7)];
     return (
-      <td
-        className="right"
-        data-label={column.slice(7)}
-        title={metric ? `min ${value(metric.min)}, max ${value(metric.max)}` : undefined}
-      >
+      <td className="right nowrap numbers" data-label={column.slice(7)}>
         {metric ? value(metric.last) : "–"}
+        {metric && (
+          <div className="muted">
+            {value(metric.min)} … {value(metric.max)}
+          </div>
+        )}
       </td>
     );
   }
@@ -156,7 +157,7 @@ function Cell({
       );
     case "labels":
       return (
-        <td data-label="Labels">
+        <td data-label={Object.keys(job.labels).length ? "Labels" : undefined}>
           <span className="row labels">
             {Object.entries(job.labels).map(([key, text]) => {
               const label = `${key}=${text}`;

@@ -181,7 +181,9 @@ function Jump({ job, log, goTo }: Props) {
     event.preventDefault();
     const wanted = text.trim();
     if (/^\d+$/.test(wanted)) {
-      goTo(Number(wanted));
+      const { total } = log.snapshot();
+      if (Number(wanted) < total) goTo(Number(wanted));
+      else toast(`The log has ${total.toLocaleString()} lines, the first of which is number 0`, "bad");
       return;
     }
     const time = readTime(wanted, new Date(job.started_at ?? job.created_at));

@@ -29,6 +29,7 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
   const { rows } = state;
   const scroller = useRef<HTMLDivElement>(null);
   const anchor = useRef<{ key: string; offset: number } | null>(null);
+  const scrolledTo = useRef({ top: 0, height: 0 });
   const jumped = useRef<string | null>(null);
 
   // eslint-disable-next-line react-hooks/incompatible-library -- its result stays in this component
@@ -83,7 +84,11 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
     const element = scroller.current;
     if (!element) return;
     const atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < AT_END;
-    if (atEnd !== pinned && (atEnd ? state.atEnd : true)) setPinned(atEnd);
+    const { top: topBefore, height: heightBefore } = scrolledTo.current;
+    scrolledTo.current = { top: element.scrollTop, height: element.scrollHeight };
+    // Rows that turn out to be higher than thought leave one above the end, too: only who scrolls up wants to leave it.
+    const up = element.scrollTop < topBefore && element.scrollHeight >= heightBefore;
+    if (pinned ? !atEnd && up : atEnd && state.atEnd) setPinned(!pinned);
     const top = virtual.getVirtualItemForOffset(element.scrollTop);
     anchor.current = top ? { key: String(top.key), offset: element.scrollTop - top.start } : null;
     if (top && top.index < NEAR && state.above) void log.up();

@@ -99,7 +99,8 @@ export class LogWindow {
     const { rows } = this.state;
     const first = rows[0];
     const last = rows.at(-1);
-    return Boolean(first && last && numberOf(first) <= line && line <= numberOf(last));
+    if (!first || !last || line < numberOf(first) || line > numberOf(last)) return false;
+    return !rows.some((one) => "gap" in one && one.gap.from <= line && line <= one.gap.to);
   }
 
   /** The lines at the log's end. */
@@ -121,6 +122,13 @@ export class LogWindow {
       this.previous = above.previous;
       return { ...this.fresh(page, above.lines), above: above.previous !== null, opened: line };
     }, true);
+  }
+
+  /** The API is back: what it has not answered is asked again. */
+  again(line: number | undefined) {
+    if (!this.state.error) return;
+    if (this.state.loaded) this.set({ error: null });
+    else void (line === undefined ? this.openEnd() : this.openAt(line));
   }
 
   /** The lines from a time on. Returns the first one's number, or null when the log ends before. */

@@ -2,6 +2,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
 
+import { connection } from "../../api/connection";
 import { jobQuery } from "../../api/queries";
 import { type StreamState, useStream } from "../../api/stream";
 import { ended, type LogLine } from "../../api/types";
@@ -54,6 +55,8 @@ export function LogsTab() {
     }
   }, [log, line]);
 
+  useEffect(() => connection.onBack(() => log.again(line)), [log, line]);
+
   const stream = useFollow(jobId, log, state.loaded && state.atEnd && Boolean(job));
   const hitAt = found.hits.findIndex((hit) => hit.n === line);
   const step = (by: 1 | -1) => {
@@ -68,7 +71,7 @@ export function LogsTab() {
     const hit = found.hits[(to + found.hits.length) % found.hits.length];
     if (hit) goTo(hit.n);
   };
-  useKeys({ n: () => step(1), N: () => step(-1), G: toEnd, Home: () => goTo(0) });
+  useKeys({ n: () => step(1), N: () => step(-1), "g g": () => goTo(0), G: toEnd });
 
   if (!job) return null;
   return (

@@ -5,8 +5,10 @@ import { useState } from "react";
 
 import { ApiError, api, body } from "../../api/client";
 import type { components } from "../../api/schema";
+import { OtherProjects } from "../../app/project";
 import { useRights } from "../../app/rights";
 import { ago, dateTime, plural, size, span, value } from "../../ui/format";
+import { Fact } from "../../ui/Fact";
 import { FormDialog } from "../../ui/FormDialog";
 import { Command, Confirm, Empty, ErrorNote, Loading, Time, useTitle } from "../../ui/parts";
 import { toast } from "../../ui/toast";
@@ -45,6 +47,7 @@ export function ModelPage() {
   if (error instanceof ApiError && error.status === 404) {
     return (
       <Empty title="There is no such model" command="weft models list">
+        <OtherProjects />
         <Link to="/models" className="button">
           To the models
         </Link>
@@ -79,17 +82,15 @@ export function ModelPage() {
           </div>
         )}
       </div>
-      <div className="overview">
-        <div className="stack">
-          <ErrorNote error={versions.error} />
-          <Versions model={name} all={all} edit={edit} ask={setAsked} />
-          {versions.hasNextPage && (
-            <button type="button" className="button" onClick={() => void versions.fetchNextPage()}>
-              More versions
-            </button>
-          )}
-        </div>
-        <div className="stack">
+      <div className="stack">
+        <ErrorNote error={versions.error} />
+        <Versions model={name} all={all} edit={edit} ask={setAsked} />
+        {versions.hasNextPage && (
+          <button type="button" className="button" onClick={() => void versions.fetchNextPage()}>
+            More versions
+          </button>
+        )}
+        <div className="overview">
           {(chosen ?? model.latest) !== null && <Lineage name={name} version={chosen ?? model.latest ?? 1} />}
           <History model={model} />
         </div>
@@ -248,15 +249,6 @@ function Lineage({ name, version }: { name: string; version: number }) {
         <Command text={`weft models download ${data.reference}`} />
       </p>
     </section>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: React.ReactNode }) {
-  return (
-    <div className="pair">
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
   );
 }
 

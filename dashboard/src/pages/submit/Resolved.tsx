@@ -1,4 +1,5 @@
 import type { components } from "../../api/schema";
+import { Fact } from "../../ui/Fact";
 import { plural, size } from "../../ui/format";
 
 interface Canonical {
@@ -17,13 +18,13 @@ export function Resolved({ checked }: { checked: components["schemas"]["ValidMan
     <section className="card" aria-labelledby="resolved">
       <h2 id="resolved">What it will run as</h2>
       <dl className="facts">
-        <Fact name="Engine" of={engine} />
-        <Fact name="Image" of={framework?.image ?? `${framework?.name} ${framework?.version}`} />
-        <Fact name="Launcher" of={framework?.launcher} />
-        <Fact name="Command" of={framework?.command} />
-        <Fact name="Learners" of={elastic ? `${learners} (${elastic.min} to ${elastic.max})` : learners} />
+        <Given name="Engine" of={engine} />
+        <Given name="Image" of={framework?.image ?? `${framework?.name} ${framework?.version}`} />
+        <Given name="Launcher" of={framework?.launcher} />
+        <Given name="Command" of={framework?.command} />
+        <Given name="Learners" of={elastic ? `${learners} (${elastic.min} to ${elastic.max})` : learners} />
         {resources && (
-          <Fact
+          <Given
             name="Each has"
             of={
               `${plural(resources.cpus, "CPU")}, ${size(resources.memory)}` +
@@ -31,7 +32,7 @@ export function Resolved({ checked }: { checked: components["schemas"]["ValidMan
             }
           />
         )}
-        <Fact name="Priority" of={priority} />
+        <Given name="Priority" of={priority} />
       </dl>
       {checked.notes.length > 0 && (
         <ul className="notes">
@@ -44,12 +45,6 @@ export function Resolved({ checked }: { checked: components["schemas"]["ValidMan
   );
 }
 
-function Fact({ name, of }: { name: string; of: string | number | undefined }) {
-  if (of === undefined) return null;
-  return (
-    <div className="pair">
-      <dt>{name}</dt>
-      <dd>{of}</dd>
-    </div>
-  );
+function Given({ name, of }: { name: string; of: string | number | undefined }) {
+  return of === undefined ? null : <Fact name={name}>{of}</Fact>;
 }

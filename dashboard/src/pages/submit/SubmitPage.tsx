@@ -5,16 +5,17 @@ import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-quer
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useEffect, useId, useMemo, useRef, useState } from "react";
 
-import { ApiError, api, body, call } from "../../api/client";
+import { ApiError, call } from "../../api/client";
 import { jobQuery, manifestQuery, sessionQuery } from "../../api/queries";
 import type { components } from "../../api/schema";
-import type { FieldProblem, Job, JobDetail } from "../../api/types";
+import type { FieldProblem, JobDetail } from "../../api/types";
 import { ManifestEditor } from "../../ui/ManifestEditor";
 import { Empty, ErrorNote, Loading, useDebounced, useTitle } from "../../ui/parts";
 import { toast } from "../../ui/toast";
 import { Code, type Chosen } from "./Code";
+import { Changes } from "./Changes";
 import { Resolved } from "./Resolved";
-import { bundle, hasCode, sendAll, sendCode } from "./send";
+import { send, type Step } from "./send";
 
 type Valid = components["schemas"]["ValidManifest"];
 const route = getRouteApi("/inside/submit");
@@ -54,10 +55,15 @@ export function SubmitPage() {
 }
 
 /** What the server says of a manifest: what it means, or what is wrong with it. */
-async function validate(text: string, signal: AbortSignal): Promise<Valid | { problems: readonly FieldProblem[] }> {
+async function validate(
+  text: string,
+  job: string | undefined,
+  signal: AbortSignal,
+): Promise<Valid | { problems: readonly FieldProblem[] }> {
+  const query = job ? `?rerun_of=${encodeURIComponent(job)}` : "";
   try {
     const sent = { method: "POST", body: text, headers: { "Content-Type": "text/yaml" }, signal };
-    return (await (await call("/api/v1/manifests:validate", sent)).json()) as Valid;
+    return (await (await call(`/api/v1/manifests:validate${query}`, sent)).json()) as Valid;
   } catch (error) {
     if (error instanceof ApiError && error.code === "invalid_manifest") {
       const whole = { path: "", message: error.message, line: null, column: null, found: null, accepted: null };
@@ -69,12 +75,11 @@ async function validate(text: string, signal: AbortSignal): Promise<Valid | { pr
 
 const NONE: readonly FieldProblem[] = [];
 
-type Step = { words: string; share?: number } | null;
-
 function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
   const [text, setText] = useState(first);
   const [code, setCode] = useState<Chosen | null>(null);
-  const [step, setStep] = useState<Step>(null);
+  const [step, setStep] = useState<Step | null>(null);
+  const [fromCheckpoint, setFromCheckpoint] = useState(false);
   const [refused, setRefused] = useState<{ text: string; error: unknown } | null>(null);
   const navigate = route.useNavigate();
   const queries = useQueryClient();
@@ -83,8 +88,8 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
 
   const settled = useDebounced(text, 350);
   const { data: checked, error } = useQuery({
-    queryKey: ["validate", settled],
-    queryFn: ({ signal }) => validate(settled, signal),
+    queryKey: ["validate", settled, job?.id],
+    queryFn: ({ signal }) => validate(settled, job?.id, signal),
     placeholderData: keepPreviousData,
     staleTime: 60_000,
     gcTime: 60_000,
@@ -103,7 +108,7 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
   const submit = async () => {
     setRefused(null);
     try {
-      const made = await send(text, code, job?.code_sha256 ?? null, setStep);
+      const made = await send({ manifest: text, code, rerunOf: job?.id, fromCheckpoint }, setStep);
       toast(`Submitted as ${made.id}`);
       await queries.invalidateQueries({ queryKey: ["jobs"] });
       await navigate({ to: "/jobs/$jobId", params: { jobId: made.id } });
@@ -130,7 +135,7 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
   return (
     <>
       <div className="page-head">
-        <h1>{job ? `Rerun ${job.name} with changes` : "Submit a job"}</h1>
+        <h1 className="break">{job ? `Rerun ${job.name}` : "Submit a job"}</h1>
       </div>
       <div className="submit">
         <div className="stack">
@@ -164,11 +169,26 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
           </section>
         </div>
         <div className="stack">
-          {checked && !("problems" in checked) && <Resolved checked={checked} />}
+          {checked && !("problems" in checked) && (
+            <>
+              {job && <Changes before={job.manifest} after={checked.manifest} />}
+              <Resolved checked={checked} />
+            </>
+          )}
           {refused && !later.length && <ErrorNote error={refused.error} />}
           <section className="card stack" aria-label="Submit">
             {!code && !job?.code_sha256 && (
               <p className="muted">Without code: the command has to bring what it runs.</p>
+            )}
+            {job && (
+              <label className="check">
+                <input
+                  type="checkbox"
+                  checked={fromCheckpoint}
+                  onChange={(event) => setFromCheckpoint(event.target.checked)}
+                />
+                Begin with the job&apos;s last complete checkpoint
+              </label>
             )}
             {step && (
               <div role="status">
@@ -182,30 +202,13 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
               disabled={step !== null || problems.length > later.length || !checked || text !== settled}
               onClick={() => void submit()}
             >
-              {step ? "Submitting …" : "Submit"}
+              {step ? "Submitting …" : job ? "Rerun" : "Submit"}
             </button>
           </section>
         </div>
       </div>
     </>
   );
-}
-
-/** Pack, send what the server does not have, and make the job. */
-async function send(manifest: string, code: Chosen | null, known: string | null, tell: (step: Step) => void) {
-  let sha256 = known;
-  if (code) {
-    tell({ words: "Packing the code …" });
-    const total = code.kind === "folder" ? code.files.length : 1;
-    const from = code.kind === "folder" ? { files: code.files } : { zip: code.file };
-    const packed = await bundle(from, (files) => tell({ words: "Packing the code …", share: files / total }));
-    const progress = (share: number) => tell({ words: "Sending the code …", share });
-    if (packed.sha256 === null) return sendAll(manifest, packed.zip, progress);
-    sha256 = packed.sha256;
-    if (!(await hasCode(sha256))) await sendCode({ zip: packed.zip, sha256 }, progress);
-  }
-  tell({ words: "Submitting …" });
-  return body(api.POST("/api/v1/jobs", { body: { manifest, code_sha256: sha256 } as never })) as Promise<Job>;
 }
 
 function Problems({ problems, goTo }: { problems: readonly FieldProblem[]; goTo: (line: number) => void }) {

@@ -1,17 +1,54 @@
 // Code and manifest on their way to the API.
-import { ApiError, AwayError, call, idempotencyKey } from "../../api/client";
+import { ApiError, api, AwayError, body, call, idempotencyKey } from "../../api/client";
 import { connection } from "../../api/connection";
 import type { Job, Problem } from "../../api/types";
+import type { Chosen } from "./Code";
 import type { Picked } from "./folder";
 import type { FromWorker } from "./zip.worker";
 
-export interface Bundle {
+export interface Submission {
+  manifest: string;
+  code: Chosen | null;
+  /** A job whose code and credentials it has where it brings none of its own. */
+  rerunOf: string | undefined;
+  fromCheckpoint: boolean;
+}
+export interface Step {
+  words: string;
+  share?: number;
+}
+
+/** Pack, send what the server does not have, and make the job. */
+export async function send({ manifest, code, rerunOf, fromCheckpoint }: Submission, tell: (step: Step) => void) {
+  let sha256: string | null = null;
+  if (code) {
+    tell({ words: "Packing the code …" });
+    const total = code.kind === "folder" ? code.files.length : 1;
+    const from = code.kind === "folder" ? { files: code.files } : { zip: code.file };
+    const packed = await bundle(from, (files) => tell({ words: "Packing the code …", share: files / total }));
+    const progress = (share: number) => tell({ words: "Sending the code …", share });
+    if (packed.sha256 === null) return sendAll(manifest, packed.zip, progress);
+    sha256 = packed.sha256;
+    if (!(await hasCode(sha256))) await sendCode({ zip: packed.zip, sha256 }, progress);
+  }
+  tell({ words: "Submitting …" });
+  const sent = { manifest, code_sha256: sha256 };
+  const made = rerunOf
+    ? api.POST("/api/v1/jobs/{job_id}/rerun", {
+        params: { path: { job_id: rerunOf } },
+        body: { ...sent, from_checkpoint: fromCheckpoint },
+      })
+    : api.POST("/api/v1/jobs", { body: sent as never });
+  return body(made) as Promise<Job>;
+}
+
+interface Bundle {
   zip: Blob;
   sha256: string | null;
 }
 
 /** Zip files (or hash a zip that is there) in a worker. */
-export function bundle(
+function bundle(
   from: { files: readonly Picked[] } | { zip: Blob },
   progress: (files: number) => void,
 ): Promise<Bundle> {
@@ -28,7 +65,7 @@ export function bundle(
 }
 
 /** Whether the server has this code: then it is not sent again. */
-export async function hasCode(sha256: string): Promise<boolean> {
+async function hasCode(sha256: string): Promise<boolean> {
   try {
     await call(`/api/v1/code/${sha256}`, { method: "HEAD" });
     return true;
@@ -39,7 +76,7 @@ export async function hasCode(sha256: string): Promise<boolean> {
 }
 
 /** fetch() can't tell how much has been sent. */
-function send<T>(method: string, path: string, sent: Blob | FormData, progress: (share: number) => void): Promise<T> {
+function upload<T>(method: string, path: string, sent: Blob | FormData, progress: (share: number) => void): Promise<T> {
   return new Promise((done, failed) => {
     const request = new XMLHttpRequest();
     request.open(method, path);
@@ -65,13 +102,13 @@ function send<T>(method: string, path: string, sent: Blob | FormData, progress: 
   });
 }
 
-export const sendCode = (bundle: { zip: Blob; sha256: string }, progress: (share: number) => void) =>
-  send<unknown>("PUT", `/api/v1/code/${bundle.sha256}`, bundle.zip, progress);
+const sendCode = (bundle: { zip: Blob; sha256: string }, progress: (share: number) => void) =>
+  upload<unknown>("PUT", `/api/v1/code/${bundle.sha256}`, bundle.zip, progress);
 
 /** The way without a hash: code and manifest together. */
-export function sendAll(manifest: string, zip: Blob, progress: (share: number) => void): Promise<Job> {
+function sendAll(manifest: string, zip: Blob, progress: (share: number) => void): Promise<Job> {
   const form = new FormData();
   form.append("manifest", manifest);
   form.append("code", zip, "code.zip");
-  return send<Job>("POST", "/api/v1/jobs", form, progress);
+  return upload<Job>("POST", "/api/v1/jobs", form, progress);
 }
