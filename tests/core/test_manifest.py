@@ -88,15 +88,18 @@ def test_a_connection_without_credentials_has_those_that_are_known() -> None:
     text = (
         "{name: x, framework: {name: pytorch, command: c}, data_stores: [{id: a, %s, training_data: {container: b}}]}"
     )
-    known = {"a": Credentials("user", "word", ca="CERTIFICATE")}
+    user = Credentials("user", "word", ca="CERTIFICATE")
+    known = {("a", "https://s3"): user}
     bare, own = (
         "connection: {auth_url: 'https://s3'}",
         "connection: {auth_url: 'https://s3', user_name: u, password: p}",
     )
-    assert parse_manifest(text % bare, SETTINGS, credentials=known).credentials == known
+    assert parse_manifest(text % bare, SETTINGS, credentials=known).credentials == {"a": user}
     assert parse_manifest(text % own, SETTINGS, credentials=known).credentials == {"a": Credentials("u", "p")}
-    with pytest.raises(ManifestError, match="user_name"):
-        parse_manifest(text % bare, SETTINGS, credentials={"b": known["a"]})
+    # Neither for another data store, nor to another endpoint.
+    for other in (("b", "https://s3"), ("a", "https://elsewhere")):
+        with pytest.raises(ManifestError, match="user_name"):
+            parse_manifest(text % bare, SETTINGS, credentials={other: user})
 
 
 def test_every_field() -> None:

@@ -93,9 +93,13 @@ def rerun(context: Context, who: Principal, job_id: str, asked: RerunBody, once:
     return submit(context, who, submission, once, rerun_of=job_id, begins_with=begins_with)
 
 
-def credentials_of(context: Context, scope: Scope, job: Job) -> dict[str, Credentials]:
-    """Those that came with the job's manifest, by data store id."""
+def credentials_of(context: Context, scope: Scope, job: Job) -> dict[tuple[str, str], Credentials]:
+    """Those that came with the job's manifest, by data store id and endpoint."""
     manifest = Manifest.model_validate(job.manifest)
-    names = {credentials_name(job.id, store.id): store.id for store in manifest.data_stores}
+    places = {
+        credentials_name(job.id, store.id): (store.id, store.connection.auth_url)
+        for store in manifest.data_stores
+        if store.connection is not None
+    }
     kept = scope.all(scope.select(Secret, Secret.job_id == job.id))
-    return {names[secret.name]: unseal(context.box, secret.ciphertext) for secret in kept if secret.name in names}
+    return {places[secret.name]: unseal(context.box, secret.ciphertext) for secret in kept if secret.name in places}

@@ -82,7 +82,7 @@ def validate_manifest(
         Query(alias="set", description="key=value; replaces a value of the manifest.", examples=[["learners=2"]]),
     ] = [],  # noqa: B006 - FastAPI copies it
     rerun_of: Annotated[
-        str | None, Query(description="A job whose credentials connections have that give none.", max_length=100)
+        str | None, Query(description="Its credentials open the same endpoints where none are given.", max_length=100)
     ] = None,
 ) -> ValidManifest:
     """All problems at once, each with its path, line, what stood there and what is accepted."""

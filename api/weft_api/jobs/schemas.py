@@ -243,7 +243,7 @@ class RerunBody(BaseModel):
     manifest: str | None = Field(
         default=None,
         description="Instead of the job's, which GET /jobs/{id}/manifest gives to be edited. Connections without "
-        "credentials have those of the job's data store with the same id.",
+        "credentials have those of the job's data store with the same id and auth_url.",
     )
     code_sha256: str | None = Field(
         default=None, pattern=r"^[0-9a-f]{64}$", description="Instead of the job's code; sent before."

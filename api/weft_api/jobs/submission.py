@@ -29,7 +29,7 @@ class Submission:
     code: Spooled | None = None
     overrides: dict[str, str] = field(default_factory=dict)
     keepalive: Keepalive | None = None
-    credentials: Mapping[str, Credentials] = field(default_factory=dict)
+    credentials: Mapping[tuple[str, str], Credentials] = field(default_factory=dict)
     """Of the job that is submitted again, for connections that have none of their own."""
 
     def digest_parts(self) -> list[Any]:

@@ -21,7 +21,7 @@ def parse_manifest(
     *,
     overrides: MappingType[str, str] | None = None,
     catalogue: Catalogue | None = None,
-    credentials: MappingType[str, Credentials] | None = None,
+    credentials: MappingType[tuple[str, str], Credentials] | None = None,
 ) -> ParsedManifest:
     """Read, check and resolve a manifest; FfDL's are taken as they are.
 
@@ -29,7 +29,7 @@ def parse_manifest(
         text: YAML (so JSON, too).
         overrides: ``--set`` values by path, put in before anything is checked.
         catalogue: default: the shipped one.
-        credentials: by data store id, for connections that have none of their own.
+        credentials: by data store id and endpoint, for connections that have none of their own.
 
     Returns:
         The canonical manifest, and the credentials that were lifted out of it.

@@ -33,7 +33,7 @@ def resolve(
     settings: Settings,
     catalogue: Catalogue,
     findings: Findings,
-    known: Mapping[str, Credentials],
+    known: Mapping[tuple[str, str], Credentials],
 ) -> ParsedManifest | None:
     """The canonical form of what was read, or None when ``findings`` has problems."""
     notes: list[str] = []

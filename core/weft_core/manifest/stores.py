@@ -24,12 +24,13 @@ _USES = ("training_data", "training_results", "pretrained_model", "model")
 
 
 def resolve_stores(
-    entries: list[Any], findings: Findings, known: Mapping[str, Credentials]
+    entries: list[Any], findings: Findings, known: Mapping[tuple[str, str], Credentials]
 ) -> tuple[list[DataStore], dict[str, Credentials]]:
     """The data stores in canonical form, and their credentials by id; problems are noted in ``findings``.
 
     Args:
-        known: for connections that have none of their own, by the data store's id.
+        known: for connections that have none of their own, by the data store's id and the endpoint: no other one gets
+            to see them.
     """
     stores: list[DataStore] = []
     credentials: dict[str, Credentials] = {}
@@ -45,7 +46,8 @@ def resolve_stores(
         for use in [use for use in ("pretrained_model", "model") if use in entry][:1]:
             _once("a pretrained model", f"{path}.{use}", seen, findings)
         _check_places(entry, path, findings)
-        connection, mount, opened = _connection(entry, path, findings, known.get(identity))
+        endpoint = entry.get("connection", {}).get("auth_url", "").rstrip("/")
+        connection, mount, opened = _connection(entry, path, findings, known.get((identity, endpoint)))
         if findings.has(path):
             continue
         if opened:
