@@ -25,6 +25,7 @@ from weft_core.zipscan import (
     Entry,
     check_name,
     data_start,
+    file_mode,
     find_directory,
     read_entries,
     show,
@@ -80,21 +81,21 @@ def normalise_bundle(
 
     Args:
         of_folder: it is known that FfDL's client has made it, of a folder. It writes no entry for that folder itself,
-            which tells it from a folder that is in it.
+            which tells it from a folder that is in it, and packs what a link leads to as an entry of the link's kind.
 
     Raises:
         BundleError: something else is wrong with it; ``target`` does not exist then.
     """
     with _opened(source) as file:
         directory = find_directory(file, _size(file, limits))
-        entries = _read_all(file, directory, limits)
+        entries = _read_all(file, directory, limits, of_folder=of_folder)
         outside = [entry for entry in entries if entry.name.startswith(_OUTSIDE)]
         if outside and len(outside) < len(entries):
             shown = show(outside[0].name)
             raise BundleError(f"{shown} is an absolute path and others are relative: zip one folder", "absolute_path")
         try:
             root = _root(entries, of_folder) if outside or of_folder else ""
-            if outside or root:
+            if outside or root or any(entry.is_link for entry in entries):
                 starts = _check_layout(file, directory, entries)
                 names = _relative_names(entries, root)
                 _check_tree(name for name in names if name)
@@ -128,14 +129,14 @@ def _size(file: BinaryIO, limits: LimitSettings) -> int:
     return size
 
 
-def _read_all(file: BinaryIO, directory: Directory, limits: LimitSettings) -> list[Entry]:
+def _read_all(file: BinaryIO, directory: Directory, limits: LimitSettings, *, of_folder: bool = False) -> list[Entry]:
     """The entries, when neither their number nor what they say of their sizes is over a limit."""
     if directory.entries > limits.bundle_files:
         most = f"{limits.bundle_files:,}"
         raise BundleError(f"the zip has {directory.entries:,} files and folders, accepted are {most}", "too_many_files")
     entries = []
     unpacked = 0
-    for entry in read_entries(file, directory):
+    for entry in read_entries(file, directory, of_folder=of_folder):
         entries.append(entry)
         unpacked += entry.size
         if unpacked > limits.bundle_unpacked_bytes:
@@ -241,7 +242,7 @@ def _rewrite(file: BinaryIO, entries: Iterable[tuple[Entry, str, int]], target: 
                 continue
             info = zipfile.ZipInfo(name)  # with zip's own year 0 as its time, so that the same code has the same hash
             info.compress_type = zipfile.ZIP_STORED if entry.is_folder else zipfile.ZIP_DEFLATED
-            info.external_attr = entry.mode << 16
+            info.external_attr = file_mode(entry) << 16
             with copy.open(info, "w") as out:
                 for data in _inflate(file, entry, start):
                     out.write(data)

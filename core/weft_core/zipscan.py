@@ -11,7 +11,7 @@ import re
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 _END = struct.Struct("<4s4H2LH")
@@ -58,6 +58,10 @@ class Entry:
     @property
     def is_folder(self) -> bool:
         return self.name.endswith("/")
+
+    @property
+    def is_link(self) -> bool:
+        return stat.S_ISLNK(self.mode)
 
 
 @dataclass(frozen=True)
@@ -107,10 +111,14 @@ def _find_zip64(file: BinaryIO, end: int) -> tuple[int, int, int, int, int, int,
     return record, disk, first_disk, here, entries, size, offset
 
 
-def read_entries(file: BinaryIO, directory: Directory) -> Iterator[Entry]:
+def read_entries(file: BinaryIO, directory: Directory, *, of_folder: bool = False) -> Iterator[Entry]:
     """The entries of the central directory, in its order, each checked by itself.
 
     The caller must not move ``file`` between two of them.
+
+    Args:
+        of_folder: FfDL's client has made it, of a folder: a link holds the content of the file that it leads to. One to
+            a folder is empty, and the zip ends there.
     """
     file.seek(directory.offset)
     left = directory.size
@@ -131,7 +139,7 @@ def read_entries(file: BinaryIO, directory: Directory) -> Iterator[Entry]:
         if version > _NEWEST:
             raise BundleError(f"{show(name)} needs a newer version of zip than is read here", "malformed")
         entry = Entry(name, flags, method, crc, compressed, size, offset, attributes >> 16)
-        check_entry(entry)
+        check_entry(replace(entry, mode=file_mode(entry)) if of_folder and size else entry)
         if disk:
             raise BundleError(f"{show(name)} is in another part of the zip, which is not accepted", "malformed")
         yield entry
@@ -174,6 +182,11 @@ def _extra_fields(name: str, extra: bytes) -> list[tuple[int, bytes]]:
             raise BundleError(f"{show(name)}: its extra field is damaged", "malformed")
         fields.append((kind, extra[at - length : at]))
     return fields
+
+
+def file_mode(entry: Entry) -> int:
+    """Its mode; that of a file for a link."""
+    return stat.S_IFREG | stat.S_IMODE(entry.mode) if entry.is_link else entry.mode
 
 
 def check_entry(entry: Entry) -> None:

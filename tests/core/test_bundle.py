@@ -345,6 +345,28 @@ def test_a_folder_that_ffdls_client_has_zipped(tmp_path: Path, written: list[str
     assert names(target) == relative
 
 
+def test_a_link_that_ffdls_client_has_followed(tmp_path: Path) -> None:
+    """It packs the content of the file that a link leads to, as an entry of the link's kind."""
+    link = special("run.sh", stat.S_IFLNK | 0o777)
+    source = io.BytesIO(made(link))
+    normalise_bundle(source, tmp_path / "code.zip", LIMITS, of_folder=True)
+    with zipfile.ZipFile(tmp_path / "code.zip") as bundle:
+        assert bundle.read("run.sh") == b"x"
+        assert bundle.getinfo("run.sh").external_attr >> 16 == stat.S_IFREG | 0o777
+    with pytest.raises(BundleError, match=r"'run\.sh' is a symbolic link"):
+        normalise_bundle(source, tmp_path / "other.zip", LIMITS)
+
+
+def test_a_link_to_a_folder_ends_the_zip_of_ffdls_client(tmp_path: Path) -> None:
+    """It can't read that folder, and leaves out all that comes after it without a word: better refused."""
+    source = io.BytesIO()
+    with zipfile.ZipFile(source, "w") as bundle:
+        bundle.writestr("a.py", b"x")
+        bundle.writestr(special("data", stat.S_IFLNK | 0o777), b"")
+    with pytest.raises(BundleError, match="'data' is a symbolic link"):
+        normalise_bundle(source, tmp_path / "code.zip", LIMITS, of_folder=True)
+
+
 def test_other_zips_stay_byte_for_byte(tmp_path: Path) -> None:
     target = tmp_path / "code.zip"
     assert normalise_bundle(io.BytesIO(GOOD), target, LIMITS).sha256 == hashlib.sha256(GOOD).hexdigest()

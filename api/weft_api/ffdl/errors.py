@@ -10,15 +10,6 @@ from fastapi.responses import JSONResponse
 
 from weft_api import problems
 
-# FfDL's client shows the text of a 400, and knows 401, 404, 410 and 503 besides. Of anything else it shows a number.
-_KNOWN = {
-    problems.CONFLICT.code: 400,
-    problems.EXISTS.code: 400,
-    problems.IDEMPOTENCY_CONFLICT.code: 400,
-    problems.TOO_LARGE.code: 400,
-    problems.UNSUPPORTED_MEDIA.code: 400,
-    problems.NO_RESULTS_YET.code: 404,
-}
 _MOVED = frozenset({"content-length", "content-type", "www-authenticate"})
 
 
@@ -31,12 +22,22 @@ def in_ffdls_form(scope: MutableMapping[str, Any], answered: JSONResponse) -> JS
     if not is_ffdls(scope["path"]):
         return answered
     problem = json.loads(bytes(answered.body))
-    status = _KNOWN.get(problem["code"], problem["status"])
-    if problem["code"] == problems.FORBIDDEN.code:
-        # FfDL had no 403. A 400 is shown with its text, where the client knows one.
-        status = 400 if scope.get("method") in ("POST", "PATCH") else 401
+    status = _known(scope.get("method"), problem["code"], problem["status"])
     headers = {name: value for name, value in answered.headers.items() if name not in _MOVED}
     if status == 401:
         headers["WWW-Authenticate"] = 'Basic realm="Weft"'
     body = {"code": status, "error": problem["title"], "description": problem["detail"]}
     return JSONResponse(body, status, headers)
+
+
+def _known(method: str | None, code: str, status: int) -> int:
+    """FfDL's client has words of its own for a 401 and a 404, and shows the number of a status that it does not know.
+    Of a 400 it shows the text when it has uploaded, and nothing at all when it has not."""
+    if method == "POST":
+        shown = status in (403, 409, 413, 415, 429) or code == problems.STORE_UNAVAILABLE.code
+        return 400 if shown else status
+    if code == problems.NO_RESULTS_YET.code:
+        return 404
+    if code == problems.FORBIDDEN.code and method != "PATCH":
+        return 401  # FfDL had no 403
+    return status

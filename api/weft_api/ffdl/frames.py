@@ -1,4 +1,5 @@
-"""Text frames for FfDL's client, which reads 8 KiB at a time."""
+"""Text frames for FfDL's client. It reads 8 KiB at a time, through a buffer of 4 KiB: a frame that goes on in the next
+filling of that comes in two pieces. To lines that makes no difference, a metric is lost."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ from collections.abc import Iterable, Iterator
 from weft_api.ffdl.translate import Json
 
 MOST = 8192  # bytes
+_BUFFER = 4096
+_UNIT = 1024
+_HEADER = 4
 
 
 def text_frames(lines: Iterable[str]) -> Iterator[str]:
@@ -33,12 +37,21 @@ def metric_frames(data: Json) -> Iterator[str]:
     """One object as JSON: the client parses each frame by itself, so one that is too large becomes several."""
     text = json.dumps(data)
     values = list(data["Values"].items())
-    if len(text) <= MOST:
-        yield text
+    if len(text) <= _BUFFER - _HEADER:
+        yield _filled(text)
     elif len(values) > 1:
         for half in (values[: len(values) // 2], values[len(values) // 2 :]):
             yield from metric_frames({**data, "Values": dict(half)})
     elif values and isinstance(values[0][1], str):
         name, value = values[0]
         # In JSON's escapes a character takes up to 12 bytes.
-        yield json.dumps({**data, "Values": {name: value[: (MOST - 4096) // 12] + "…"}})
+        yield _filled(json.dumps({**data, "Values": {name: value[: _BUFFER // 24] + "…"}}))
+
+
+def _filled(text: str) -> str:
+    """With spaces before it, which the client skips, so that frames behind each other end where the buffer does: the
+    whole frame has a size that divides the buffer's, the same one for all but unusually large ones."""
+    size = _UNIT
+    while size < len(text) + _HEADER:
+        size *= 2
+    return text.rjust(size - _HEADER)

@@ -33,6 +33,14 @@ def parse_since_time(text: str) -> int | None:
         raise invalid("since_time", f"not a time: expected {accepted}", found=text, accepted=accepted) from None
 
 
+def parse_place(since_time: str, pos: int) -> tuple[int | None, int]:
+    """For pages: the time that they begin with, as :func:`parse_since_time`, or else the ``pos``. A number less than 0
+    as ``since_time`` is such a ``pos``: so many before the end."""
+    if re.fullmatch(r"-\d{1,12}", since_time.strip(), re.ASCII):
+        return None, int(since_time)
+    return parse_since_time(since_time), pos
+
+
 def _instant(text: str) -> datetime:
     if _SPAN.fullmatch(text):
         seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))

@@ -14,7 +14,7 @@ from weft_api.auth import Principal
 from weft_api.context import Context, Ctx
 from weft_api.ffdl.auth import Viewer
 from weft_api.ffdl.find import find
-from weft_api.ffdl.since import SinceTime, parse_since_time
+from weft_api.ffdl.since import SinceTime, parse_place
 from weft_api.ffdl.translate import Json, emetrics, log_line, user_of
 from weft_api.logs.chunks import ChunkReader, Wanted
 from weft_api.logs.read import ascending, lines_of
@@ -55,7 +55,7 @@ def get_loglines(
 ) -> StreamingResponse:
     """With `since_time` the first page from then on; `pos` is without meaning then, as the client sends it again when
     it goes on by time. `searchType` makes no difference."""
-    since = parse_since_time(since_time)
+    since, pos = parse_place(since_time, pos)
     with context.database.transaction() as session:
         scope = who.scope(session)
         user = user_of(scope, find(scope, model_id))
@@ -97,7 +97,7 @@ def get_emetrics(
     pos: Position = 0,
 ) -> StreamingResponse:
     """As :func:`get_loglines`."""
-    since = parse_since_time(since_time)
+    since, pos = parse_place(since_time, pos)
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))
         user = user_of(scope, find(scope, model_id))

@@ -111,6 +111,7 @@ def test_a_password_is_hashed_once_and_a_change_counts_at_once(
     answer = mine.train("name: x\nframework: {name: python, command: x}", None)
     assert (answer.status, "role editor" in answer.error()) == (400, True)
     assert mine.call("DELETE", "/v1/models/x").status == 401
+    assert mine.call("PATCH", "/v1/models/x", b'{"status":"halt"}\n').status == 403, "a 400 would show nothing"
     with api.context.database.transaction() as session:
         session.execute(update(User).where(User.id == ann.user_id).values(disabled_at=User.created_at))
     assert mine.get("/v1/models").status in (401, 429)

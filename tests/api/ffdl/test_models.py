@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import stat
 import threading
 import zipfile
 from datetime import UTC, datetime, timedelta, timezone
@@ -189,6 +190,7 @@ def test_definitions(wire: Wire) -> None:
     answer = wire.get(f"/v1/models/{job_id}/definition")
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/octet-stream")
     assert answer.body == code
+    assert wire.train(text, code, code_first=True).status == 201, "the parts come in either order"
     # A folder with a slash at its end: the common root is taken off.
     answer = wire.train(text, absolute("/home/ann/model"))
     assert answer.status == 201, answer.body
@@ -199,6 +201,15 @@ def test_definitions(wire: Wire) -> None:
         answer = wire.train(text, absolute(f"{root}")) if root else wire.train(text, folder("lib/", "lib/a.py"))
         assert answer.status == 201, answer.body
         assert f"{kept}a.py" in unzipped(wire.get(f"{answer.headers['Location']}/definition").body)
+    # A link in it: the client packs what it leads to.
+    link = zipfile.ZipInfo("a.py")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as bundle:
+        bundle.writestr(link, "a = 1")
+    answer = wire.train(text, packed.getvalue())
+    assert answer.status == 201, answer.body
+    assert unzipped(wire.get(f"{answer.headers['Location']}/definition").body) == {"a.py": b"a = 1"}
     # Never out of it.
     answer = wire.train(text, absolute("/home/../../etc"))
     assert answer.status == 400
@@ -249,7 +260,7 @@ def test_an_upload_does_not_wait_for_a_slow_store(api: Api, wire: Wire, monkeypa
     monkeypatch.setattr(submission, "put_code", slow)
     monkeypatch.setattr(submission, "_PATIENCE", 0.05)
     answer = wire.train(text, code)
-    assert answer.status == 503
+    assert answer.status == 400, "of no other status does the client show the text"
     assert "nothing was submitted; try again" in answer.error()
     assert wire.get("/v1/models").json() == {"models": []}
     go.set()
@@ -272,7 +283,7 @@ def test_halt_and_delete(api: Api, ann: Person, wire: Wire) -> None:
     ended = ann.submit()["id"]
     settle(api, ended)
     answer = wire.call("PATCH", f"/v1/models/{ended}", b'{"status":"halt"}')
-    assert answer.status == 400
+    assert answer.status == 409, "its number is shown; of a 400 the client would say nothing here"
     assert "COMPLETED" in answer.error()
     answer = wire.call("DELETE", f"/v1/models/{job_id}")
     assert (answer.status, answer.json()) == (200, {"model_id": job_id})

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 BOUNDARY = "4bd0c1b6a4ae0e9f5b0e1ad1b1cbd5e2b8a7a43b1f13a4e9f2dfd0d7a1f3"
+_STREAMS = ("/definition", "/trained_model", "/logs", "/metrics")
 
 
 @dataclass
@@ -52,40 +53,49 @@ class Wire:
         parts = urlsplit(self.url)
         return socket.create_connection((parts.hostname, parts.port or 80), 30)
 
-    def head(self, method: str, path: str, *lines: str, basic: bool = True) -> bytes:
-        """With the version that the client sends, and the headers that it sends with every call."""
-        path += ("&" if "?" in path else "?") + "version=2017-02-13"
-        given = [f"{method} {path} HTTP/1.1", f"Host: {urlsplit(self.url).netloc}", "User-Agent: Go-http-client/1.1"]
-        if basic:
-            given.append(f"Authorization: {self.basic}")
-        given += [*lines, f"X-Watson-Userinfo: bluemix-instance-id={self.user}", "Accept-Encoding: gzip", "", ""]
-        return "\r\n".join(given).encode()
+    def head(self, method: str, path: str, length: str = "", kind: str = "", basic: bool = True) -> bytes:
+        """With the version that the client sends, and its headers in its order."""
+        accepted = "octet-stream" if path.partition("?")[0].endswith(_STREAMS) else "json"
+        given = [
+            f"{method} {_dated(path, '2017-02-13')} HTTP/1.1",
+            f"Host: {urlsplit(self.url).netloc}",
+            "User-Agent: Go-http-client/1.1",
+            length,
+            f"Accept: application/{accepted}",
+            f"Authorization: {self.basic}" if basic else "",
+            f"Content-Type: {kind}" if kind else "",
+            f"X-Watson-Userinfo: bluemix-instance-id={self.user}",
+            "Accept-Encoding: gzip",
+        ]
+        return ("\r\n".join(line for line in given if line) + "\r\n\r\n").encode()
 
     def call(self, method: str, path: str, body: bytes = b"", kind: str = "", basic: bool = True) -> Answer:
-        lines = [f"Content-Length: {len(body)}", f"Content-Type: {kind or 'application/json'}"] if body else []
+        length = f"Content-Length: {len(body)}" if body else ""
         with self.connect() as connection:
-            connection.sendall(self.head(method, path, "Accept: application/json", *lines, basic=basic) + body)
+            head = self.head(method, path, length, kind or ("application/json" if body else ""), basic)
+            connection.sendall(head + body)
             return read(connection, method)
 
     def get(self, path: str, basic: bool = True) -> Answer:
         return self.call("GET", path, basic=basic)
 
-    def train(self, manifest: str, code: bytes | None, name: str = "manifest.yml", piece: int = 7000) -> Answer:
-        """The upload: chunked, no Content-Length, both parts as octet-streams."""
-        parts = multipart("manifest", name, manifest.encode())
+    def train(
+        self,
+        manifest: str,
+        code: bytes | None,
+        name: str = "manifest.yml",
+        piece: int = 7000,
+        code_first: bool = False,
+    ) -> Answer:
+        """The upload: chunked, no Content-Length, both parts as octet-streams, in an order left to chance (the client
+        has them in a map)."""
+        fields = [multipart("manifest", name, manifest.encode())]
         if code is not None:
-            parts += multipart("model_definition", "dlaas582043127", code)
-        parts += f"--{BOUNDARY}--\r\n".encode()
+            fields.insert(0 if code_first else 1, multipart("model_definition", "dlaas582043127", code))
+        parts = b"\r\n".join(fields) + f"\r\n--{BOUNDARY}--\r\n".encode()
         with self.connect() as connection:
-            connection.sendall(
-                self.head(
-                    "POST",
-                    "/v1/models",
-                    "Transfer-Encoding: chunked",
-                    "Accept: application/json",
-                    f"Content-Type: multipart/form-data; boundary={BOUNDARY}",
-                )
-            )
+            kind = f"multipart/form-data; boundary={BOUNDARY}"
+            connection.sendall(self.head("POST", "/v1/models", "Transfer-Encoding: chunked", kind))
             for start in range(0, len(parts), piece):
                 data = parts[start : start + piece]
                 connection.sendall(f"{len(data):x}\r\n".encode() + data + b"\r\n")
@@ -102,7 +112,11 @@ def multipart(field: str, filename: str, content: bytes) -> bytes:
         f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{field}"; filename="{filename}"\r\n'
         "Content-Type: application/octet-stream\r\n\r\n"
     )
-    return head.encode() + content + b"\r\n"
+    return head.encode() + content
+
+
+def _dated(path: str, version: str) -> str:
+    return f"{path}{'&' if '?' in path else '?'}version={version}"
 
 
 def read(connection: socket.socket, method: str = "GET") -> Answer:
@@ -118,9 +132,19 @@ class Socket:
         key = base64.b64encode(b"0123456789abcdef").decode()
         self._connection = wire.connect()
         self.code: int | None = None
-        lines = ("Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Key: {key}", "Origin: http://localhost/")
-        more = ("Sec-WebSocket-Version: 13", f"Sec-WebSocket-Protocol: {protocol}")
-        self._connection.sendall(wire.head("GET", path, *lines, *more))
+        lines = [
+            f"GET {_dated(path, '2017-03-17')} HTTP/1.1",
+            f"Host: {urlsplit(wire.url).netloc}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            f"Sec-WebSocket-Key: {key}",
+            "Origin: http://localhost/",
+            "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Protocol: {protocol}",
+            f"Authorization: {wire.basic}",
+            f"X-Watson-Userinfo: bluemix-instance-id={wire.user}",
+        ]
+        self._connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
         # Byte by byte: frames may follow at once.
         head = b""
         while not head.endswith(b"\r\n\r\n"):
