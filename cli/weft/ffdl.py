@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ import typer
 
 from weft.commands import ffdl as pages
 from weft.commands import train as starting
+from weft.commands import version as versions
 from weft.commands.common import client_of
 from weft.commands.following import interruptible
 from weft.main import main
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.command("init", help="Create a project with a manifest.")(starting.init)
 app.command("loglines", help="View log lines.")(pages.loglines)
 app.command("emetrics", help="View evaluation metrics.")(pages.emetrics)
+app.command("version", help="Show the versions of this client and of the server.")(versions.version)
 
 ModelId = Annotated[str, typer.Argument(metavar="MODEL_ID", show_default=False)]
 _COLUMNS = ("ID", "Name", "Framework", "Training status", "Submitted", "Completed")
@@ -114,22 +116,13 @@ def logs(
 
     def work() -> None:
         if metrics:
-            for one in pages.models_of(job, "emetrics", 1000, 0, "", follow=follow):
-                # As FfDL's client had it: JSON, but for those who follow.
-                _say(_measured(one) if follow and not as_json else json.dumps(one))
+            pages.print_metrics(job, follow=follow, as_json=as_json)
             return
         for line in job.follow_logs() if follow else job.logs():
             if isinstance(line, LogLine):
                 _say(line.text)
 
     interruptible(job, work)
-
-
-def _measured(one: Mapping[str, Any]) -> str:
-    at = datetime.fromtimestamp(one["meta"]["time"] / 1000, UTC)
-    step = one["etimes"].get("iteration", {}).get("value", "0")
-    values = "".join(f"{name}: {typed['value']:<12}" for name, typed in one["values"].items())
-    return f"Timestamp: {at:%Y-%m-%dT%H:%M:%SZ} Type: {one['grouplabel']:<8} Iteration: {step:<7}{values}"
 
 
 @app.command("download")

@@ -97,7 +97,8 @@ def test_scripts_of_ffdls(api: Api, weft: Weft, tmp_path: Path, monkeypatch: pyt
     assert lines == [f"{n} {T} line {n}" for n in range(1, 35)]
     assert weft("emetrics", "--follow", job_id).code == 0
     assert weft("halt", job_id).code != 0, "an error is no success, as it was with FfDL's client"
-    assert weft("delete", job_id, "--yes").code == 0
+    assert json.loads(weft("logs", job_id, "--metrics").out)["iteration"] == 3
+    assert weft("delete", job_id).code == 0, "FfDL's asked nothing"
 
 
 TIME = r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d UTC"
@@ -130,11 +131,12 @@ framework: {name: tensorflow, version: 1.5.0-py3, command: python train.py}
     agent.log(0, "epoch 1", "epoch 2", t=T)
     send(agent, 0, record(3, T, "train", loss=0.5))
     assert ffdl("logs", job_id).out == f"Getting model training logs for '{job_id}'...\nepoch 1\nepoch 2\n"
-    assert json.loads(ffdl("logs", "--metrics", "--json", job_id).out)["grouplabel"] == "train"
+    measured = {"type": "train", "timestamp": "2026-01-31T08:15:09.000Z", "iteration": 3, "Values": {"loss": 0.5}}
+    assert json.loads(ffdl("logs", "--metrics", "--json", job_id).out) == measured
     finish(api, attempt)
     assert ffdl("logs", "--follow", job_id).out.splitlines()[1:] == ["epoch 1", "epoch 2"]
     followed = ffdl("logs", "--follow", "--metrics", job_id).out.splitlines()[1]
-    assert re.fullmatch(r"Timestamp: 2026-01-31T08:15:09Z Type: train    Iteration: 3      loss: 0.5 +", followed)
+    assert re.fullmatch(r"Timestamp: \S+:09.000Z Type: train    Iteration: 3      loss: 0.5 +", followed)
 
     _, head, row, blank, count = ffdl("list").out.splitlines()
     assert re.split("  +", head.strip()) == ["ID", "Name", "Framework", "Training status", "Submitted", "Completed"]
@@ -167,6 +169,7 @@ framework: {name: tensorflow, version: 1.5.0-py3, command: python train.py}
     for command in ("show", "logs", "halt", "delete"):
         assert ffdl(command, "job-000000000000").code == 4
     assert ffdl("train", "manifest.yml").code == 2
+    assert ffdl("version").code == 0
     (tmp_path / "manifest.yml").write_text("name: bad")
     bad = ffdl("train", "manifest.yml", "code")
     assert (bad.code, "framework" in bad.err) == (3, True)

@@ -1,9 +1,10 @@
-"""``loglines`` and ``emetrics``: FfDL's commands, with its flags and what it printed."""
+"""``loglines``, ``emetrics`` and ``logs --metrics``: FfDL's commands, with its flags and what it printed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ from weft.ui.console import show_json_lines
 app = typer.Typer()
 
 _PAUSE = 2.0
+_MANY = 1000
 
 PageSize = Annotated[int, typer.Option("--pagesize", min=1, help="So many, at most.")]
 Position = Annotated[int, typer.Option("--pos", help="From this one on, counted from 1; -10: the last ten.")]
@@ -84,7 +86,7 @@ def _print(
     found = client_of(ctx).job(job)
 
     def work() -> None:
-        for one in models_of(found, kind, *page, follow=follow):
+        for one in _models(found, kind, *page, follow=follow):
             if as_json:
                 show_json_lines([dict(one)])
             else:
@@ -93,7 +95,37 @@ def _print(
     interruptible(found, work)
 
 
-def models_of(job: Job, kind: str, size: int, pos: int, since: str, *, follow: bool) -> Iterator[Mapping[str, Any]]:
+def print_metrics(job: Job, *, follow: bool, as_json: bool) -> None:
+    """FfDL's ``logs --metrics``: JSON, but for those who follow and don't ask for it."""
+    for one in _models(job, "emetrics", _MANY, 0, "", follow=follow):
+        at = datetime.fromtimestamp(one["meta"]["time"] / 1000, UTC)
+        measured = {
+            "type": one["grouplabel"],
+            "timestamp": f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z",
+            "iteration": int(one["etimes"].get("iteration", {}).get("value", 0)),
+            "Values": {name: _value(typed) for name, typed in one["values"].items()},
+        }
+        if follow and not as_json:
+            values = "".join(f"{name}: {value!s:<12}" for name, value in measured["Values"].items())
+            print(
+                _safe(
+                    "Timestamp: {timestamp:<12} Type: {type:<8} Iteration: {iteration:<7}".format_map(measured) + values
+                ),
+                flush=True,
+            )
+        else:
+            show_json_lines([measured])
+
+
+def _value(typed: Mapping[str, str]) -> int | float | str:
+    kind, value = typed["type"], typed["value"]
+    if kind == "INT":
+        return int(value)
+    # JSON has no numbers for the others.
+    return float(value) if kind == "FLOAT" and value not in ("nan", "inf", "-inf") else value
+
+
+def _models(job: Job, kind: str, size: int, pos: int, since: str, *, follow: bool) -> Iterator[Mapping[str, Any]]:
     """One page; and what comes after, until the job has ended. It goes on by number: FfDL's went on by time, and left
     out lines of the same millisecond, or printed all again."""
     ended = False

@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from weft.commands.common import JobArgument, JsonOption, client_of
+from weft.commands.ffdl import print_metrics
 from weft.commands.following import finish, interruptible, reading
 from weft.ui.console import say, show, show_json, show_json_lines, tell
 from weft.ui.feed import Feed
@@ -38,6 +39,7 @@ def logs(
     case: Annotated[bool, typer.Option("--case-sensitive", help="Upper and lower case differ in a search.")] = False,
     numbers: Annotated[bool, typer.Option("--line-numbers", "-n", help="Put its number before each line.")] = False,
     timestamps: Annotated[bool, typer.Option("--timestamps", "-t", help="Put the time before each line.")] = False,
+    metrics: Annotated[bool, typer.Option("--metrics", hidden=True)] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print or search a job's log; with --follow as it grows.
@@ -49,6 +51,9 @@ def logs(
         raise typer.BadParameter("--follow goes on until the job has ended: it has no last line", param_hint="--to")
     client = client_of(ctx)
     found = client.job(job)
+    if metrics:  # FfDL's
+        interruptible(found, lambda: print_metrics(found, follow=follow, as_json=as_json))
+        return
     which = {"learner": learner, "attempt": attempt, "tail": tail, "since": since, "at": at, "start": first}
     options = [f"--{name} {value}" for name, value in (("learner", learner), ("attempt", attempt)) if value]
     feed = Feed(
