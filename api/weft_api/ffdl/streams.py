@@ -38,6 +38,8 @@ _TEXT = "application/octet-stream"
 _PROTOCOLS = ("ws", "wss")
 _POLICY = 1008
 _PAGE = 500
+_PACE = 0.005
+"""Seconds between two metrics, so that a network carries each by itself: what it cuts, FfDL's client can't read."""
 
 Follow = Annotated[bool, Query()]
 
@@ -148,6 +150,7 @@ class _MetricNews:
             async for data in found:
                 for piece in metric_frames(data):
                     yield piece
+                    await anyio.sleep(_PACE)
 
     def _look(self) -> Look[Json]:
         with self._context.database.transaction() as session:
