@@ -88,6 +88,7 @@ def make_context(settings: Settings) -> Context:
         guesses=guesses,
         verified=Verified(),
         lanes=Lanes(),
+        metric_lanes=Lanes(threads=4),
         followers=CapacityLimiter(_FOLLOWERS),
     )
 

@@ -11,9 +11,9 @@ from starlette.requests import HTTPConnection
 
 from weft_api.bell import Bell
 from weft_api.guesses import Guesses
+from weft_api.learner.calls import Taken
 from weft_api.learner.lanes import Lanes
 from weft_api.logs.archive import LogArchive
-from weft_api.logs.batches import Taken
 from weft_api.stores import Checker
 from weft_api.telemetry import Metrics
 from weft_api.verified import Verified
@@ -42,6 +42,8 @@ class Context:
     guesses: Guesses
     verified: Verified
     lanes: Lanes[Taken]
+    """Of logs."""
+    metric_lanes: Lanes[Taken]
     followers: CapacityLimiter
     """Of threads that look for followers, so that however many follow, requests are answered."""
 

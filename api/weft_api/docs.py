@@ -12,7 +12,7 @@ from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path  # type: ignore[import-untyped]
 
 from weft_api.jobs.schemas import SubmitBody
-from weft_api.learner.schemas import LogsCall
+from weft_api.learner.schemas import LogsCall, MetricsCall
 from weft_api.problems import INTERNAL, INVALID_REQUEST, UNAUTHENTICATED, ProblemBody, responses
 
 _CSP = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
@@ -82,7 +82,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         tags=[{"name": name} for name in _TAGS],
     )
     schemas = document["components"]["schemas"]
-    for model in (ProblemBody, SubmitBody, LogsCall):
+    for model in (ProblemBody, SubmitBody, LogsCall, MetricsCall):
         schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas.update(schema.pop("$defs", {}))
         schemas[schema["title"]] = schema

@@ -23,7 +23,7 @@ from weft_api.auth import find_principal
 from weft_api.context import Context
 from weft_api.learner import routes
 from weft_api.learner.auth import AttemptToken
-from weft_api.logs.batches import Taken
+from weft_api.learner.calls import Taken
 from weft_api.logs.chunks import ChunkReader, Wanted
 from weft_api.logs.ingest import take_in
 from weft_core.log_archive import logs_prefix

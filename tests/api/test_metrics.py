@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import math
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+import httpx
 import pytest
 from arro3.core import DataType
 from arro3.io import read_parquet
@@ -16,6 +20,11 @@ from sqlalchemy import delete, func, select
 from tests.api.conftest import Agent, Api, Attempted, Person, code_of
 from tests.servers import Servers
 
+from weft_api.context import Context
+from weft_api.learner import routes
+from weft_api.learner.auth import AttemptToken
+from weft_api.learner.calls import Taken
+from weft_api.metrics.ingest import take_in
 from weft_core.settings import LimitSettings, Settings
 from weft_core.store.models import Job, JobMetric, MetricBatch, MetricCursor, MetricRecords, MetricSeries
 
@@ -116,6 +125,43 @@ def test_nothing_is_lost_or_doubled_while_learners_repeat_and_charts_are_read(an
         page = ann.http.get(f"/api/v1/jobs/{gang.job_id}/metrics/records?from={len(numbers) + 1}&limit=2000").json()
         numbers += [one["rindex"] for one in page["records"]]
     assert numbers == list(range(1, 2 * calls * records + 1))
+
+
+def test_calls_that_wait_are_taken_in_together_and_each_hears_of_its_own(
+    api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[int] = []
+
+    def counted(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> list[Taken | Exception]:
+        groups.append(len(calls))
+        return take_in(context, token, calls)
+
+    monkeypatch.setattr(routes, "take_in_metrics", counted)
+    attempt = api.attempt(ann.submit(set={"learners": "12"})["id"])
+    for agent in attempt.agents:
+        agent.start()
+    good = attempt.agents[:10]
+    send(good[9], 0, record(0, loss=9))  # so that there is a row to wait for
+    calls: list[Callable[[], httpx.Response]] = [
+        *(partial(one.post, "metrics", sequence=1, records=[record(1, loss=one.rank)]) for one in [*good, *good]),
+        partial(Agent(good[0].http, 10).post, "metrics", sequence=0, records=[record(1, loss=99)]),
+        partial(Agent(good[0].http, 12).post, "metrics", sequence=0, records=[record(1, loss=99)]),
+        partial(good[0].post, "metrics", sequence=2, records=[{"t": -1}]),
+    ]
+    with ThreadPoolExecutor(len(calls)) as pool:
+        with api.context.database.transaction() as session:
+            session.execute(select(MetricCursor).where(MetricCursor.job_id == attempt.job_id).with_for_update())
+            answers = [pool.submit(call) for call in calls]
+            while api.context.metric_lanes.waiting < len(calls) - 2:
+                time.sleep(0.01)
+        statuses = [answer.result().status_code for answer in answers]
+    assert statuses == [204] * 20 + [410, 400, 400]
+    assert len(groups) <= 5
+    assert sum(groups) == len(calls) + 1
+    found = {one["learner"]: (one["points"], one["last"]) for one in series(ann, attempt.job_id)}
+    assert found == {**{learner: (1, learner - 1) for learner in range(1, 10)}, 10: (2, 9)}
+    shown = ann.http.get(f"/api/v1/jobs/{attempt.job_id}").json()["metrics"]
+    assert shown == {"loss": {"last": 0, "min": 0, "max": 0, "step": 1}}
 
 
 def test_steps_that_repeat_come_out_of_order_or_are_missing(api: Api, ann: Person, gang: Attempted) -> None:

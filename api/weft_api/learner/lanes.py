@@ -1,5 +1,5 @@
-"""Batches that wait are taken in together, so that a gang of a thousand that all log costs a transaction now and then
-instead of one a batch, and leaves room for others."""
+"""Batches of lines, or of metrics, that wait are taken in together, so that a gang of a thousand costs a transaction
+now and then instead of one a batch, and leaves room for others."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from anyio import CapacityLimiter
 
 T = TypeVar("T")
 
-_TOGETHER = 8
-"""Threads, and connections to Postgres, of all attempts together."""
 _OF_ONE = 2
-"""Lines of a job are numbered one group after the other: one is written while the next is made ready."""
+"""A job's are numbered one group after the other: one is written while the next is made ready."""
 _GROUP = 64
 """Batches at once, and their bytes: whoever comes next waits for all of them."""
 _GROUP_BYTES = 4 << 20
@@ -39,10 +37,14 @@ class _Lane(Generic[T]):
 
 
 class Lanes(Generic[T]):
-    """Whoever waits for his turn holds no thread and no connection. Used from the event loop only."""
+    """Whoever waits for his turn holds no thread and no connection. Used from the event loop only.
 
-    def __init__(self) -> None:
-        self._limiter = CapacityLimiter(_TOGETHER)
+    Args:
+        threads: and connections to Postgres, of all attempts together.
+    """
+
+    def __init__(self, threads: int = 8) -> None:
+        self._limiter = CapacityLimiter(threads)
         self._lanes: dict[str, _Lane[T]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 

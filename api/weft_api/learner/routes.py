@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
@@ -18,7 +18,6 @@ from weft_api.learner.schemas import (
     ExitCall,
     HeartbeatAnswer,
     HeartbeatCall,
-    MetricsCall,
     ObjectsAnswer,
     ObjectsCall,
     Peers,
@@ -123,6 +122,12 @@ def heartbeat(call: HeartbeatCall, context: Ctx, token: Token) -> HeartbeatAnswe
     return service.heartbeat(context, token, call)
 
 
+def _body_of(schema: str) -> dict[str, Any]:
+    """What the documentation says of a body that is read elsewhere."""
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
 async def _raw_body(request: Request, _: Token) -> bytes:
     return await request.body()
 
@@ -132,12 +137,7 @@ async def _raw_body(request: Request, _: Token) -> bytes:
     status_code=204,
     summary="Send log lines; a repeated batch changes nothing",
     responses=responses(LOG_FULL, TOO_LARGE, TOO_MANY_LINES),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/LogsCall"}}},
-        }
-    },
+    openapi_extra=_body_of("LogsCall"),
 )
 async def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
     """`429` when the job writes more than it may (`limits.log_lines_per_second`, `limits.log_bytes_per_second`): the
@@ -147,10 +147,15 @@ async def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: 
 
 
 @router.post(
-    "/metrics", status_code=204, summary="Send metrics; a repeated call changes nothing", responses=responses(TOO_LARGE)
+    "/metrics",
+    status_code=204,
+    summary="Send metrics; a repeated call changes nothing",
+    responses=responses(TOO_LARGE),
+    openapi_extra=_body_of("MetricsCall"),
 )
-def metrics(call: MetricsCall, context: Ctx, token: Token) -> None:
-    take_in_metrics(context, token, call)
+async def metrics(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
+    taken = await context.metric_lanes.run(token.sha256, body, lambda calls: take_in_metrics(context, token, calls))
+    note(job=taken.job_id, attempt=taken.attempt)
 
 
 @router.post("/storing", summary="Report the end of user code; ask for the grant to store results")

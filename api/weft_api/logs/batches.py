@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
-
+from weft_api.learner.calls import checked, parsed_json
 from weft_api.learner.schemas import LATEST, MOST_LINES, LogsCall, LogsHead
-from weft_api.problems import invalid
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -24,32 +18,21 @@ class Batch:
     times: list[int]
 
 
-@dataclass(frozen=True)
-class Taken:
-    """Of a batch that is in its job's log, now or since before."""
-
-    job_id: str
-    attempt: int
-
-
 def parse_batch(data: bytes) -> Batch:
     """A LogsCall's JSON, read by hand: what user programs print is not always UTF-8, and no line may be lost for it.
 
     Raises:
         Problem, RequestValidationError: it is not valid.
     """
-    try:
-        call = json.loads(data.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        raise invalid("body", "not valid JSON") from None
+    call = parsed_json(data)
     found = _lines(call) if isinstance(call, dict) else None
     if found is not None:
         body, times = found
-        return Batch(_checked(LogsHead, {name: call[name] for name in call if name != "lines"}), body, times)
-    checked = _checked(LogsCall, call)
+        return Batch(checked(LogsHead, {name: call[name] for name in call if name != "lines"}), body, times)
+    whole = checked(LogsCall, call)
     # A newline inside a line is a line's end too, or the chunk would not split again.
-    pieces = [(line.t, text) for line in checked.lines for text in line.s.split("\n")]
-    return Batch(checked, "".join(text + "\n" for _, text in pieces).encode(), [time for time, _ in pieces])
+    pieces = [(line.t, text) for line in whole.lines for text in line.s.split("\n")]
+    return Batch(whole, "".join(text + "\n" for _, text in pieces).encode(), [time for time, _ in pieces])
 
 
 def _lines(call: dict[str, Any]) -> tuple[bytes, list[int]] | None:
@@ -68,11 +51,3 @@ def _lines(call: dict[str, Any]) -> tuple[bytes, list[int]] | None:
     # What Postgres and UTF-8 can't hold: as in schemas.Storable.
     body = text.replace("\0", "\ufffd").encode("utf-8", "replace") + b"\n"
     return (body, times) if body.count(b"\n") == len(times) else None
-
-
-def _checked(model: type[Model], value: Any) -> Model:
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        details = error.errors(include_url=False, include_context=False)
-        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in details]) from None

@@ -13,7 +13,8 @@ from sqlalchemy.orm import Session
 
 from weft_api.context import Context
 from weft_api.learner.auth import AttemptToken, fence, granted_learners, late_fence
-from weft_api.logs.batches import Batch, Taken, parse_batch
+from weft_api.learner.calls import Taken
+from weft_api.logs.batches import Batch, parse_batch
 from weft_api.problems import LOG_FULL, TOO_MANY_LINES, Problem
 from weft_core.log_archive import pack_times
 from weft_core.settings import LimitSettings

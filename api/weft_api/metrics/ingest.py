@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from fastapi.exceptions import RequestValidationError
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from weft_api.context import Context
-from weft_api.learner.auth import AttemptToken, fence, granted_learner
+from weft_api.learner.auth import AttemptToken, fence, granted_learners
+from weft_api.learner.calls import Taken, checked, parsed_json
 from weft_api.learner.schemas import MetricsCall
 from weft_api.metrics.fold import fold, is_due
 from weft_api.metrics.listing import keep_best_and_last
 from weft_api.metrics.records import Record, cleaned, packed
+from weft_api.problems import Problem
 from weft_core.settings import LimitSettings
 from weft_core.store.jobs import record_event
-from weft_core.store.models import Job, MetricBatch, MetricCursor
+from weft_core.store.models import Attempt, Job, Learner, MetricBatch, MetricCursor
 
 LIMITS: Mapping[str, str] = {
     "points": "the job has reported its limit of {metric_points_per_job:,} values: the rest is dropped",
@@ -33,35 +36,68 @@ def told(reason: str, limits: LimitSettings) -> str:
     return LIMITS[reason].format(**limits.model_dump())
 
 
-def take_in(context: Context, token: AttemptToken, call: MetricsCall) -> None:
-    """Append a call's records to the job's metrics. One that was taken in before changes nothing.
+def take_in(context: Context, token: AttemptToken, bodies: Sequence[bytes]) -> list[Taken | Exception]:
+    """Append calls of one attempt's learners to the job's metrics, all in one transaction. One that was taken in before
+    changes nothing.
 
-    Raises:
-        Problem: stale_attempt.
+    Args:
+        bodies: each a MetricsCall, as it came.
+
+    Returns:
+        Of each what became of it; a Problem (stale_attempt) or a RequestValidationError is that call's alone.
     """
+    outcomes: dict[int, Taken | Exception] = {}
+    calls: dict[int, MetricsCall] = {}
+    for number, body in enumerate(bodies):
+        try:
+            calls[number] = checked(MetricsCall, parsed_json(body))
+        except (Problem, RequestValidationError) as error:
+            outcomes[number] = error
+    if calls:
+        try:
+            outcomes.update(zip(calls, _append(context, token, list(calls.values())), strict=True))
+        except Problem as error:
+            outcomes.update(dict.fromkeys(calls, error))
+    return [outcomes[number] for number in range(len(bodies))]
+
+
+def _append(context: Context, token: AttemptToken, calls: Sequence[MetricsCall]) -> list[Taken | Exception]:
     limits = context.settings.limits
     with context.database.transaction() as session:
         job, attempt = fence(session, token, change=False)
-        learner = granted_learner(session, attempt, call.rank, call.instance)
-        if call.sequence < learner.metrics_next:
-            return
-        learner.metrics_next = call.sequence + 1
-        if not call.records:
-            return
+        granted = granted_learners(session, attempt, [(call.rank, call.instance) for call in calls])
         # The counter row is the lock: records get their numbers in the order in which they are committed.
         cursor = _cursor(session, job)
-        user, system, reached = _fitting(cursor, call, attempt.n, limits)
-        if user or system:
-            _append(session, cursor, attempt.n, call.rank, user, system)
-            keep_best_and_last(session, job, call.rank, user)
-            if is_due(cursor):
-                most = {"user": limits.metric_series_per_job, "system": 10 * limits.metric_series_per_job}
-                if fold(session, cursor, most):
-                    reached.append("series")
+        learners = _learners(session, attempt, calls)
+        kept: list[Record] = []
+        reached: list[str] = []
+        for call, refusal in zip(calls, granted, strict=True):
+            if refusal is not None or call.sequence < learners[call.rank].metrics_next:
+                continue
+            learners[call.rank].metrics_next = call.sequence + 1
+            user, system, full = _fitting(cursor, call, attempt.n, limits)
+            reached += full
+            if user or system:
+                _add_batch(session, cursor, attempt.n, call.rank, user, system)
+                kept += user
+        keep_best_and_last(session, job, kept)
+        if is_due(cursor):
+            session.flush()
+            most = {"user": limits.metric_series_per_job, "system": 10 * limits.metric_series_per_job}
+            if fold(session, cursor, most):
+                reached.append("series")
         for reason in reached:
             if reason not in cursor.dropped:
                 cursor.dropped = [*cursor.dropped, reason]
                 record_event(session, job, "warning", told(reason, limits), attempt=attempt.n)
+        return [refusal or Taken(job.id, attempt.n) for refusal in granted]
+
+
+def _learners(session: Session, attempt: Attempt, calls: Sequence[MetricsCall]) -> dict[int, Learner]:
+    """As they are behind the lock."""
+    ranks = {call.rank for call in calls}
+    query = select(Learner).where(Learner.attempt_id == attempt.id, Learner.rank.in_(ranks))
+    return {one.rank: one for one in session.scalars(query)}
 
 
 def _cursor(session: Session, job: Job) -> MetricCursor:
@@ -102,7 +138,7 @@ def _fitting(
     return user, system, reached
 
 
-def _append(
+def _add_batch(
     session: Session, cursor: MetricCursor, attempt: int, rank: int, user: list[Record], system: list[Record]
 ) -> None:
     body = packed(record.line() for record in (*user, *system))
@@ -123,4 +159,3 @@ def _append(
     cursor.next_record += len(user)
     cursor.bytes += len(body) if user else 0
     cursor.waiting += sum(len(record.values) for record in (*user, *system))
-    session.flush()

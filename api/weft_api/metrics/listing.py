@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -25,12 +24,18 @@ class Point(NamedTuple):
     value: float
 
 
-def keep_best_and_last(session: Session, job: Job, rank: int, records: Iterable[Record]) -> None:
+def keep_best_and_last(session: Session, job: Job, records: Iterable[Record]) -> None:
     """Bring what lists show up to date. The lowest rank that reports a metric is the one whose it is."""
-    found: dict[str, list[Point]] = defaultdict(list)
+    found: dict[str, tuple[int, list[Point]]] = {}
     for record in records:
         for name, value in record.numbers():
-            found[shown_name(record.group, name)].append(Point(record.step, record.t, value))
+            shown = shown_name(record.group, name)
+            rank, points = found.get(shown, (record.rank, []))
+            if record.rank < rank:
+                rank, points = record.rank, []
+            if record.rank == rank:
+                points.append(Point(record.step, record.t, value))
+            found[shown] = (rank, points)
     if not found:
         return
     query = select(JobMetric).where(JobMetric.job_id == job.id, JobMetric.name.in_(found))
@@ -39,9 +44,9 @@ def keep_best_and_last(session: Session, job: Job, rank: int, records: Iterable[
     if new:
         have = session.scalar(select(func.count()).where(JobMetric.job_id == job.id)) or 0
         for name in new[: max(0, _MOST - have)]:
-            rows[name] = JobMetric(job_id=job.id, project_id=job.project_id, name=name, rank=rank)
+            rows[name] = JobMetric(job_id=job.id, project_id=job.project_id, name=name, rank=found[name][0])
             session.add(rows[name])
-    for name, points in found.items():
+    for name, (rank, points) in found.items():
         if name in rows and rank <= rows[name].rank:
             _bring_up_to_date(rows[name], rank, points)
 
