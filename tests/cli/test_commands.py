@@ -339,6 +339,9 @@ def test_the_log_of_one_learner_has_no_tags(double: Double, weft: Weft) -> None:
     double.on("GET", f"jobs/{ID}", as_json(job(learners=1)))
     double.on("GET", f"jobs/{ID}/logs", as_json({"lines": [line(0, "hello")], "next": 1, "end": True}))
     assert weft("logs", ID).out == "hello\n"
+    double.on("GET", f"jobs/{ID}/logs", as_json({"lines": [], "next": 1, "end": True}))
+    done = weft("logs", ID, "--learner", "7")
+    assert (done.out, done.err) == ("", f"{ID} (PROCESSING) has no such line yet\n")
 
 
 def test_events(double: Double, weft: Weft) -> None:

@@ -70,7 +70,8 @@ def logs(
             say("no line matches")
         return
     if not follow:
-        feed.show_all(found.logs(**which, end=last))
+        if not feed.show_all(found.logs(**which, end=last)):
+            say(f"{found.id} ({found.state}) has no such line" + ("" if found.is_terminal else " yet"))
         return
 
     def work() -> None:

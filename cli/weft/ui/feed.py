@@ -69,11 +69,14 @@ class Feed:
         elif not self._events and not item.final:
             self.note(_told(item.state, item.reason))
 
-    def show_all(self, items: Iterable[LogLine]) -> None:
-        """Print many lines, without a flush for each."""
+    def show_all(self, items: Iterable[LogLine]) -> int:
+        """Print many lines, without a flush for each. Returns how many there are."""
+        count = 0
         for item in items:
             self.line(item, flush=False)
+            count += 1
         sys.stdout.flush()
+        return count
 
     def line(self, line: LogLine, *, flush: bool = True) -> None:
         """Print a log line."""
