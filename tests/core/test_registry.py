@@ -16,7 +16,7 @@ from weft_core.lifecycle import JobState
 from weft_core.secrets import SecretBox, generate_key
 from weft_core.store import jobs, registry
 from weft_core.store.database import Database
-from weft_core.store.models import Event, Job, Model, ModelVersion, Secret
+from weft_core.store.models import Event, Job, JobMetric, Model, ModelVersion, Secret
 from weft_core.store.registry import InUse, UnknownModel
 from weft_core.store.scope import Scope
 from weft_trainer import listing
@@ -104,6 +104,10 @@ def test_lineage_says_how_it_came_to_be(database: Database) -> None:
         assert (lineage["run"]["attempt"], lineage["run"]["exit_code"]) == (1, 0)
         assert lineage["run"]["seconds"] >= 0
         assert lineage["metrics"] == {}
+        final = {"last": 0.25, "min": 0.2, "max": 3.0, "step": 90}
+        scope.add(JobMetric(job_id=job.id, name="train/loss", rank=1, **final))
+        _, version, _ = registry.register(session, job, "numbers")
+        assert version.lineage["metrics"] == {"train/loss": final}
 
 
 def test_credentials_are_kept_for_the_version_and_go_with_it(database: Database) -> None:

@@ -19,7 +19,7 @@ from weft_core.catalogue import Catalogue
 from weft_core.ids import new_id
 from weft_core.lifecycle import ACTIVE, JobState
 from weft_core.objects import results_prefix
-from weft_core.store.models import Attempt, Job, Model, ModelPromotion, ModelVersion, Secret
+from weft_core.store.models import Attempt, Job, JobMetric, Model, ModelPromotion, ModelVersion, Secret
 from weft_core.store.scope import Scope
 
 LATEST = "latest"
@@ -137,7 +137,7 @@ def _place(scope: Scope, job: Job, version_id: str) -> dict[str, Any]:
 
 
 def _lineage(scope: Scope, job: Job, attempt: Attempt | None) -> dict[str, Any]:
-    """How these results came to be. ``metrics`` is the place of the job's final metrics."""
+    """How these results came to be."""
     inputs = (attempt.inputs if attempt else None) or {}
     image = job.manifest.get("framework", {}).get("image", "")
     known = Catalogue.load().get(image)
@@ -150,7 +150,7 @@ def _lineage(scope: Scope, job: Job, attempt: Attempt | None) -> dict[str, Any]:
         "parent": _parent(scope, job),
         "image": {"reference": image, "digest": known.digest if known else None},
         "manifest": job.manifest,
-        "metrics": {},
+        "metrics": _final_metrics(scope, job),
         "run": {
             "engine": job.engine,
             "learners": job.learners,
@@ -163,6 +163,11 @@ def _lineage(scope: Scope, job: Job, attempt: Attempt | None) -> dict[str, Any]:
             "seconds": (ended - job.started_at).total_seconds() if ended and job.started_at else None,
         },
     }
+
+
+def _final_metrics(scope: Scope, job: Job) -> dict[str, Any]:
+    rows = scope.all(scope.select(JobMetric, JobMetric.job_id == job.id).order_by(JobMetric.name))
+    return {one.name: {"last": one.last, "min": one.min, "max": one.max, "step": one.step} for one in rows}
 
 
 def _parent(scope: Scope, job: Job) -> dict[str, Any] | None:
