@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,14 +59,30 @@ def _editor(page: Page) -> Locator:
     return page.get_by_role("textbox", name="Manifest, in YAML")
 
 
-def _submit(page: Page, folder: Path, name: str) -> tuple[str, int]:
+def _drop(page: Page, folder: Path) -> None:
+    """Drags the folder from the desktop onto the page."""
+    box = page.locator(".drop").bounding_box()
+    assert box
+    devtools = page.context.new_cdp_session(page)
+    for step in ("dragEnter", "dragOver", "drop"):
+        data = {"items": [], "files": [str(folder)], "dragOperationsMask": 1}
+        event = {"type": step, "x": box["x"] + 20, "y": box["y"] + 20, "data": data}
+        devtools.send("Input.dispatchDragEvent", event)
+
+
+def _choose(page: Page, folder: Path) -> None:
+    page.get_by_label("The code's folder").set_input_files(folder)
+
+
+def _submit(page: Page, folder: Path, name: str, bring: Callable[[Page, Path], None]) -> tuple[str, int]:
     """The new job's id, and how often code was sent."""
     sent: list[str] = []
     page.on("request", lambda request: sent.append(request.url) if request.method == "PUT" else None)
     page.goto("/submit")
-    page.get_by_label("The code's folder").set_input_files(folder)
+    expect(page.get_by_text("Drop the code’s folder")).to_be_visible()
+    bring(page, folder)
     # The manifest is taken out of it, and what is ignored.
-    expect(page.get_by_text("2 files, ")).to_contain_text("3 files left out")
+    expect(page.get_by_text("2 files, ")).to_contain_text("left out")
     expect(_editor(page)).to_have_value(_MANIFEST)
     _editor(page).fill(_MANIFEST.replace("by-page", name))
     expect(page.get_by_role("region", name="What it will run as")).to_contain_text("python:3.11")
@@ -88,9 +105,9 @@ def test_a_manifest_is_checked_while_it_is_written(page: Page) -> None:
 
 
 def test_a_folder_is_submitted_and_unchanged_code_is_not_sent_again(page: Page, folder: Path, jobs: list[str]) -> None:
-    first, sent = _submit(page, folder, "by-page")
+    first, sent = _submit(page, folder, "by-page", _drop)
     assert sent == 1
-    second, sent = _submit(page, folder, "by-page-again")
+    second, sent = _submit(page, folder, "by-page-again", _choose)
     assert sent == 0
     jobs += [first, second]
 
@@ -141,6 +158,25 @@ def test_charts_are_drawn_zoomed_and_overlaid(page: Page, stack: Stack, jobs: li
     with page.expect_download() as download:
         page.get_by_role("link", name="Parquet").click()
     assert Path(download.value.path()).read_bytes()[:4] == b"PAR1"
+
+
+def test_the_list_shows_sorts_and_filters_by_a_metric(page: Page, jobs: list[str]) -> None:
+    page.goto("/?q=by-page")
+    rows = page.get_by_role("row")
+    expect(rows).to_have_count(3)
+    page.get_by_text("Columns").click()
+    page.get_by_role("checkbox", name="train/loss").check()
+    expect(rows.filter(has_text=jobs[0])).to_contain_text(re.compile(r"0\.1\d+.*0\.1\d+ … 1"))
+    page.get_by_text("Columns").click()
+    page.get_by_role("button", name="train/loss").click()
+    expect(page).to_have_url(re.compile("sort=.*loss"))
+    page.get_by_label("Metric filter").fill("train/loss < 0.1")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="No job fits these filters")).to_be_visible()
+    page.get_by_role("button", name="Remove the filter train/loss<0.1").click()
+    page.get_by_label("Metric filter").fill("train/loss.max > 0.9")
+    page.keyboard.press("Enter")
+    expect(rows).to_have_count(3)
 
 
 def test_a_zip_is_submitted_by_a_page_that_is_not_secure(browser: Browser, site: Site, stack: Stack) -> None:

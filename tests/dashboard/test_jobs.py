@@ -221,6 +221,28 @@ def test_the_page_of_a_job_that_has_ended(page: Page, running_job: weft.Job) -> 
     expect(page.locator(".code-text .hljs-keyword").first).to_be_visible()
 
 
+def test_gpus_share_their_charts(page: Page, running_job: weft.Job) -> None:
+    running_job.wait(timeout=120)
+    # The job's disk and network by other names, as there may be no GPU here.
+    names = {"disk_read": "gpu0_percent", "disk_write": "gpu1_percent", "net_in": "gpu0_power_w"}
+
+    def renamed(route: Route) -> None:
+        url = route.request.url
+        for name, gpu in names.items():
+            url = url.replace(gpu, f"{name}_bytes_per_s")
+        answer = route.fetch(url=url)
+        text = answer.text()
+        for name, gpu in names.items():
+            text = text.replace(f"{name}_bytes_per_s", gpu)
+        route.fulfill(response=answer, body=text)
+
+    page.route(re.compile(r"/metrics(/query)?\?"), renamed)
+    page.goto(f"/jobs/{running_job.id}/system")
+    share = page.get_by_role("region", name="GPU utilisation").get_by_role("listitem")
+    expect(share).to_have_text([re.compile(r"GPU 0.*\d %"), re.compile(r"GPU 1.*\d %")])
+    expect(page.get_by_role("region", name="GPU power").get_by_role("listitem")).to_contain_text(" W")
+
+
 def test_halt_and_rerun_with_another_manifest(page: Page, running_job: weft.Job, tmp_path: Path) -> None:
     running_job.wait(timeout=120)
     page.goto(f"/jobs/{running_job.id}")

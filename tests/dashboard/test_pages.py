@@ -41,12 +41,15 @@ def test_the_cluster_tells_who_waits_and_why(page: Page, stack: Stack) -> None:
 
 
 def test_a_model_is_promoted_and_deleted(page: Page, viewer: Page, stack: Stack) -> None:
-    job = stack.train(manifest("bash -c 'echo trained > $RESULT_DIR/model'", name=HOSTILE), None)
+    reports = "from weft_trainer import log_metrics; log_metrics(step=1, accuracy=0.75)"
+    command = f"bash -c 'echo trained > $RESULT_DIR/model; python -c \"{reports}\"'"
+    job = stack.train(manifest(command, name=HOSTILE), None)
     job.wait(timeout=300)
     stack.weft("models", "register", job.id, "digits")
     page.goto("/models")
     page.get_by_role("link", name="digits").click()
     expect(page.get_by_role("region", name="Where version 1 comes from")).to_contain_text(HOSTILE)
+    expect(page.get_by_role("region", name="Where version 1 comes from")).to_contain_text("0.75")
     page.get_by_role("button", name="Promote version 1").click()
     page.get_by_label("Stage").fill("staging")
     page.get_by_role("button", name="Promote", exact=True).click()
@@ -139,9 +142,10 @@ def test_an_administrator_adds_a_viewer_who_is_offered_nothing_that_is_refused(
 ) -> None:
     page.goto("/admin")
     page.get_by_role("button", name="Add a user").click()
-    page.get_by_label("Name").fill("vera")
-    page.get_by_label("Password").fill("vera's password")
-    page.get_by_role("button", name="Add", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("vera")
+    dialog.get_by_label("Password").fill("vera's password")
+    dialog.get_by_role("button", name="Add", exact=True).click()
     expect(page.get_by_role("row").filter(has_text="vera")).to_contain_text("none")
     project = page.get_by_role("article", name="Project default")
     project.get_by_role("button", name="Add a member").click()
