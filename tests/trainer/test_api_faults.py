@@ -169,7 +169,9 @@ def test_the_exit_is_reported_with_no_exit_file(start_api: StartApi, launch: Lau
     agent = launch(api)
     assert agent.wait() == 4
     assert api.learners[0].exit is not None
-    assert api.learners[0].exit["reason"] == "exit code 4"
+    reason = api.learners[0].exit["reason"]
+    assert reason.startswith("exit code 4 (partial results were not stored: ")
+    assert "no store for you" in reason
     assert "exit.json was not written" in agent.log.read_text()
 
 
