@@ -101,7 +101,12 @@ def test_from_one_store_to_another(api: Api, ann: Person, tmp_path: Path) -> Non
     first = ann.submit(users_manifest(api, "mine"))
     put(api.context.objects, prefix_of(ann, first, True), 1, {"model": "one"})
     # The same store by another name: nothing tells that it is the same.
-    changes = {"data_stores[0].connection.auth_url": api.settings.s3.endpoint.replace("127.0.0.1", "localhost")}
+    there = "data_stores[0].connection."
+    changes = {
+        f"{there}auth_url": api.settings.s3.endpoint.replace("127.0.0.1", "localhost"),
+        f"{there}user_name": api.settings.s3.access_key,
+        f"{there}password": api.settings.s3.secret_key.get_secret_value(),
+    }
     body = {"set": changes, "from_checkpoint": True}
     answer = ann.http.post(f"/api/v1/jobs/{first['id']}/rerun", json=body)
     assert answer.status_code == 201, answer.text

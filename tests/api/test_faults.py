@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import select
@@ -14,6 +16,7 @@ from tests.api.conftest import HELLO, Api, Person, code_of, zipped
 from tests.api.test_logs import finish, follow
 from tests.servers import Servers
 
+from weft_api.stores import Checker
 from weft_core.settings import Settings
 from weft_core.store.models import CodeBundle
 
@@ -53,6 +56,20 @@ def test_s3_is_away(without_s3: Api) -> None:
     assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
     assert NOWHERE in answer.json()["checks"]["s3"]
     assert ann.http.get("/healthz").json()["status"] == "ok"
+
+
+def test_s3_hangs(api_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks whether the service is ready waits for an answer, if for a shorter time than the store's clients do."""
+    monkeypatch.setattr(Checker, "PATIENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        s3 = api_settings.s3.model_copy(update={"endpoint": f"http://127.0.0.1:{silent.getsockname()[1]}"})
+        api = Api(api_settings.model_copy(update={"s3": s3}))
+        try:
+            answer = httpx.get(f"{api.url}/readyz", timeout=60)
+        finally:
+            api.stop()
+    assert answer.status_code == 503
+    assert "did not answer" in answer.json()["checks"]["s3"]
 
 
 def test_redis_is_away(without_redis: Api) -> None:

@@ -36,7 +36,7 @@ def readiness(context: Context) -> Readiness:
     except SQLAlchemyError:
         checks["postgres"] = "does not answer"
     try:
-        context.objects.check()
+        context.checker.within_patience(context.objects.check)
     except StoreError as error:
         checks["s3"] = str(error)
     if not context.wake.ping():
