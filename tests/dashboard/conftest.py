@@ -11,8 +11,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
-from tests.e2e.stack import REPOSITORY, Stack, manifest, running
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from tests.e2e.stack import REPOSITORY, Stack, eventually, manifest, running
 
 import weft
 
@@ -21,8 +21,6 @@ AXE = REPOSITORY / "dashboard/node_modules/axe-core/axe.min.js"
 INSECURE = "weft.test"
 HOSTILE = '<img src=x onerror="window.broken=1">'
 
-# How many values a canvas's bytes have: more than its ground when something is drawn.
-DRAWN = "one => new Set(one.getContext('2d').getImageData(0, 0, one.width, one.height).data).size"
 
 # Generous on any machine; nothing is ever waited for longer than it takes.
 expect.set_options(timeout=30_000)
@@ -126,3 +124,9 @@ def faults(page: Page) -> list[str]:
              .map(v => `${v.id}: ${v.nodes.map(n => n.target.join(' ')).slice(0, 3).join(', ')}`))"""
     )
     return list(found)
+
+
+def is_drawn(chart: Locator) -> None:
+    """A canvas's bytes have more values than those of its ground when there is something on it."""
+    values = "one => new Set(one.getContext('2d').getImageData(0, 0, one.width, one.height).data).size"
+    eventually(lambda: chart.locator("canvas").evaluate(values) > 3, "the chart is drawn")

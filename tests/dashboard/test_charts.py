@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, FilePayload, Locator, Page, expect
-from tests.dashboard.conftest import DRAWN, HOSTILE, INSECURE, Site, faults
+from tests.dashboard.conftest import HOSTILE, INSECURE, Site, faults, is_drawn
 from tests.e2e.stack import Stack
 
 import weft
@@ -123,7 +123,7 @@ def test_charts_are_drawn_zoomed_and_overlaid(page: Page, stack: Stack, jobs: li
     # A program's own words stay words.
     expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()
     # uPlot has drawn: the lines' colour is on the canvas.
-    assert chart.locator("canvas").evaluate(DRAWN) > 3
+    is_drawn(chart)
 
     plot = chart.locator(".u-over")
     plot.scroll_into_view_if_needed()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
-from tests.dashboard.conftest import DRAWN, HOSTILE, Site, faults
+from tests.dashboard.conftest import HOSTILE, Site, faults, is_drawn
 from tests.e2e.stack import Stack, eventually, lines, manifest, saw
 
 import weft
@@ -214,7 +214,7 @@ def test_the_page_of_a_job_that_has_ended(page: Page, running_job: weft.Job) -> 
         chart = page.get_by_role("region", name=name, exact=True)
         chart.scroll_into_view_if_needed()
         expect(chart.get_by_role("listitem").first).to_contain_text(re.compile(r"\d"))
-        assert chart.locator("canvas").evaluate(DRAWN) > 3
+        is_drawn(chart)
     page.get_by_role("link", name="Code", exact=True).click()
     expect(page.locator(".code-text")).to_contain_text("team:")
     page.get_by_role("link", name="noisy.py").click()
