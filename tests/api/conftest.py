@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,9 @@ from tests.servers import Servers
 
 from weft_api.app import create_app
 from weft_api.context import Context
+from weft_api.learner import routes
+from weft_api.learner.auth import AttemptToken
+from weft_api.learner.calls import Taken
 from weft_core.engine_settings import LocalSettings
 from weft_core.ids import new_id, run_name
 from weft_core.settings import S3Settings, Settings
@@ -237,3 +240,17 @@ def code_of(answer: httpx.Response) -> str:
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     code: str = answer.json()["code"]
     return code
+
+
+def sizes_of_groups(monkeypatch: pytest.MonkeyPatch, take_in: str) -> list[int]:
+    """How many calls `take_in` of the learners' routes gets at once, each time that it begins from now on."""
+    sizes: list[int] = []
+    real = getattr(routes, take_in)
+
+    def counted(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> list[Taken | Exception]:
+        sizes.append(len(calls))
+        found: list[Taken | Exception] = real(context, token, calls)
+        return found
+
+    monkeypatch.setattr(routes, take_in, counted)
+    return sizes

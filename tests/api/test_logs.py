@@ -6,7 +6,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,16 +16,11 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy import func, select, update
-from tests.api.conftest import Agent, Api, Attempted, Person, code_of
+from tests.api.conftest import Agent, Api, Attempted, Person, code_of, sizes_of_groups
 
 from weft_api import following
 from weft_api.auth import find_principal
-from weft_api.context import Context
-from weft_api.learner import routes
-from weft_api.learner.auth import AttemptToken
-from weft_api.learner.calls import Taken
 from weft_api.logs.chunks import ChunkReader, Wanted
-from weft_api.logs.ingest import take_in
 from weft_core.log_archive import logs_prefix
 from weft_core.objects import Objects, StoreError
 from weft_core.settings import TimingSettings
@@ -128,13 +123,7 @@ def test_concurrent_repeated_batches_leave_no_gap_and_no_double(ann: Person, gan
 def test_batches_that_wait_are_taken_in_together_and_each_hears_of_its_own(
     api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups: list[int] = []
-
-    def counted(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> list[Taken | Exception]:
-        groups.append(len(calls))
-        return take_in(context, token, calls)
-
-    monkeypatch.setattr(routes, "take_in", counted)
+    groups = sizes_of_groups(monkeypatch, "take_in")
     attempt = api.attempt(ann.submit(set={"learners": "12"})["id"])
     for agent in attempt.agents:
         agent.start()

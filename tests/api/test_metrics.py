@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -17,14 +17,9 @@ import pytest
 from arro3.core import DataType
 from arro3.io import read_parquet
 from sqlalchemy import delete, func, select
-from tests.api.conftest import Agent, Api, Attempted, Person, code_of
+from tests.api.conftest import Agent, Api, Attempted, Person, code_of, sizes_of_groups
 from tests.servers import Servers
 
-from weft_api.context import Context
-from weft_api.learner import routes
-from weft_api.learner.auth import AttemptToken
-from weft_api.learner.calls import Taken
-from weft_api.metrics.ingest import take_in
 from weft_core.settings import LimitSettings, Settings
 from weft_core.store.models import Job, JobMetric, MetricBatch, MetricCursor, MetricRecords, MetricSeries
 
@@ -130,13 +125,7 @@ def test_nothing_is_lost_or_doubled_while_learners_repeat_and_charts_are_read(an
 def test_calls_that_wait_are_taken_in_together_and_each_hears_of_its_own(
     api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups: list[int] = []
-
-    def counted(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> list[Taken | Exception]:
-        groups.append(len(calls))
-        return take_in(context, token, calls)
-
-    monkeypatch.setattr(routes, "take_in_metrics", counted)
+    groups = sizes_of_groups(monkeypatch, "take_in_metrics")
     attempt = api.attempt(ann.submit(set={"learners": "12"})["id"])
     for agent in attempt.agents:
         agent.start()
