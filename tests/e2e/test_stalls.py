@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from tests.e2e.stack import Stack, eventually, lines, manifest
 
 import weft
 
-AFTER = 5
-SETTINGS = {"WEFT_TIMINGS__HEARTBEAT": "0.5", "WEFT_TIMINGS__NO_OUTPUT": "7"}
+AFTER, NO_OUTPUT = 5, 7
+SETTINGS = {"WEFT_TIMINGS__HEARTBEAT": "0.5", "WEFT_TIMINGS__NO_OUTPUT": str(NO_OUTPUT)}
 
 
-def start(stack: Stack, what: str, seconds: float = 20, learners: int = 2, **changes: object) -> weft.Job:
+def start(stack: Stack, what: str, learners: int = 2, **changes: object) -> weft.Job:
     stall = {"after": f"{AFTER}s", "action": "warn"} | dict(changes.pop("stall", {}))  # type: ignore[call-overload]
-    command = f"exec python quiet.py {what} {seconds}"
+    command = f"exec python quiet.py {what}"
     return stack.train(manifest(command, name=what, learners=learners, cpus=0.2, stall=stall, **changes))
+
+
+def trained(job: weft.Job) -> float:
+    """Seconds since it started."""
+    started = job.refresh().started_at
+    return (datetime.now(UTC) - started).total_seconds() if started else 0.0
 
 
 def warnings(job: weft.Job, words: str) -> list[weft.Event]:
@@ -63,8 +70,13 @@ def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(own_stack: Callable[...
     assert shows_where_it_hangs(ended, 1)
     assert shows_where_it_hangs(ended, 2)
 
+    # They go on until halted: whenever the worker is back, they are still there to be told of.
+    for what in ("burn", "log"):
+        eventually(lambda job=quiet[what]: warnings(job, "has written nothing"), f"a warning of {what}", 120)
+    eventually(lambda: trained(quiet["write"]) > 2 * NO_OUTPUT, "that it trains for so long", 120)
     for what, job in quiet.items():
-        job.wait(timeout=120)
+        assert job.refresh().state == "PROCESSING", what
+        job.halt(grace_seconds=0)
         assert warnings(job, "no progress") == [], what
         assert stacks(job, 1) == [], what
     assert [len(warnings(job, "has written nothing")) for job in quiet.values()] == [1, 1, 0]

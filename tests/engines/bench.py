@@ -137,9 +137,8 @@ class Run:
         return dict(self.wait(lambda seen: len(seen.learners) == self.spec.learners and seen.gone).learners)
 
     def forgotten(self, engine: Engine | None = None) -> None:
-        """Wait until nothing of it exists and the engine knows it no longer."""
-        until(lambda: self.look(engine) is None, self._describe)
-        until(lambda: not self.leftovers, self._describe)
+        """Wait until nothing of it exists and the engine knows it no longer, which looks on: that is how it clears up."""
+        until(lambda: self.look(engine) is None and not self.leftovers, self._describe)
 
     @property
     def leftovers(self) -> list[str]:
