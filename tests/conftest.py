@@ -45,6 +45,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
                 raise pytest.UsageError(f"pytest-xdist left the group off {item.nodeid}: see requirements/")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How those failed that passed, or failed again, when they were run once more (`make test`): a fault to find."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.write_sep("_", f"RERUN after this: {report.nodeid} ({report.when})")
+        terminalreporter.write_line(report.longreprtext)
+
+
 def _group(item: pytest.Item) -> str:
     kind = item.callspec.params.get("bench") if hasattr(item, "callspec") else None
     path = item.path.relative_to(Path(__file__).parent)
