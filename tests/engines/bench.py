@@ -137,7 +137,7 @@ class Run:
         return dict(self.wait(lambda seen: len(seen.learners) == self.spec.learners and seen.gone).learners)
 
     def forgotten(self, engine: Engine | None = None) -> None:
-        """Wait until nothing of it exists and the engine knows it no longer, which looks on: that is how it clears up."""
+        """Wait until nothing of it exists and the engine knows it no longer: it looks on, which is how it clears up."""
         until(lambda: self.look(engine) is None and not self.leftovers, self._describe)
 
     @property
