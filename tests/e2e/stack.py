@@ -9,8 +9,8 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).parents[2]
 ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache/weft/environments"))
 
 
-def eventually(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+def eventually(condition: Callable[[], Any], what: str, seconds: float = 120) -> Any:
     """The first true value of ``condition()``; fails after a time that is generous on any machine."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -108,26 +108,26 @@ class Stack:
 
     def processes(self) -> list[psutil.Process]:
         """Every process that has to do with this home: the stack's, learners', and what those started."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                words = [*process.cmdline(), process.cwd(), *process.environ().values()]
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-            if process.pid != os.getpid() and any(str(self.home) in word for word in words):
-                found.append(process)
-        return found
+
+        def ours(one: psutil.Process) -> bool:
+            words = (*one.cmdline(), one.cwd(), *one.environ().values())
+            return one.pid != os.getpid() and any(str(self.home) in word for word in words)
+
+        return alive(psutil.process_iter(), ours)
 
     def learners(self) -> list[psutil.Process]:
         """Processes that run in a learner's folder."""
-        return [one for one in self.processes() if "/runs/" in (_cwd(one) or "")]
+        return alive(self.processes(), lambda one: "/runs/" in one.cwd())
 
 
-def _cwd(process: psutil.Process) -> str | None:
-    try:
-        return process.cwd()
-    except psutil.Error:
-        return None
+def alive(processes: Iterable[psutil.Process], wanted: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
+    """The processes that are ``wanted``, without those that end while they are looked at."""
+    found = []
+    for one in processes:
+        with suppress(psutil.Error):
+            if wanted(one):
+                found.append(one)
+    return found
 
 
 def lines(job: weft.Job, learner: int = 1) -> list[str]:
@@ -142,6 +142,7 @@ def series(stack: Stack, job: weft.Job, kind: str = "user") -> dict[tuple[str, i
             f"{client.url}/api/v1/jobs/{job.id}/metrics",
             params={"kind": kind},
             headers={"Authorization": f"Bearer {client._transport.server.token}"},
+            timeout=60,
         )
     answer.raise_for_status()
     return {(one["name"], one["learner"]): one for one in answer.json()["series"]}
@@ -161,4 +162,4 @@ def running(home: Path, environment: Mapping[str, str] | None = None) -> Iterato
         yield stack
     finally:
         stack.down()
-    eventually(lambda: not stack.processes(), f"processes left behind: {stack.processes()}", 20)
+    eventually(lambda: not stack.processes(), f"processes left behind: {stack.processes()}")

@@ -16,7 +16,7 @@ from weft_workers.supervision.cgroups import MemoryGroup
 @pytest.fixture(autouse=True)
 def _no_learner_is_left(stack: Stack) -> Any:
     yield
-    eventually(lambda: stack.learners() == [], "learners gone", 20)
+    eventually(lambda: stack.learners() == [], "learners gone")
 
 
 def failed(stack: Stack, wanted: dict[str, Any]) -> weft.Job:

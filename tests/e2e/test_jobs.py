@@ -66,14 +66,16 @@ def test_what_a_learner_finds(stack: Stack, tmp_path: Path) -> None:
     assert "s3cr3t-value" not in shown
 
 
-def test_halt_saves_a_checkpoint_and_resume_goes_on_from_it(stack: Stack) -> None:
-    job = stack.train(manifest("exec python steps.py 60 0.1"))
+def test_halt_saves_a_checkpoint_and_resume_goes_on_from_it(stack: Stack, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    job = stack.train(manifest("exec python steps.py 20 0.1", env={"HOLD": str(go)}))
     eventually(saw(job, "step 5"), "training under way", 120)
     job.halt()
     job.halt()  # idempotent
-    job = job.wait(timeout=60, check=False)
+    job = job.wait(timeout=120, check=False)
     assert job.state == "HALTED"
     assert stack.learners() == []
+    go.touch()
     job.resume()
     job = job.wait(timeout=120)
     assert job.state == "COMPLETED"
@@ -82,7 +84,7 @@ def test_halt_saves_a_checkpoint_and_resume_goes_on_from_it(stack: Stack) -> Non
     assert len(starts) == 2
     assert int(starts[1].rsplit(" ", 1)[1]) >= 5
     steps = [int(line.split()[1]) for line in lines(job) if line.startswith("step")]
-    assert steps[-1] == 59
+    assert steps[-1] == 19
 
 
 def test_rerun_is_a_new_job_and_sends_no_code_again(stack: Stack) -> None:
@@ -117,14 +119,14 @@ def test_a_job_that_must_wait_says_for_what_and_priority_decides_who_is_next(sta
     eventually(lambda: "CPU" in high.refresh().reason, "a reason")
     assert high.refresh().state == low.refresh().state == "QUEUED"
     holder.halt(grace_seconds=1)
-    high, low = high.wait(timeout=60), low.wait(timeout=60)
+    high, low = high.wait(timeout=120), low.wait(timeout=120)
     assert high.started_at is not None
     assert low.started_at is not None
     assert high.started_at < low.started_at
 
 
 def test_a_job_that_can_never_fit_is_told_so(stack: Stack) -> None:
-    job = stack.train(manifest("true", cpus=1000)).wait(timeout=60, check=False)
+    job = stack.train(manifest("true", cpus=1000)).wait(timeout=120, check=False)
     assert job.state == "FAILED"
     assert "can never fit: asks 1000 CPUs" in job.reason
 

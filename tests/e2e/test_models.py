@@ -32,7 +32,7 @@ def test_versions_in_wefts_own_store(stack: Stack, tmp_path: Path) -> None:
 
     # The job goes, its version stays; two learners start from it, and what they train is its child.
     first.delete()
-    eventually(lambda: first.id not in [one.id for one in stack.client.jobs.list()], "the job is deleted", 30)
+    eventually(lambda: first.id not in [one.id for one in stack.client.jobs.list()], "the job is deleted")
     command = 'sed "s/^/$PRETRAINED_MODEL $LEARNER_ID /" $PRETRAINED_DIR/weights | tee $RESULT_DIR/weights'
     tune = manifest(command, learners=2, data_stores=[{"model": "tiny@latest"} | keeps])
     second = completed(stack.train(tune, code=None))

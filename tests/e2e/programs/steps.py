@@ -2,11 +2,13 @@
 
 usage: steps.py STEPS SECONDS_BETWEEN [DIE_AT]
 
-At step DIE_AT of the first attempt, learner 2 kills itself as the kernel would (SIGKILL).
+When both learners have come to step DIE_AT of the first attempt, learner 2 kills itself as the kernel would (SIGKILL).
+With $HOLD, the last step is not done before that file is there.
 """
 
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -26,10 +28,27 @@ def save(step: int) -> None:
     temporary.replace(checkpoint)
 
 
+def meet() -> None:
+    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    if learner == "1":
+        with socket.create_server(address) as server:
+            server.accept()
+        return
+    while True:
+        try:
+            return socket.create_connection(address).close()
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+
+
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 for step in range(start, steps):
-    if learner == "2" and attempt == "1" and step == die_at:
-        os.kill(os.getpid(), signal.SIGKILL)
+    if attempt == "1" and step == die_at:
+        meet()
+        if learner == "2":
+            os.kill(os.getpid(), signal.SIGKILL)
+    while step == steps - 1 and "HOLD" in os.environ and not Path(os.environ["HOLD"]).exists():
+        time.sleep(0.05)
     print(f"step {step}", flush=True)
     time.sleep(pause)
     if learner == "1":
