@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.api.test_logs import finish
 from tests.api.test_metrics import record, send
 
 from weft_api import following
+from weft_api.ffdl import streams
 from weft_api.ffdl.frames import MOST, metric_frames, text_frames
 from weft_api.ffdl.since import parse_since_time
 from weft_core.store.models import Job
@@ -251,6 +253,17 @@ def test_metric_data(api: Api, wire: Wire, gang: Attempted) -> None:
         ("t", "2026-01-31T08:15:09.000Z", 7),
         ("", "2026-01-31T08:15:09.006Z", 2**31 - 1),
     }
+
+
+def test_metrics_come_one_by_one(wire: Wire, gang: Attempted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network carries frames that follow at once together, and cuts them anywhere: then the client reads none."""
+    monkeypatch.setattr(streams, "_PACE", 0.05)
+    send(gang.agents[0], 0, *(record(step, T + step, "t", v=step) for step in range(20)))
+    begun = time.monotonic()
+    with wire.websocket(f"/v1/models/{gang.job_id}/metrics") as socket:
+        found = (one["iteration"] for one in map(json.loads, socket) if one["type"] == "t")
+        assert [next(found) for _ in range(20)] == [*range(20)]
+        assert time.monotonic() - begun >= 19 * 0.05
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------
