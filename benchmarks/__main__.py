@@ -1,4 +1,4 @@
-"""`make bench [ARGS="submit start overhead data prepare logs metrics kubernetes ray"]`: measure, print tables."""
+"""`make bench [ARGS="submit start overhead flood data prepare logs metrics kubernetes ray"]`: measure, print tables."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 
 from tests.e2e.stack import Stack, running
 
-from benchmarks import clusters, data, logs, metrics, overhead, prepare, start, submit
+from benchmarks import clusters, data, flood, logs, metrics, overhead, prepare, start, submit
 
 BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "submit": submit.measure,
     "start": start.measure,
     "overhead": overhead.measure,
+    "flood": flood.measure,
 }
 # These need no stack.
 ALONE: dict[str, Callable[[Path], None]] = {
