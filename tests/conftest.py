@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import redis
 from cryptography.fernet import Fernet
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from pydantic import SecretStr
 from tests.servers import Servers
 
@@ -22,6 +24,10 @@ from weft_core.store.database import Database
 _TOGETHER = ("kubernetes", "e2e", "ray", "dashboard")
 _FIRST_RUN = 1500
 """Seconds for a test of a cluster: on a machine's first run it may build an environment and fetch a cluster's parts."""
+
+# How long an example takes says how busy the machine is.
+hypothesis_settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("busy")
 
 
 @pytest.hookimpl(tryfirst=True)

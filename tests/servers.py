@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -20,6 +22,16 @@ from weft_embedded.servers import PostgresServer, RedisServer, SeaweedServer
 from weft_embedded.servers.seaweedfs import S3Identity
 
 _TEMPLATE = "weft_template"
+
+
+def free_port() -> int:
+    """One that nobody listens at. Below the range that the kernel gives to outgoing connections, so that none has it
+    by the time it is used."""
+    while True:
+        port = 20000 + secrets.randbelow(12000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Servers:

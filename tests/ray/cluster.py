@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
+
+from tests.servers import free_port
 
 from weft_core.catalogue import Catalogue
 from weft_workers.environments import EnvironmentBuilder
@@ -121,7 +122,7 @@ class RayCluster:
         self.token = secrets.token_hex(20) if token else ""
         self._id = secrets.token_hex(4)
         self._host = host
-        self._gcs_port, self._port = _free_port(), _free_port()
+        self._gcs_port, self._port = free_port(), free_port()
         # Short: Ray makes unix sockets some 70 characters further down.
         self.folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
         self.head = RayNode(self._id, "head")
@@ -259,7 +260,7 @@ class RayCluster:
             f"--dashboard-host={self._host}",
             f"--dashboard-port={self._port}",
             f"--temp-dir={self.folder}",
-            f"--ray-client-server-port={_free_port()}",
+            f"--ray-client-server-port={free_port()}",
             *self._head_arguments,
         ]
         env = self.env
@@ -344,15 +345,6 @@ class RayCluster:
 def _die_with_parent() -> None:
     """Ray's processes end when `ray start --block` does, and that with pytest, however it ends."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
-
-
-def _free_port() -> int:
-    """Below the range that the kernel gives to outgoing connections."""
-    while True:
-        port = 20000 + secrets.randbelow(12000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 if __name__ == "__main__":  # a cluster by hand: python -m tests.ray.cluster [SECONDS]

@@ -238,7 +238,8 @@ def test_a_job_in_its_pause_after_a_failure_takes_nobodys_place(world: World) ->
     world.step(other)
     world.exit(failing, 3)
     world.step(failing)
-    step(world.context, other)
+    world.pass_time(-60)
+    world.step(other)
     assert states(world, [failing, other]) == ["QUEUED", "PENDING"]
 
 

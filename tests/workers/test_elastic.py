@@ -74,7 +74,7 @@ def test_two_losses_at_once_are_one_decision(world: World) -> None:
 def test_with_fewer_than_the_least_the_gang_fails_and_is_retried(world: World) -> None:
     job_id = elastic(world, least=2, retries=1)
     world.exit(job_id, 3, 1, "exit code 3")
-    world.step(job_id, 3)
+    world.step(job_id)
     assert world.attempts(job_id)[0].outcome == "FAILED"
     job = world.job(job_id)
     assert (job.state, job.reason.partition("\n")[0]) == ("QUEUED", "retry 1 of 1 after: learner 2: exit code 3")

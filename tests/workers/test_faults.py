@@ -26,7 +26,7 @@ def test_one_learner_fails_and_the_gang_is_stopped_before_the_job_fails(world: W
     world.step(job)
     (attempt,) = world.attempts(job)
     assert attempt.outcome == "FAILED"
-    assert world.engine.stops[0][1] == pytest.approx(30, abs=1), "the others may save a checkpoint"
+    assert 20 < world.engine.stops[0][1] <= 30, "the others may save a checkpoint"
     assert world.job(job).state == "PROCESSING", "two learners still run"
 
     world.engine.runs.clear()
@@ -67,9 +67,10 @@ def test_a_gang_is_retried_as_a_whole_after_a_pause_and_the_retries_run_out(worl
     assert again.reason == "retry 1 of 1 after: learner 1: exit code 3"
     assert len(world.attempts(job)) == 1
 
+    world.pass_time(-60)
     world.step(job)  # an early hint changes nothing: it pauses
     assert len(world.attempts(job)) == 1
-    world.pass_time(2)
+    world.pass_time(62)
     world.step(job)
     assert [one.outcome for one in world.attempts(job)] == ["FAILED", None]
     assert world.engine.created == [f"weft-{job}-1", f"weft-{job}-2"]
@@ -412,7 +413,7 @@ def test_the_gang_of_a_learner_that_was_taken_back_may_save_a_checkpoint(world: 
     world.engine.end_learner(world.run, 1, exit_code=143, interrupted=True, reason=preempted)
     world.step(job)
     assert world.attempts(job)[0].outcome == "INTERRUPTED"
-    assert world.engine.stops[0][1] == pytest.approx(30, abs=1)
+    assert 20 < world.engine.stops[0][1] <= 30
     world.engine.runs.clear()
     world.step(job)
     again = world.job(job)
@@ -498,7 +499,7 @@ def test_max_runtime_ends_the_job_with_the_grace_and_no_retry(world: World) -> N
     assert world.attempts(job)[0].outcome is None
     world.pass_time(200)
     world.step(job)
-    assert world.engine.stops[0][1] == pytest.approx(120, abs=1)
+    assert 100 < world.engine.stops[0][1] <= 120
     world.engine.runs.clear()
     world.step(job)
     assert (world.job(job).state, world.job(job).reason) == ("FAILED", "max_runtime of 1h exceeded")

@@ -25,7 +25,8 @@ def test_a_running_job_whose_client_is_silent_is_halted_with_the_reason(world: W
     world.pass_time(46)
     world.step(job)
     assert world.attempts(job)[0].outcome == "HALTED"
-    assert [round(grace) for _, grace in world.engine.stops] == [30], "they may save a checkpoint"
+    [(_, grace)] = world.engine.stops
+    assert 20 < grace <= 30, "they may save a checkpoint"
     world.step(job)
     ended = world.job(job)
     assert (ended.state, ended.reason) == ("HALTED", "the program that launched it has not been heard of for 45s")
@@ -55,13 +56,13 @@ def test_idle_is_neither_a_line_nor_load(world: World) -> None:
         world.step(job)
         return world.job(job).state
 
-    assert state_after(590) == "PROCESSING"
+    assert state_after(500) == "PROCESSING"
     with world.transaction() as session:
         session.execute(update(Learner).values(active_at=func.now()))
-    assert state_after(590) == "PROCESSING", "it has worked meanwhile"
+    assert state_after(500) == "PROCESSING", "it has worked meanwhile"
     world.write_log(job, 0, "epoch 1\n")
-    assert state_after(590) == "PROCESSING", "it has printed meanwhile"
-    state_after(30)
+    assert state_after(500) == "PROCESSING", "it has printed meanwhile"
+    state_after(120)
     world.step(job)
     ended = world.job(job)
     assert (ended.state, ended.reason) == ("HALTED", "idle for 10m: nothing was printed, no CPU or GPU used")

@@ -173,7 +173,6 @@ def test_a_stall_that_is_to_end_is_retried_as_any_failure(world: World) -> None:
     beat(world, job, idle_since=IDLE)
     [attempt] = world.attempts(job)
     assert (attempt.outcome, attempt.exit_code) == ("FAILED", 124)
-    world.step(job)
     assert world.job(job).reason.startswith("retry 1 of 1 after: no progress since")
 
 

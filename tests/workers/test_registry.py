@@ -20,7 +20,7 @@ def versions(world: World) -> list[ModelVersion]:
 def test_only_a_job_that_completes_becomes_a_version_and_only_one(world: World) -> None:
     job = world.running(data_stores=DIGITS, retries=1)
     world.exit(job, 1)
-    world.step(job, 2)
+    world.step(job)
     assert (world.job(job).state, versions(world)) == ("QUEUED", [])
     world.pass_time(60)
     world.step(job)

@@ -13,6 +13,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from tests.api.conftest import Api
+from tests.workers.test_sweeper import until
 from tests.workers.world import World
 
 from weft_core.settings import Settings, TelemetrySettings
@@ -94,10 +95,14 @@ def test_one_trace_from_the_request_to_the_learners_start(
     monkeypatch.setenv("TRACEPARENT", spec.traceparent)
     ApiClient(api.url, spec.token, 0, "3f2b8c1e-0000-4000-8000-000000000000", Control()).start("here")
     ann.http.get("/api/v1/me", headers={"traceparent": "not a traceparent"})
-    api.context.tracing.flush()
     world.context.tracing.flush()
-
     spans = collector.spans
+
+    def last_is_told() -> bool:
+        api.context.tracing.flush()  # a request's span ends after its answer
+        return "GET /api/v1/me" in spans
+
+    until(last_is_told)
     submit, grant = "POST /api/v1/jobs", "POST /api/v1/learner/start"
     above = {
         submit: bytes.fromhex(_CALLER),

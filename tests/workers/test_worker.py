@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,8 @@ import psutil
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
+from tests.servers import free_port
+from tests.trainer.agents import ended
 from tests.workers.test_sweeper import until
 from tests.workers.world import World
 
@@ -65,11 +66,6 @@ def worker(settings: Settings, folder: Path, sweep: float, **more: str) -> Itera
         psutil.wait_procs(family, 10)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def sweepers(process: psutil.Popen) -> list[psutil.Process]:
     found = []
     for one in process.children():
@@ -88,10 +84,6 @@ def stepped(world: World, job: str) -> bool:
     return "engine 'cloud' is not in the settings" in world.job(job).reason
 
 
-def ended(family: list[psutil.Process]) -> bool:
-    return not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family)
-
-
 def test_hints_reach_a_worker_and_sigterm_ends_it_and_its_sweeper(
     world: World, settings: Settings, tmp_path: Path
 ) -> None:
@@ -106,15 +98,15 @@ def test_hints_reach_a_worker_and_sigterm_ends_it_and_its_sweeper(
         second = probe(world)
         world.context.wake.job(second)
         until(lambda: stepped(world, second))
-        # Steps of the pool's processes, told by the main one.
-        told = httpx.get(f"http://127.0.0.1:{port}/metrics").text
-        assert re.search(r'weft_step_seconds_count\{action="Admit"\} [1-9]', told), told
+        # Steps of the pool's processes, told by the main one; each counts when it is over, after what it has written.
+        counted = re.compile(r'weft_step_seconds_count\{action="Admit"\} [1-9]')
+        until(lambda: counted.search(httpx.get(f"http://127.0.0.1:{port}/metrics").text) is not None)
 
         family = [process, *process.children(recursive=True)]
         assert len(family) >= 3
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-        assert ended(family)
+        until(lambda: all(ended(one.pid) for one in family))
     assert "Traceback" not in (tmp_path / "worker.log").read_text()
 
 
@@ -132,7 +124,7 @@ def test_the_sweeper_is_started_again_and_dies_with_a_killed_worker(
         until(lambda: len(process.children()) >= 2)
         family = process.children(recursive=True)
         process.kill()
-        until(lambda: ended(family))
+        until(lambda: all(ended(one.pid) for one in family))
 
 
 def test_redis_is_killed_and_comes_back(world: World, settings: Settings, tmp_path: Path, short: Path) -> None:
