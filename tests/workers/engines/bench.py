@@ -106,6 +106,12 @@ class Bench:
         assert seen
         return seen
 
+    def agent_of(self, spec: LaunchSpec, rank: int = 0) -> processes.Identity:
+        """A learner's agent, once its supervisor has noted who it is: the agent may have done things by then."""
+        found = until(lambda: self.run(spec).agent(rank))
+        assert found
+        return found
+
     def said(self, name: str) -> Path:
         """A file that a script writes, once it is there."""
         path = self.out / name

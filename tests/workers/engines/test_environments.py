@@ -93,10 +93,21 @@ def builders_of(recipe: builds.Recipe) -> list[int]:
     return found
 
 
-def test_an_environment_is_built_from_the_lock_with_progress(images: Images, root: Path) -> None:
-    images.hook('echo "compiling for $1 into $2"; sleep 0.5; touch "$2/made.whl"')
-    said: list[str] = []
-    environment = images.builder(root).build("tiny:1.0", said.append)
+def _until_there(path: Path) -> str:
+    """In a shell: wait for a file, but not for ever, as nobody ends a build."""
+    return f"for n in $(seq 3000); do [ -e {path} ] && break; sleep 0.02; done"
+
+
+def test_an_environment_is_built_from_the_lock_with_progress(images: Images, root: Path, tmp_path: Path) -> None:
+    heard, said = tmp_path / "heard", list[str]()
+    images.hook(f'echo "compiling for $1 into $2"; {_until_there(heard)}; touch "$2/made.whl"')
+
+    def hear(progress: str) -> None:
+        said.append(progress)
+        if "compiling" in progress:
+            heard.touch()
+
+    environment = images.builder(root).build("tiny:1.0", hear)
     version = subprocess.run(
         [environment.python, "-c", "import six; print(six.__version__)"], capture_output=True, text=True, check=True
     )
@@ -163,7 +174,7 @@ def test_a_killed_build_is_made_again_from_scratch(images: Images, root: Path, t
     images.empty()
     gate = tmp_path / "gate"
     # The first time it hangs, with a child that would go on writing into the environment.
-    images.hook(f'if [ ! -e {gate} ]; then touch "$(dirname $1)/half" {gate}; setsid sleep 600; fi')
+    images.hook(f'if [ ! -e {gate} ]; then touch "$(dirname $1)/half"; setsid sh -c "touch {gate}; sleep 600"; fi')
     recipe = recipe_of(images.builder(root))
     builds.ensure(recipe)
     until(gate.exists)

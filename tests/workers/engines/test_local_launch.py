@@ -126,7 +126,8 @@ def test_workers_that_launch_at_the_same_time_start_it_once(bench: Bench) -> Non
     os.close(go)
     assert [os.waitpid(pid, 0)[1] for pid in workers] == [0] * 6
     os.close(ready)
-    until(lambda: (bench.out / "started-0").exists() and (bench.out / "started-1").exists())
+    for rank in (0, 1):
+        until(bench.said(f"started-{rank}").read_text)
     gang = bench.run(spec).gang()
     assert gang
     supervisors = [line for line in bench.processes() if "supervision.gang" in line]
@@ -184,10 +185,9 @@ def test_the_learners_outlive_the_worker(bench: Bench) -> None:
         os.killpg(0, signal.SIGKILL)  # it, and all that is in its group
     os.waitpid(worker, 0)
     bench.said("started-0")
+    agent = bench.agent_of(spec)
     seen = bench.new_engine().observe()[spec.run_name]
     assert seen.learners[0].state is LearnerState.RUNNING
-    agent = bench.run(spec).agent(0)
-    assert agent
     assert os.getpgid(agent.pid) == agent.pid
 
 

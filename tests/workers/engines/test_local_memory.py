@@ -31,7 +31,7 @@ def test_a_learner_that_eats_too_much_is_killed_and_it_is_told_why(bench: Bench)
     bench.engine.launch(spec)
     [learner] = bench.ended(spec).values()
     assert (learner.exit_code, learner.oom, learner.reason) == (-9, True, f"killed {REASON}")
-    assert MemoryGroup.find(bench.run(spec).group_name(0)) is None, "its control group is taken away"
+    until(lambda: MemoryGroup.find(bench.run(spec).group_name(0)) is None)  # it is taken away when that has been told
 
 
 @pytest.mark.usefixtures("_groups")
@@ -63,12 +63,9 @@ def test_each_learner_has_a_limit_of_its_own(bench: Bench) -> None:
 def test_the_control_group_of_a_vanished_run_is_taken_away(bench: Bench) -> None:
     spec = bench.spec(FOREVER)
     bench.engine.launch(spec)
-    run = bench.run(spec)
-    until(lambda: run.agent(0))
+    run, agent = bench.run(spec), bench.agent_of(spec)
     group = MemoryGroup.find(run.group_name(0))
     assert group
-    agent = run.agent(0)
-    assert agent
     assert agent.pid in group.pids()
     kill(run.supervisor(0))
     bench.ended(spec)
@@ -107,7 +104,7 @@ def test_without_control_groups_the_machines_count_of_kills_is_a_hint(
     bench.engine.launch(spec)
     bench.said("ready")
     (bench.folder / "vmstat").write_text(f"nr_free_pages 1\noom_kill {kills}\n")
-    kill(bench.run(spec).agent(0))
+    kill(bench.agent_of(spec))
     [learner] = bench.ended(spec).values()
     assert (learner.oom, learner.reason) == (oom, reason)
 

@@ -16,11 +16,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from weft_workers.supervision import build, cgroups, files, processes, spawn
+from weft_workers.supervision import build, cgroups, processes, spawn
 from weft_workers.supervision.learner import SIGNALS, LearnerSupervisor
 from weft_workers.supervision.run import VANISHED, Exit, RunFolder
 
-_SHUTDOWN_GRACE = 20.0
 _REBUILDS = 2
 
 
@@ -59,9 +58,7 @@ class Gang:
 
     def _stopping(self, received: signal.struct_siginfo | None) -> bool:
         if received and received.si_signo in (signal.SIGTERM, signal.SIGINT):
-            # The machine shuts down: that is nobody's fault, and the job shall go on afterwards.
-            with files.locked(self._run.requests):
-                self._run.request_interrupt(_SHUTDOWN_GRACE)
+            self._run.shut_down()
         return self._run.stop_request() is not None
 
     def _start(self) -> None:

@@ -95,9 +95,13 @@ class LearnerSupervisor:
 
     def _wait(self) -> tuple[int, str]:
         """The agent's wait status, and a note when it was not the agent's own doing."""
-        told = False
+        told, shutdown = False, False
         while True:
             ended = processes.reap()
+            # The gang's supervisor has SIGTERM as well, and may be slower than the agent's end. (From the kernel it is
+            # the word that the gang's supervisor is dead.)
+            if (shutdown or signal.SIGTERM in signal.sigpending()) and os.getppid() == self._gang:
+                self._run.shut_down()
             if self._agent in ended:
                 return ended[self._agent], ""
             if os.getppid() != self._gang:
@@ -111,7 +115,8 @@ class LearnerSupervisor:
                 if left <= 0:
                     return self._kill(), "killed when its grace ran out"
                 pause = min(left, _LOOK)
-            signal.sigtimedwait(SIGNALS, pause)
+            received = signal.sigtimedwait(SIGNALS, pause)
+            shutdown = received is not None and received.si_signo == signal.SIGTERM
 
     def _kill(self) -> int:
         ended = processes.end_descendants(others=self._group.pids if self._group else tuple)

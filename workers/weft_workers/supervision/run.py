@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VANISHED = "its process vanished"
+_SHUTDOWN_GRACE = 20.0
 GONE = ".gone-"  # prefix of folders that are being deleted
 
 
@@ -158,6 +159,11 @@ class RunFolder:
         """
         (self.path / "interrupted").touch(mode=0o600)
         self.request_stop(grace, remove=False)
+
+    def shut_down(self) -> None:
+        """The machine shuts down, says a SIGTERM: that is nobody's fault, and the job shall go on afterwards."""
+        with files.locked(self.requests):
+            self.request_interrupt(_SHUTDOWN_GRACE)
 
     # --- when nobody looks after it any more ---
 
