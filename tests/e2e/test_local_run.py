@@ -20,7 +20,7 @@ import boto3
 import psutil
 import pytest
 import yaml
-from tests.e2e.stack import ENVIRONMENTS, PROGRAMS, REPOSITORY, Stack, eventually
+from tests.e2e.stack import ENVIRONMENTS, PROGRAMS, REPOSITORY, Stack, alive, eventually
 
 EXAMPLES = REPOSITORY / "examples"
 
@@ -80,19 +80,17 @@ class Desk:
 
     def processes(self) -> Sequence[psutil.Process]:
         """Whatever runs on behalf of this user."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if any(str(self.folder) in value for value in (*process.cmdline(), *process.environ().values())):
-                    found.append(process)
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-        return [one for one in found if one.pid != os.getpid()]
+
+        def ours(one: psutil.Process) -> bool:
+            words = (*one.cmdline(), *one.environ().values())
+            return one.pid != os.getpid() and any(str(self.folder) in word for word in words)
+
+        return alive(psutil.process_iter(), ours)
 
     def nothing_is_left(self) -> None:
-        eventually(lambda: not self.processes(), f"processes are left: {self.processes()}", 20)
+        eventually(lambda: not self.processes(), f"processes are left: {self.processes()}")
         runs = self.home / ".cache/weft/runs"
-        eventually(lambda: {one.name for one in runs.glob("*")} <= {".lock"}, f"in {runs}: {list(runs.glob('*'))}", 20)
+        eventually(lambda: {one.name for one in runs.glob("*")} <= {".lock"}, f"in {runs}: {list(runs.glob('*'))}")
 
 
 @pytest.fixture
@@ -175,7 +173,8 @@ def test_what_the_training_reports_is_kept_and_told(desk: Desk) -> None:
 
 
 def test_ctrl_c_saves_a_checkpoint_and_resume_goes_on_from_it(desk: Desk) -> None:
-    manifest = desk.manifest("exec python steps.py 40 0.1")
+    go = desk.folder / "go"
+    manifest = desk.manifest("exec python steps.py 20 0.1", env={"HOLD": str(go)})
     process = desk.start(manifest)
     assert process.stdout is not None
     for line in process.stdout:
@@ -187,12 +186,13 @@ def test_ctrl_c_saves_a_checkpoint_and_resume_goes_on_from_it(desk: Desk) -> Non
     assert "HALTED" in errors
     assert "weft-run/desk-job/checkpoints" in errors
     last = max(int(step) for step in re.findall(r"step (\d+)", line + rest))
+    go.touch()
     done = desk.run(manifest, "--resume")
     start = int(re.match(r"attempt 2 starts at step (\d+)", done.stdout)[1])  # type: ignore[index]
     assert last <= start <= last + 1
-    assert "step 39\n" in done.stdout
+    assert "step 19\n" in done.stdout
     results = desk.folder / "weft-run/desk-job/results"
-    assert (results / "model.txt").read_text() == "trained for 40 steps\n"
+    assert (results / "model.txt").read_text() == "trained for 20 steps\n"
     desk.nothing_is_left()
 
 
@@ -201,7 +201,7 @@ def test_kill_9_of_the_command_leaves_nothing_running(desk: Desk) -> None:
     assert process.stdout is not None
     assert process.stdout.readline().endswith("up\n")
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     desk.nothing_is_left()
 
 
@@ -213,7 +213,7 @@ def test_kill_9_of_a_part_of_it_leaves_nothing_running(desk: Desk, part: str, co
     process = desk.start(desk.manifest("sleep 600 & echo up; wait", learners=2))
     assert process.stdout is not None
     assert process.stdout.readline().endswith("up\n")
-    [victim] = [one for one in desk.processes() if part in one.cmdline()]
+    [victim] = alive(desk.processes(), lambda one: part in one.cmdline())
     victim.kill()
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code, errors
@@ -222,10 +222,13 @@ def test_kill_9_of_a_part_of_it_leaves_nothing_running(desk: Desk, part: str, co
 
 
 def test_the_exit_code_is_the_jobs_and_a_gang_fails_as_one(desk: Desk) -> None:
-    command = 'echo "attempt $WEFT_ATTEMPT"; if [ $LEARNER_ID = 2 ]; then exit 7; fi; sleep 600'
+    command = (
+        'echo "attempt $WEFT_ATTEMPT"; here="$JOB_STATE_DIR/here-$WEFT_ATTEMPT"; if [ $LEARNER_ID = 2 ]; '
+        "then until [ -e $here ]; do sleep 0.05; done; exit 7; fi; touch $here; sleep 600"
+    )
     begun = time.monotonic()
     done = desk.run(desk.manifest(command, learners=2, retries=1), code=10)
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - begun < 300
     assert "learner 2: exit code 7" in done.stderr
     assert "retry 1 of 1 after: learner 2" in done.stderr
     assert "[1] attempt 2" in done.stdout

@@ -50,7 +50,7 @@ def answers(worker: dict[str, object]) -> str:
         except OSError:
             return ""
 
-    return str(eventually(tried, f"{worker} answers", 30))
+    return str(eventually(tried, f"{worker} answers"))
 
 
 def test_workers_have_addresses_and_stop_together(notebook: weft.Client) -> None:
@@ -67,7 +67,7 @@ def test_workers_have_addresses_and_stop_together(notebook: weft.Client) -> None
         weft.stop_workers(ids[0], client=notebook)
     assert answers(workers[0]) == "worker 0", "nothing was stopped"
     weft.stop_workers(workers, client=notebook)
-    assert job.wait(timeout=60, check=False).state == "HALTED"
+    assert job.wait(timeout=120, check=False).state == "HALTED"
     assert {one["status"] for one in weft.list_workers(client=notebook)} == {"stopped"}
 
 
@@ -94,23 +94,25 @@ def test_a_part_of_the_workers_is_an_error_and_given_back(notebook: weft.Client,
     eventually(lambda: holder.refresh().state == "PROCESSING", "the holder runs", 120)
     size = {"memory": 0.2, "framework": "python", "client": notebook}
     ids = weft.launch_workers(n=2, cpu=cpus / 2, code="print('started')", **size)
+    waiting = notebook.job(ids[0].partition(".")[0])
+    eventually(lambda: "CPU" in waiting.refresh().reason, "it is told what it waits for")
     with pytest.raises(weft.WorkersTimeout, match=r"none of them runs .*CPU") as error:
-        weft.await_workers(ids, timeout_seconds=4, client=notebook)
+        weft.await_workers(ids, timeout_seconds=1, client=notebook)
     assert [one["id"] for one in error.value.failures] == ids
-    job = notebook.job(ids[0].partition(".")[0])
+    job = waiting.refresh()
     assert job.state == "HALTED"
     assert not job.attempts, "not even one of them was started"
     assert holder.refresh().state == "PROCESSING"
     with pytest.raises(weft.WorkersError, match="can never fit"):
         weft.await_workers(weft.launch_workers(n=2, cpu=cpus, code="pass", **size), client=notebook)
     holder.halt(0)
-    holder.wait(60, check=False)
+    holder.wait(120, check=False)
 
 
 NOTEBOOK = """
 import sys, time
 import weft, weft.workers
-weft.workers._LEASE_SECONDS, weft.workers._RENEW_SECONDS = 6, 1
+weft.workers._LEASE_SECONDS, weft.workers._RENEW_SECONDS = 10, 1
 ids = weft.launch_workers(n=2, cpu=0.5, memory=0.5, framework="python", code="import time; time.sleep(600)")
 weft.await_workers(ids, timeout_seconds=120)
 print(ids[0], flush=True)
@@ -134,12 +136,12 @@ def start_notebook(stack: Stack) -> tuple[subprocess.Popen[str], weft.Job]:
 
 def test_workers_end_with_the_notebooks_process(stack: Stack) -> None:
     process, job = start_notebook(stack)
-    time.sleep(9)
+    time.sleep(12)
     assert job.refresh().state == "PROCESSING", "it renews its lease"
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     job = job.wait(timeout=60, check=False)
-    assert (job.state, job.reason) == ("HALTED", "the program that launched it has not been heard of for 6s")
+    assert (job.state, job.reason) == ("HALTED", "the program that launched it has not been heard of for 10s")
     assert stack.learners() == []
     process, job = start_notebook(stack)
     process.communicate("\n")
@@ -153,6 +155,5 @@ def test_idle_workers_end(notebook: weft.Client) -> None:
         cpu=0.5, memory=0.5, framework="python", code="import time; time.sleep(600)",
         idle_minutes=0.1, client=notebook,
     )  # fmt: skip
-    weft.await_workers(ids, timeout_seconds=120, client=notebook)
-    job = notebook.job(ids[0].partition(".")[0]).wait(timeout=60, check=False)
+    job = notebook.job(ids[0].partition(".")[0]).wait(timeout=120, check=False)
     assert (job.state, job.reason) == ("HALTED", "idle for 6s: nothing was printed, no CPU or GPU used")
