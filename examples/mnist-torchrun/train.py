@@ -105,7 +105,7 @@ def resume(model, optimizer, device) -> int:
     return state["epochs"]
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=32, help="of each process")
@@ -113,8 +113,11 @@ def main() -> None:
     parser.add_argument("--warmup-epochs", type=float, default=2)
     parser.add_argument("--log-every", type=int, default=10, help="steps")
     parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
+    return parser.parse_args()
 
+
+def main() -> None:
+    args = arguments()
     gpu = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if gpu else torch.device("cpu")
     if gpu:

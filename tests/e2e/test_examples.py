@@ -80,6 +80,38 @@ def test_a_horovod_learner_that_is_killed_costs_an_epoch_at_most(stack: Stack, d
 
 
 @pytest.mark.timeout(1500)
+def test_fsdp_goes_on_from_its_learners_shards(stack: Stack, digits: Path) -> None:
+    """A learner is killed; later another job goes on from the shards with another number of learners."""
+    folder = EXAMPLES / "mnist-torchrun"
+    command = "python train_fsdp.py --epochs"
+    changes = {"framework.command": f"{command} 16", "checkpoint.every": "1s"}
+    job = stack.client.train(folder / "manifest-fsdp.yml", folder, overrides=changes)
+    eventually(saw(job, "epoch 6/16  loss"), "training under way", 1200)
+    victim = next(
+        one
+        for one in stack.learners()
+        if one.cmdline()[-3:-1] == ["train_fsdp.py", "--epochs"] and one.environ()["LEARNER_ID"] == "2"
+    )
+    victim.kill()
+    job = job.wait(timeout=200)
+    assert [attempt.outcome for attempt in job.attempts] == ["FAILED", "SUCCEEDED"]
+    for learner in (1, 2):
+        assert f"rank {learner - 1} keeps 52,933 of 105,866 weights" in lines(job, learner)
+    log = list(job.logs(learner=1))
+    trained = max(_epoch(line.text) for line in log if line.attempt == 1)
+    [resumed] = [line.text for line in log if line.attempt == 2 and line.text.startswith("resuming after epoch")]
+    assert trained - 3 <= int(resumed.split()[3]) <= trained
+    assert float(next(line for line in reversed(lines(job, 1)) if line.startswith("test accuracy")).split()[2]) >= 0.95
+    assert any(file.path.endswith("model.pt") for file in job.files())
+
+    alone = {"learners": "1", "framework.command": f"{command} 17"}
+    again = job.rerun(alone, from_checkpoint=True).wait(timeout=200)
+    assert "resuming after epoch 16 from epoch-0016" in lines(again)
+    assert "rank 0 keeps 105,866 of 105,866 weights" in lines(again)
+    assert sum(_epoch(line) > 0 for line in lines(again)) == 1
+
+
+@pytest.mark.timeout(1500)
 def test_the_stored_model_can_be_loaded_and_evaluated(stack: Stack, digits: Path, tmp_path: Path) -> None:
     job = next(one for one in stack.client.jobs.list(q="mnist-horovod-pytorch") if one.state == "COMPLETED")
     stack.weft("download", job.id, "--trainedmodel", "--unpack", "-o", str(tmp_path / "model"))
