@@ -165,7 +165,7 @@ class Job:
         """Go on from its last checkpoint; see :meth:`Jobs.resume`."""
         return self._jobs.resume(self.id)
 
-    def rerun(self, overrides: Mapping[str, str] | None = None, *, from_checkpoint: bool = False) -> Job:
+    def rerun(self, overrides: Mapping[str, str] | None = None, *, from_checkpoint: bool | str = False) -> Job:
         """A new job of the same manifest and code; see :meth:`Jobs.rerun`."""
         return self._jobs.rerun(self.id, overrides, from_checkpoint=from_checkpoint)
 
@@ -289,15 +289,17 @@ class Jobs:
         """Queue a halted or failed job again; it goes on from its last checkpoint. Raises Conflict in other states."""
         return self._job(self._transport.json("POST", _path(job_id, "resume"), json={}))
 
-    def rerun(self, job_id: str, overrides: Mapping[str, str] | None = None, *, from_checkpoint: bool = False) -> Job:
+    def rerun(
+        self, job_id: str, overrides: Mapping[str, str] | None = None, *, from_checkpoint: bool | str = False
+    ) -> Job:
         """A new job of the same manifest and code, with overrides; the new one is returned.
 
-        With ``from_checkpoint`` it begins with the last complete checkpoint that the job has now: a copy, which stays
-        whatever becomes of the job. Raises Conflict when there is none.
+        With ``from_checkpoint`` it begins with the last complete checkpoint that the job has now, or with the one of
+        that ``generation``: a copy, which stays whatever becomes of the job. Raises Conflict when there is none.
         """
         body: dict[str, Any] = {"set": dict(overrides or {})}
         if from_checkpoint:
-            body["from_checkpoint"] = True
+            body["from_checkpoint"] = from_checkpoint
         return self._job(self._transport.json("POST", _path(job_id, "rerun"), json=body))
 
     def checkpoints(self, job_id: str) -> Sequence[Checkpoint]:

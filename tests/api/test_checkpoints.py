@@ -41,14 +41,22 @@ def prefix_of(person: Person, job: dict[str, Any], users: bool) -> str:
     return f"mine/_checkpoints/{job['id']}/" if users else f"jobs/{person.project_id}/{job['id']}/checkpoints/"
 
 
-def put(store: Bucket, prefix: str, number: int, files: dict[str, str], learner: int = 1, **about: Any) -> None:
+def put(
+    store: Bucket,
+    prefix: str,
+    number: int,
+    files: dict[str, str],
+    learner: int = 1,
+    mtime_ns: int = 10**18,
+    **about: Any,
+) -> None:
     """A generation as a learner stores it."""
     folder = prefix + (f"learner-{learner}/" if learner > 1 else "")
     entries = []
     for path, text in files.items():
         digest = hashlib.sha256(text.encode()).hexdigest()
         store.put(f"{folder}files/{digest}", text.encode())
-        entries.append({"path": path, "size": len(text), "sha256": digest, "mtime_ns": 10**18, "link": None})
+        entries.append({"path": path, "size": len(text), "sha256": digest, "mtime_ns": mtime_ns, "link": None})
     document = {"attempt": 1, "rank": learner - 1, "at": 1_769_847_309.5 + number, **about, "files": entries}
     store.put(f"{folder}generations/000001-{number:06d}.json", json.dumps(document).encode())
 
@@ -126,6 +134,46 @@ def test_of_several_learners_all_that_may_go_together_is_copied(api: Api, ann: P
         (1, "000001-000001"),
         (2, "000001-000001"),
     ]
+
+
+def test_a_rerun_begins_with_the_checkpoint_that_is_named(api: Api, ann: Person, tmp_path: Path) -> None:
+    first = ann.submit()
+    source = prefix_of(ann, first, False)
+    for number in (1, 2, 3):
+        put(api.context.objects, source, number, {"model": f"{number}"})
+    url = f"/api/v1/jobs/{first['id']}/rerun"
+    second = ann.http.post(url, json={"from_checkpoint": "000001-000002"}).json()
+    assert second["checkpoint_of"]["generation"] == "000001-000002"
+    assert restored(api, prefix_of(ann, second, False), tmp_path / "restored") == {"model": "2"}
+
+    gone = ann.http.post(url, json={"from_checkpoint": "000001-000009"})
+    assert (gone.status_code, code_of(gone)) == (409, "conflict")
+    assert gone.json()["detail"] == (
+        f"job {first['id']} does not keep checkpoint 000001-000009 (any more); "
+        "it keeps 000001-000003, 000001-000002, 000001-000001"
+    )
+    for nonsense in ("last", "../1-1", 7):
+        assert ann.http.post(url, json={"from_checkpoint": nonsense}).status_code == 400
+
+
+def test_of_several_learners_what_they_had_at_that_time_is_copied(api: Api, ann: Person) -> None:
+    first = ann.submit(set={"learners": "2"})
+    source, second = prefix_of(ann, first, False), int(1e9)
+    for learner, times in ((1, [(10, 20), (20, 30), (30, 40)]), (2, [(11, 19), (21, 24), (25, 29)])):
+        for number, (since, until) in enumerate(times, 1):
+            put(api.context.objects, source, number, {"model": "m"}, learner, until=until, mtime_ns=since * second)
+    url = f"/api/v1/jobs/{first['id']}/rerun"
+    made = ann.http.post(url, json={"from_checkpoint": "000001-000002"}).json()
+    listed = ann.http.get(f"/api/v1/jobs/{made['id']}/checkpoints").json()["checkpoints"]
+    assert sorted((one["learner"], one["generation"]) for one in listed) == [
+        (1, "000001-000002"),
+        (2, "000001-000002"),
+        (2, "000001-000003"),
+    ]
+    assert made["checkpoint_of"]["generation"] == "000001-000002"
+    alone = ann.http.post(url, json={"from_checkpoint": "000001-000003"})
+    assert alone.status_code == 409
+    assert "nothing is kept of learner 2 from that moment" in alone.json()["detail"]
 
 
 def test_without_a_checkpoint_there_is_no_job(api: Api, ann: Person) -> None:

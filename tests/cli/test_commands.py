@@ -721,6 +721,8 @@ def test_checkpoints_and_a_rerun_from_the_last(double: Double, weft: Weft) -> No
     double.on("POST", f"jobs/{ID}/rerun", as_json(new, 201))
     assert weft("rerun", ID, "--from-checkpoint").code == 0
     assert double.seen[-1].json == {"set": {}, "from_checkpoint": True}
+    assert weft("rerun", ID, "--checkpoint", "000002-000001").code == 0
+    assert double.seen[-1].json == {"set": {}, "from_checkpoint": "000002-000001"}
     double.on("GET", f"jobs/{ID}", as_json(new))
     shown = weft("show", ID).out
     assert "began with" in shown

@@ -19,5 +19,6 @@ router = APIRouter(prefix="/api/v1", tags=["files"])
     responses=responses(NOT_FOUND, RESULTS_GONE, STORE_REFUSED, STORE_UNAVAILABLE),
 )
 def get_checkpoints(job_id: str, context: Ctx, who: Viewer) -> CheckpointList:
-    """Complete ones; the newest is what the next attempt, a resume and `rerun` with `from_checkpoint` begin with."""
+    """Complete ones; the newest is what the next attempt and a resume begin with. `rerun` with `from_checkpoint` begins
+    with any."""
     return list_checkpoints(context, who, job_id)

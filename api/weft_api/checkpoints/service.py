@@ -64,6 +64,20 @@ class Generation:
         return sum(int(one.get("size") or 0) for one in self.document["files"])
 
     @property
+    def lasted(self) -> tuple[float, float] | None:
+        """From when until when the folder was in this state (seconds since the epoch), if its learner said so."""
+        until = self.document.get("until")
+        if until is None:
+            return None
+        newest = max((int(one.get("mtime_ns") or 0) for one in self.document["files"]), default=0) / 1e9
+        return min(newest, float(until)), float(until)
+
+    def overlaps(self, other: Generation) -> bool:
+        """Whether both were their learners' states at some moment."""
+        mine, its = self.lasted, other.lasted
+        return mine is not None and its is not None and max(mine[0], its[0]) <= min(mine[1], its[1])
+
+    @property
     def keys(self) -> list[str]:
         """Of all its objects, its own last."""
         files = [f"{self.folder}files/{one}" for one in sorted(self.contents)]
@@ -129,7 +143,8 @@ def _read(place: Place, key: str, generation_id: str, folder: str) -> Generation
         document = json.loads(place.bucket.get(place.prefix + key))
         one = Generation(generation_id, folder, document)
         # Whoever can write to a user's bucket could have written this.
-        return one if all(_CONTENT.fullmatch(content) for content in one.contents) and one.size >= 0 else None
+        right = all(_CONTENT.fullmatch(content) for content in one.contents) and one.size >= 0
+        return one if right and (one.lasted is None or one.overlaps(one)) else None
     except StoreError as error:
         if error.kind != "not_found":
             raise
@@ -138,11 +153,14 @@ def _read(place: Place, key: str, generation_id: str, folder: str) -> Generation
         return None
 
 
-def copy_last(source: Place, target: Place, job_id: str) -> dict[str, Any]:
-    """Copy the last complete checkpoint of a job; the new one has nothing to do with the old one's fate from then on.
+def copy_checkpoint(source: Place, target: Place, job_id: str, wanted: str | None) -> dict[str, Any]:
+    """Copy a checkpoint of a job; the new one has nothing to do with the old one's fate from then on.
 
-    Where several learners have stored, all that are kept of each are copied: their newest may be of different moments,
-    and learners themselves choose those that go together.
+    Where several learners have stored, all that may go together is copied: their newest may be of different moments,
+    and learners themselves choose those that fit.
+
+    Args:
+        wanted: a generation's id; None: the last one.
 
     Returns:
         What ``jobs.checkpoint_of`` keeps.
@@ -155,10 +173,10 @@ def copy_last(source: Place, target: Place, job_id: str) -> dict[str, Any]:
             found = read_generations(source)
         if not found:
             break
-        wanted = [one for row in found.values() for one in (row if len(found) > 1 else row[-1:])]
+        found = found if wanted is None else _of_its_moment(found, wanted, job_id)
         try:
             with users_store():
-                _copy(source, target, wanted)
+                _copy(source, target, [one for row in found.values() for one in (row if len(found) > 1 else row[-1:])])
         except _Vanished:
             continue
         newest = found[min(found)][-1]
@@ -170,7 +188,27 @@ def copy_last(source: Place, target: Place, job_id: str) -> dict[str, Any]:
             "files": sum(len(row[-1].document["files"]) for row in found.values()),
             "size": sum(row[-1].size for row in found.values()),
         }
-    raise Problem(CONFLICT, f"job {job_id} has no complete checkpoint to begin with")
+    raise Problem(CONFLICT, f"job {job_id} has no complete checkpoint{f' {wanted}' if wanted else ''} to begin with")
+
+
+def _of_its_moment(found: dict[str, list[Generation]], wanted: str, job_id: str) -> dict[str, list[Generation]]:
+    """One generation, and those that were the other learners' states while it was its learner's. Learners count by
+    themselves: an id is that of the first one who has it."""
+    folder, chosen = next(
+        ((folder, one) for folder in sorted(found) for one in found[folder] if one.id == wanted), (None, None)
+    )
+    if folder is None or chosen is None:
+        kept = ", ".join(sorted({one.id for row in found.values() for one in row}, reverse=True))
+        raise Problem(CONFLICT, f"job {job_id} does not keep checkpoint {wanted} (any more); it keeps {kept}")
+    others = {other: [one for one in found[other] if one.overlaps(chosen)] for other in found if other != folder}
+    behind = [str(row[-1].view.learner) for other, row in found.items() if not others.get(other, [chosen])]
+    if behind:
+        raise Problem(
+            CONFLICT,
+            f"checkpoint {wanted} of job {job_id} is not of all learners: nothing is kept of learner "
+            f"{', '.join(behind)} from that moment",
+        )
+    return {folder: [chosen], **others}
 
 
 class _Vanished(Exception):

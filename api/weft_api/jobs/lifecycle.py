@@ -15,7 +15,7 @@ from weft_api.jobs.rewrite import manifest_text
 from weft_api.jobs.schemas import JobView, KeepaliveAnswer, RerunBody
 from weft_api.jobs.service import find_job, show_job
 from weft_api.jobs.submission import Submission
-from weft_api.jobs.submit import Submitted, submit
+from weft_api.jobs.submit import BeginsWith, Submitted, submit
 from weft_api.problems import CONFLICT, Problem
 from weft_api.stores import credentials_name, unseal
 from weft_core.manifest import Credentials, Manifest
@@ -72,7 +72,7 @@ def _change(
 
 
 def rerun(context: Context, who: Principal, job_id: str, asked: RerunBody, once: Once) -> Submitted:
-    """Submit the job again, with its code and credentials, and a copy of its last checkpoint if wished.
+    """Submit the job again, with its code and credentials, and a copy of a checkpoint of it if wished.
 
     Raises:
         ManifestError, Problem: its manifest, or the one that is given instead, is not acceptable (any more).
@@ -89,7 +89,10 @@ def rerun(context: Context, who: Principal, job_id: str, asked: RerunBody, once:
             overrides=asked.set,
             credentials=credentials_of(context, scope, job),
         )
-        begins_with = (job_id, place_of(context, session, job)) if asked.from_checkpoint else None
+        begins_with = None
+        if asked.from_checkpoint:
+            wanted = asked.from_checkpoint if isinstance(asked.from_checkpoint, str) else None
+            begins_with = BeginsWith(job_id, place_of(context, session, job), wanted)
     return submit(context, who, submission, once, rerun_of=job_id, begins_with=begins_with)
 
 

@@ -250,7 +250,8 @@ def rerun_job(
     body: Annotated[RerunBody | None, Body()] = None,
     key: KeyHeader = None,
 ) -> JobView:
-    """With `from_checkpoint` its first attempt finds the job's last complete checkpoint in CHECKPOINT_DIR."""
+    """With `from_checkpoint` its first attempt finds the job's last complete checkpoint in CHECKPOINT_DIR, or the one
+    that is named."""
     asked = body or RerunBody()
     request = once(context.settings, key, f"POST /jobs/{job_id}/rerun", asked.model_dump())
     return _created(lifecycle.rerun(context, who, job_id, asked, request), response)

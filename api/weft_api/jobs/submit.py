@@ -9,7 +9,7 @@ from typing import Any
 
 from weft_api.auth import Principal
 from weft_api.checkpoints.service import Place as Checkpoints
-from weft_api.checkpoints.service import copy_last, discard, own_place, users_place
+from weft_api.checkpoints.service import copy_checkpoint, discard, own_place, users_place
 from weft_api.code.service import find_code, record_code, store_code
 from weft_api.context import Context
 from weft_api.idempotency import Once
@@ -58,6 +58,15 @@ class Pinned:
     files: VersionFiles
 
 
+@dataclass(frozen=True)
+class BeginsWith:
+    """A job, where its checkpoints are, and which of them; None: the last."""
+
+    job_id: str
+    place: Checkpoints
+    generation: str | None
+
+
 @dataclass
 class _Findings:
     """What the project's kept things say about a manifest."""
@@ -73,14 +82,14 @@ def submit(
     submission: Submission,
     once: Once,
     rerun_of: str | None = None,
-    begins_with: tuple[str, Checkpoints] | None = None,
+    begins_with: BeginsWith | None = None,
     bring_code: Callable[[Context, str, Spooled], BundleInfo] = store_code,
 ) -> Submitted:
     """Make a job.
 
     Args:
         rerun_of: the job that it repeats.
-        begins_with: another job, and where its checkpoints are, the last of which it gets a copy of.
+        begins_with: the checkpoint of another job that it gets a copy of.
         bring_code: checks the code that came with it, and brings it to the store.
 
     Raises:
@@ -106,7 +115,7 @@ def submit(
     checkpoint = target = None
     if begins_with:
         target = _checkpoints(context, who, findings, parsed.manifest, job_id)
-        checkpoint = copy_last(begins_with[1], target, begins_with[0])
+        checkpoint = copy_checkpoint(begins_with.place, target, begins_with.job_id, begins_with.generation)
     pretrained_id = findings.pinned.id if findings.pinned else None
     job = _row(job_id, who, parsed.manifest, submission.code_sha256, rerun_of, pretrained_id, checkpoint)
     try:

@@ -97,7 +97,8 @@ def show_job(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) 
 def checkpoints(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) -> None:
     """List the checkpoints that are kept of a job, newest first.
 
-    The newest is what a retry, `resume` and `rerun --from-checkpoint` begin with.
+    The newest is what a retry, `resume` and `rerun --from-checkpoint` begin
+    with; `rerun --checkpoint` takes any.
     """
     found = client_of(ctx).job(job)
     kept = found.checkpoints()

@@ -128,6 +128,10 @@ def rerun(
     from_checkpoint: Annotated[
         bool, typer.Option("--from-checkpoint", help="Begin with a copy of its last complete checkpoint.")
     ] = False,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(metavar="CHECKPOINT", help="Begin with a copy of this one of `weft checkpoints JOB`."),
+    ] = None,
     follow: FollowOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -137,7 +141,7 @@ def rerun(
     """
     client = client_of(ctx)
     try:
-        new = client.job(job).rerun(overrides(settings), from_checkpoint=from_checkpoint)
+        new = client.job(job).rerun(overrides(settings), from_checkpoint=checkpoint or from_checkpoint)
     except InvalidManifest as error:
         problems.explain(f"the manifest of {job}", "", error.problems, error.detail)
         raise typer.Exit(ExitCode.INVALID) from None
