@@ -14,6 +14,13 @@ from model import Net, load, read_digits, save
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+try:
+    from weft_trainer import log_metrics  # there in every learner
+except ImportError:  # on a machine without Weft
+
+    def log_metrics(**_) -> None: ...
+
+
 DATA = Path(os.environ["DATA_DIR"])
 RESULTS = Path(os.environ["RESULT_DIR"])
 
@@ -68,12 +75,15 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             loss_sum += loss.item() * len(labels)
-        print(f"epoch {epoch + 1}/{args.epochs}  loss {loss_sum / len(loader.dataset):.4f}", flush=True)
+        loss_mean = loss_sum / len(loader.dataset)
+        print(f"epoch {epoch + 1}/{args.epochs}  loss {loss_mean:.4f}", flush=True)
+        log_metrics(loss=loss_mean, step=epoch + 1, group="train")
 
     images, labels = (part.to(device) for part in read_digits(DATA, "t10k", args.digits))
     with torch.no_grad():
         accuracy = (net(images).argmax(dim=1) == labels).float().mean().item()
     print(f"test accuracy {accuracy:.4f} on {len(labels)} held-out digits")
+    log_metrics(accuracy=accuracy, step=args.epochs, group="test")
     card["accuracy"] = round(accuracy, 4)
     save(net.cpu(), card, RESULTS)
 

@@ -62,6 +62,10 @@ def test_transfer_learning(stack: Stack, tmp_path: Path) -> None:
     assert lineage["code_sha256"] == second.code_sha256
     assert lineage["image"]["reference"] == "pytorch:2.13.0"
     assert lineage["manifest"]["framework"]["command"].startswith("python train.py --digits 5")
+    assert {name: one["step"] for name, one in lineage["metrics"].items()} == {"train/loss": 12, "test/accuracy": 12}
+    assert lineage["metrics"]["test/accuracy"]["last"] >= 0.93
+    shown = stack.weft("models", "show", "digits@2").stdout
+    assert f"test/accuracy  {lineage['metrics']['test/accuracy']['last']:.5g}" in shown
     sizes = [path.stat().st_size for path in digits.iterdir()]
     assert (lineage["data"]["files"], lineage["data"]["bytes"]) == (len(sizes), sum(sizes))
     assert lineage["data"] == stack.client.models.version("digits@1").lineage["data"], "the same data, the same hash"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from weft.models import Json, Model, ModelVersion, parse_time
-from weft.ui import words
+from weft.ui import metrics, words
 from weft.ui.jobs import table
 
 _MOVES = 10
@@ -61,7 +61,7 @@ def version_panel(version: ModelVersion) -> RenderableType:
         ("image", image.get("reference")),
         ("image digest", _short(image.get("digest"))),
         ("command", ((lineage.get("manifest") or {}).get("framework") or {}).get("command")),
-        ("metrics", ", ".join(f"{name} {value}" for name, value in (lineage.get("metrics") or {}).items())),
+        ("metrics", "\n".join(f"{name}  {metrics.value(name, one['last'])}" for name, one in _metrics(lineage))),
     ]
     facts = Table.grid(padding=(0, 2, 0, 0))
     facts.add_column(style="key", no_wrap=True)
@@ -75,6 +75,10 @@ def version_panel(version: ModelVersion) -> RenderableType:
 
 def _stages(model: Model) -> str:
     return ", ".join(f"{stage} → {number}" for stage, number in sorted(model.stages.items()))
+
+
+def _metrics(lineage: Json) -> Iterable[tuple[str, Json]]:
+    return sorted((lineage.get("metrics") or {}).items())
 
 
 def _files(files: Json) -> str:
