@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.cli.conftest import Weft
-from tests.cli.double import Answer, Double, Seen, as_json, events, job, line
+from tests.cli.double import Answer, Double, Seen, as_json, events, job, line, problem
 
 from weft.bench import FRAMEWORKS, Plan, Point, efficiency, read
 from weft.bundle import open_bundle
@@ -140,6 +140,15 @@ def test_wrong_options_are_refused_before_anything_is_submitted(
     assert done.code == ExitCode.USAGE
     assert says in " ".join(done.err.replace("│", " ").split())
     assert double.seen == []
+
+
+def test_a_manifest_that_the_user_never_saw_has_no_lines(double: Double, weft: Weft) -> None:
+    fault = {"path": "engine", "message": "expected one of: local, found 'nowhere'", "line": 15}
+    double.on("POST", "manifests:validate", problem(400, "invalid_manifest", problems=[fault]))
+    done = weft("bench", "resnet50", "--learners", "1", "--engine", "nowhere")
+    assert done.code == ExitCode.INVALID
+    assert "the benchmark's job with 1 learner is not valid: 1 problem" in done.err
+    assert ":15" not in done.err
 
 
 def test_nothing_measured_is_no_plot(client: Client, double: Double) -> None:

@@ -136,7 +136,8 @@ def _check(client: Client, plan: Plan, counts: list[int]) -> None:
         try:
             client.validate(plan.manifest(count))
         except InvalidManifest as error:
-            problems.explain(f"the benchmark's job with {count} learners", "", error.problems, error.detail)
+            which = f"the benchmark's job with {words.count(count, 'learner')}"
+            problems.explain(which, "", error.problems, error.detail)
             raise typer.Exit(ExitCode.INVALID) from None
 
 

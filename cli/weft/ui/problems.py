@@ -21,7 +21,7 @@ _WIDEST = 100
 
 
 def explain(name: str, text: str, problems: Sequence[Problem], detail: str) -> None:
-    """Print the problems of the manifest ``name`` with content ``text`` to stderr."""
+    """Print the problems of the manifest ``name`` to stderr; its lines are told only where there is its ``text``."""
     if not problems:
         say(f"[bold red]✗[/] {escape(name)} is not valid: {escape(detail)}")
         return
@@ -33,7 +33,7 @@ def explain(name: str, text: str, problems: Sequence[Problem], detail: str) -> N
 
 
 def _one(name: str, lines: Sequence[str], problem: Problem) -> None:
-    where = f"{name}:{problem.line}" if problem.line else name
+    where = f"{name}:{problem.line}" if problem.line and lines else name
     path = f"[bold]{escape(problem.path)}[/]: " if problem.path else ""
     say()
     _indented(f"[key]{escape(where)}[/] {path}{escape(problem.message)}", 2)
