@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,11 @@ def test_its_manifest(name: str) -> None:
 
 def test_every_job_is_here() -> None:
     assert {path.parent.name for path in EXAMPLES.glob("*/manifest.yml")} == JOBS.keys()
+
+
+def test_the_table_has_all_of_them() -> None:
+    folders = {path.parent.name for path in EXAMPLES.glob("*/README.md")}
+    assert set(re.findall(r"^\| \[([\w-]+)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)) == folders
 
 
 @pytest.mark.parametrize("name", JOBS)
