@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psutil
 import pytest
 from tests.trainer.agents import Launch, ended
@@ -134,6 +136,18 @@ def test_a_killed_agent_takes_its_program_along(start_api: StartApi, launch: Lau
     agent.kill()
     psutil.wait_procs(programs, timeout=10)
     assert all(ended(one.pid) for one in programs)
+
+
+def test_a_killed_watchdog_does_no_harm(start_api: StartApi, launch: Launch, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    api = start_api(f"echo ready; until [ -e {go} ]; do sleep 0.05; done; echo end")
+    agent = launch(api)
+    ready(api)
+    [watchdog] = [one for one in agent.descendants if one.cmdline()[-2:] == ["-m", "weft_trainer"]]
+    watchdog.kill()
+    go.touch()
+    assert agent.wait() == 0
+    assert api.learners[0].lines[-1] == "end"
 
 
 def test_one_dead_slot_ends_the_learner(start_api: StartApi, launch: Launch) -> None:

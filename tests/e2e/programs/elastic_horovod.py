@@ -1,7 +1,8 @@
 """A training loop of Horovod in small, with its elastic state: what is lost with a learner is what came since a commit.
 
-usage: elastic_horovod.py STEPS SECONDS_BETWEEN
+usage: elastic_horovod.py STEPS SECONDS_BETWEEN UNTIL [COMMIT_EVERY]
 
+It trains for STEPS steps at least, and until all processes find the file UNTIL.
 Each step adds 1 in all processes together, so that the sum at the end tells of every step that was lost or done twice.
 """
 
@@ -13,20 +14,23 @@ from pathlib import Path
 import horovod.torch as hvd
 import torch
 
-steps, pause = int(sys.argv[1]), float(sys.argv[2])
+steps, pause, until = int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3])
+every = int(sys.argv[4]) if len(sys.argv) > 4 else 5
 checkpoint = Path(os.environ["CHECKPOINT_DIR"], "state.pt")
 
 
 @hvd.elastic.run
 def train(state) -> None:
     print(f"process {os.getpid()}: rank {hvd.rank()} of {hvd.size()} at step {state.step}", flush=True)
-    while state.step < steps:
+    told = 0.0
+    while state.step < steps or told < 1:
         time.sleep(pause)
-        state.sum += hvd.allreduce(torch.ones(1), name="share").item()  # the average
+        share, told = hvd.allreduce(torch.tensor([1, float(until.exists())]), name="share").tolist()  # the averages
+        state.sum += share
         state.step += 1
         if hvd.rank() == 0:
             print(f"step {state.step} with {hvd.size()}", flush=True)
-        if state.step % 5 == 0:
+        if state.step % every == 0:
             if hvd.rank() == 0:
                 part = checkpoint.with_suffix(".part")
                 torch.save({"step": state.step, "sum": state.sum}, part)

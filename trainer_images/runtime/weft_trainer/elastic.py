@@ -104,6 +104,11 @@ class ElasticTraining:
             "WEFT_PORT": str(found.me.ports[-1]),
         }
         ending = supervisor.run(plan, self._spec.command, env, self._tools.folder)
+        if leads and self._horovod and ending.reason == SUCCESS.reason:
+            try:
+                self._horovod.end(found.me)
+            except TrainerError as error:
+                self._tools.say(f"weft: {error}")
         if not _is_end(ending):
             supervisor.end_helpers()
             self._tools.hold(supervisor, None)

@@ -33,10 +33,14 @@ class Watchdog:
         self.own.discard(pid)
 
     def guard(self, group: int) -> None:
-        os.write(self._pipe, b"+%d\n" % group)
+        self._tell(b"+%d\n" % group)
 
     def release(self, group: int) -> None:
-        os.write(self._pipe, b"-%d\n" % group)
+        self._tell(b"-%d\n" % group)
+
+    def _tell(self, news: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it was killed: work goes on without it
+            os.write(self._pipe, news)
 
     def end(self) -> None:
         os.close(self._pipe)

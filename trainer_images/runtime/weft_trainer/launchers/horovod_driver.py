@@ -1,7 +1,8 @@
 """``python -m weft_trainer.launchers.horovod_driver PORT MIN MAX HOSTS``: Horovod's elastic driver, beside the leader.
 
 The gang that it drives is what the leader's agent says (``PUT /weft-hosts/all``), at the start HOSTS. It starts no
-process: who waits for ``GET /weft-start/<host>:<slot>`` starts when the driver wants it to.
+process: who waits for ``GET /weft-start/<host>:<slot>`` starts when the driver wants it to, or hears ``null`` when
+training has ended (``PUT /weft-end/all``) without it.
 """
 
 from __future__ import annotations
@@ -47,10 +48,15 @@ class Workers:
     def __init__(self, gang: Gang) -> None:
         self._gang = gang
         self._wanted: dict[str, bytes] = {}
+        self._nobody: bytes | None = None
 
     def assignment(self, slot: str) -> bytes | None:
-        """A slot's first environment (JSON), once the driver wants its worker."""
-        return self._wanted.get(slot)
+        """A slot's first environment (JSON), once the driver wants its worker; ``null``: it never will."""
+        return self._wanted.get(slot, self._nobody)
+
+    def end(self) -> None:
+        """Whoever waits now waits for nothing."""
+        self._nobody = b"null"
 
     def start(self, slot: Any, events: Sequence[threading.Event]) -> tuple[int, float]:
         """The driver's ``create_worker_fn``: returns when the worker is lost, with its exit code and the time."""
@@ -100,6 +106,8 @@ def main(port: int, least: int, most: int, hosts: str) -> None:
         def _put_value(self, scope: str, key: str, value: bytes) -> None:
             if scope == "weft-hosts":
                 gang.set(value.decode())
+            elif scope == "weft-end":
+                workers.end()
             else:
                 super()._put_value(scope, key, value)
 

@@ -51,9 +51,17 @@ class HorovodElasticLauncher:
 
     def change(self, spec: LearnerSpec, peers: Sequence[Peer], learners: Sequence[int]) -> None:
         """Tell the driver, which is here, who is in the round now. Raises: TrainerError."""
-        url = f"http://{peers[0].address}:{peers[0].ports[0]}/weft-hosts/all"
+        self._put(peers[0], "weft-hosts", _hosts(learners, slot_count(spec)))
+
+    def end(self, leader: Peer) -> None:
+        """Tell the driver, which is here, that training has ended: a learner that has only just joined must not wait
+        for its part in it. Raises: TrainerError."""
+        self._put(leader, "weft-end", "all")
+
+    def _put(self, leader: Peer, what: str, value: str) -> None:
+        url = f"http://{leader.address}:{leader.ports[0]}/{what}/all"
         try:
-            answer = Http().request("PUT", url, body=_hosts(learners, slot_count(spec)).encode(), timeout=_SECONDS)
+            answer = Http().request("PUT", url, body=value.encode(), timeout=_SECONDS)
         except Unreachable as error:
             raise TrainerError(f"Horovod's driver does not answer: {error}") from None
         if answer.status >= 300:

@@ -16,12 +16,12 @@ import urllib.request
 _POLL = 0.1
 
 
-def assignment(url: str) -> dict[str, str]:
-    """Horovod's variables of this slot, as soon as there are some. The agent ends this process if there never are."""
+def assignment(url: str) -> dict[str, str] | None:
+    """Horovod's variables of this slot, as soon as there are some; None: training has ended before."""
     while True:
         try:
             with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - http, as the agent says
-                found: dict[str, str] = json.loads(answer.read())
+                found: dict[str, str] | None = json.loads(answer.read())
                 return found
         except (OSError, ValueError):  # not yet
             time.sleep(_POLL)
@@ -29,7 +29,11 @@ def assignment(url: str) -> dict[str, str]:
 
 def main() -> None:
     driver, slot, *command = sys.argv[1:]
-    os.environ.update(assignment(f"{driver}/weft-start/{slot}"))
+    variables = assignment(f"{driver}/weft-start/{slot}")
+    if variables is None:
+        print("weft: training has ended before this learner could join it", flush=True)
+        return
+    os.environ.update(variables)
     os.execvp(command[0], command)  # noqa: S606
 
 
