@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STOPPED_CODE = 143  # what a shell says of SIGTERM
+NOT_RUN = (126, 127)  # what it says of a command that is not executable, or not there
 
 
 @dataclass(frozen=True)

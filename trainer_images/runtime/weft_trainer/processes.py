@@ -127,7 +127,7 @@ class Child:
             return True
         return True
 
-    def drain(self, timeout: float = 0.2) -> None:
+    def drain(self, timeout: float) -> None:
         """Wait a moment for what an ended process has printed last."""
         self._reader.join(timeout)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from weft_trainer.control import Control
-from weft_trainer.endings import REGROUPED, STOPPED, SUCCESS, Ending, describe, oom_kills, was_killed
+from weft_trainer.endings import NOT_RUN, REGROUPED, STOPPED, SUCCESS, Ending, describe, oom_kills, was_killed
 from weft_trainer.errors import Fenced, TrainerError
 from weft_trainer.launchers.base import Plan, Process
 from weft_trainer.lines import Line
@@ -122,7 +122,8 @@ class Supervisor:
             failed = min((one for one in self._children if one.code), key=lambda one: one.ended_at, default=None)
             if failed is not None:
                 assert failed.code is not None
-                failed.drain()
+                # The shell's complaint names what it could not run; of others nothing has to be read just now.
+                failed.drain(2.0 if failed.code in NOT_RUN else 0.2)
                 ending = describe(failed.code, command, self._last_lines(), oom_kills() > kills_before)
                 self._on_failure(ending)
                 self._end(self._children, _SIBLING_GRACE)

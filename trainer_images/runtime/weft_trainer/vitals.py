@@ -28,6 +28,8 @@ class Vitals:
         self._active_at = 0.0
         self._wrote = False
         self._dumped = ""
+        self._dumping = self._dumped_since = False
+        """Whether stacks are being read just now, and whether they were since the last heartbeat."""
 
     def begin(self) -> None:
         """The program starts."""
@@ -46,7 +48,10 @@ class Vitals:
         if not self._running:
             return {}
         gpu = max((one.get("percent", 0) for one in system.get("gpus", ())), default=0)
-        if system["cpu_percent"] >= _BUSY_CPU or gpu >= _BUSY_GPU:
+        # What py-spy uses is not the program's, or whoever asks for stacks would bring it to life.
+        cpu = 0.0 if self._dumped_since else system["cpu_percent"]
+        self._dumped_since = self._dumping
+        if cpu >= _BUSY_CPU or gpu >= _BUSY_GPU:
             self.touch()
         if not self._wrote and self._look():
             self._wrote = True
@@ -57,4 +62,11 @@ class Vitals:
         """Stacks are wanted; each value of ``dump`` means once."""
         if dump and dump != self._dumped and self._running:
             self._dumped = dump
-            threading.Thread(target=self._dump, name="stacks", daemon=True).start()
+            self._dumping = self._dumped_since = True
+            threading.Thread(target=self._show, name="stacks", daemon=True).start()
+
+    def _show(self) -> None:
+        try:
+            self._dump()
+        finally:
+            self._dumping = False
