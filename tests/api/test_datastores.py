@@ -11,9 +11,16 @@ from tests.api.conftest import HELLO, Api, Person, code_of
 from tests.servers import Servers
 
 from weft_api.datastores import transfers
+from weft_api.stores import Checker
 from weft_core.engine_settings import LocalSettings, RaySettings
 from weft_core.objects import make_client
 from weft_core.settings import S3Settings
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is there is waited for, however busy the machine is: what it says is what these tests are about."""
+    monkeypatch.setattr(Checker, "PATIENCE", 60.0)
 
 
 @pytest.fixture
@@ -99,14 +106,14 @@ def test_objects_go_in_and_out_by_presigned_urls(ann: Person, cos: S3Settings) -
     assert answer.status_code == 201, answer.text
     upload = answer.json()
     assert upload["upload_id"] is None
-    assert httpx.put(upload["parts"][0]["url"], content=b"abc").status_code == 200
+    assert httpx.put(upload["parts"][0]["url"], content=b"abc", timeout=60).status_code == 200
     assert container in ann.http.get(f"{base}/objects").json()["containers"]
     listed = ann.http.get(f"{base}/objects", params={"container": container, "prefix": "a/"}).json()
     assert [(one["key"], one["size"]) for one in listed["objects"]] == [("a/b c.gz", 3)]
     assert listed["next_cursor"] is None
     download = ann.http.post(f"{base}/downloads", json={"container": container, "key": "a/b c.gz"}).json()
     assert download["size"] == 3
-    assert httpx.get(download["url"]).content == b"abc"
+    assert httpx.get(download["url"], timeout=60).content == b"abc"
     answer = ann.http.post(f"{base}/downloads", json={"container": container, "key": "none"})
     assert (answer.status_code, code_of(answer)) == (404, "not_found")
     answer = ann.http.get(f"{base}/objects?container=no-such-container-at-all")

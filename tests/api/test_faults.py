@@ -110,7 +110,7 @@ def _postgres_goes_away(servers: Servers, api: Api) -> None:
         target=lambda: found.extend(follow(ann, attempt.job_id, until=lambda _: bool(started.set())))  # type: ignore[func-returns-value]
     )
     follower.start()
-    assert started.wait(20)
+    assert started.wait(60)
     name = api.context.database.engine.url.database
     with servers.postgres.connect() as connection:
         connection.execute(f"alter database {name} allow_connections false")
@@ -131,7 +131,7 @@ def _postgres_goes_away(servers: Servers, api: Api) -> None:
         connection.execute(f"alter database {name} allow_connections true")
     attempt.agents[0].log(0, "after it came back")
     finish(api, attempt)
-    follower.join(20)
+    follower.join(60)
     assert [data["text"] for name, _, data in found if name == "line"] == ["after it came back"]
     assert found[-1][0] == "end", "the same stream went on"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -70,15 +69,22 @@ def events(response: httpx.Response) -> Iterator[tuple[str, str | None, dict[str
 
 
 def follow(
-    person: Person, job_id: str, query: str = "", until: Callable[[Events], bool] = lambda _: False, **headers: str
+    person: Person,
+    job_id: str,
+    query: str = "",
+    until: Callable[[Events], bool] = lambda _: False,
+    then: Callable[[], object] = lambda: None,
+    **headers: str,
 ) -> Events:
-    """The events of a stream up to its end, or until there are enough."""
+    """The events of a stream up to its end, or until there are enough; ``then`` happens once the first has come."""
     found: Events = []
     with person.http.stream("GET", f"/api/v1/jobs/{job_id}/logs/follow?{query}", headers=headers) as response:
         assert response.status_code == 200, response.read()
         assert response.headers["content-type"].startswith("text/event-stream")
         for one in events(response):
             found.append(one)
+            if len(found) == 1:
+                then()
             if until(found):
                 break
     return found
@@ -289,8 +295,7 @@ def test_following_a_whole_job(api: Api, ann: Person, gang: Attempted) -> None:
         api.end_attempt(gang)
         api.set_state(gang.job_id, "COMPLETED", "done")
 
-    threading.Timer(0.2, go_on).start()
-    found = follow(ann, gang.job_id)
+    found = follow(ann, gang.job_id, then=go_on)
     lines = [(number, data["text"]) for name, number, data in found if name == "line"]
     assert lines == [
         (str(n), text) for n, text in enumerate(["before", "between"] + [f"many {n}" for n in range(1500)])
@@ -310,8 +315,7 @@ def test_a_retry_goes_on_in_the_same_stream(api: Api, ann: Person, gang: Attempt
         again.agents[0].log(0, "second try")
         finish(api, again)
 
-    threading.Timer(0.1, retry).start()
-    found = [data for name, _, data in follow(ann, gang.job_id) if name == "line"]
+    found = [data for name, _, data in follow(ann, gang.job_id, then=retry) if name == "line"]
     assert [(line["attempt"], line["text"]) for line in found] == [(1, "first try"), (2, "second try")]
 
 
@@ -353,8 +357,11 @@ def test_following_a_deleted_job_ends(api: Api, ann: Person, gang: Attempted) ->
         with api.context.database.transaction() as session:
             session.delete(session.get_one(Job, gang.job_id))
 
-    threading.Timer(0.2, delete).start()
-    assert follow(ann, gang.job_id)[-1] == ("end", None, {"state": "DELETED", "reason": "the job has been deleted"})
+    assert follow(ann, gang.job_id, then=delete)[-1] == (
+        "end",
+        None,
+        {"state": "DELETED", "reason": "the job has been deleted"},
+    )
 
 
 def test_a_revoked_token_follows_no_longer(
@@ -366,8 +373,8 @@ def test_a_revoked_token_follows_no_longer(
         (token,) = ann.http.get("/api/v1/tokens").json()["tokens"]
         assert ann.http.delete(f"/api/v1/tokens/{token['id']}").status_code == 204
 
-    threading.Timer(0.2, revoke).start()
-    assert [name for name, _, _ in follow(ann, gang.job_id)] == ["state"], "it ends, but not as the job's end"
+    found = follow(ann, gang.job_id, then=revoke)
+    assert [name for name, _, _ in found] == ["state"], "it ends, but not as the job's end"
 
 
 def test_bad_resume_ids(ann: Person, gang: Attempted) -> None:
@@ -388,7 +395,9 @@ def test_followers_are_counted_and_hold_no_connection(api: Api, ann: Person, gan
         next(found)  # and then they read no further
     # More than Postgres connections are there: were one held by each, this would wait for ever.
     assert ann.http.get("/api/v1/jobs").status_code == 200
-    assert 'weft_api_followers{stream="logs"} 40.0' in ann.http.get("/metrics").text
+    # Of those that other tests have left, the server hears in a moment.
+    while 'weft_api_followers{stream="logs"} 40.0' not in ann.http.get("/metrics").text:
+        time.sleep(0.05)
     for client, stream, _ in clients:
         stream.__exit__(None, None, None)
         client.close()
@@ -401,10 +410,12 @@ def test_events_are_read_and_followed(api: Api, ann: Person, gang: Attempted) ->
     assert [(one["kind"], one["state"]) for one in page] == [("submitted", "QUEUED"), ("state", "PENDING")]
     assert ann.http.get(f"/api/v1/jobs/{job}/events?after={page[0]['id']}").json()["events"] == page[1:]
     assert ann.http.get(f"/api/v1/jobs/{job}/events?limit=1").json()["events"] == page[:1]
-    threading.Timer(0.2, lambda: finish_from_pending(api, gang)).start()
     headers = {"Accept": "text/event-stream", "Last-Event-ID": str(page[0]["id"])}
     with ann.http.stream("GET", f"/api/v1/jobs/{job}/events", headers=headers) as response:
-        found = list(events(response))
+        coming = events(response)
+        found = [next(coming)]
+        finish_from_pending(api, gang)
+        found += coming
     assert [data["state"] for name, _, data in found if name == "event"] == ["PENDING", "FAILED"]
     assert found[0][1] == str(page[1]["id"])
     assert found[-1] == ("end", None, {"state": "FAILED", "reason": "exit code 3"})

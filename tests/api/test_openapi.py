@@ -129,7 +129,7 @@ def _try(operation: Any, headers: dict[str, str], job_id: str) -> None:
             case.path_parameters["job_id"] = job_id
         if operation.path == "/api/v1/learner/peers":
             case.query = {**(case.query or {}), "wait": 0}
-        answer = case.call(headers=headers, timeout=20)
+        answer = case.call(headers=headers, timeout=60)
         if answer.status_code == 503 and "store_unavailable" in answer.text:
             return  # a data store at an address that was made up
         assert answer.status_code < 500, f"{case.as_curl_command()}\n{answer.text}"

@@ -37,7 +37,7 @@ def start(api: Api, attempt: Attempted, folder: Path) -> subprocess.Popen[bytes]
 
 def run(api: Api, job: dict[str, Any], folder: Path) -> Attempted:
     attempt = api.attempt(job["id"])
-    assert start(api, attempt, folder).wait(60) == 0
+    assert start(api, attempt, folder).wait(120) == 0
     return attempt
 
 
@@ -46,7 +46,7 @@ def log(person: Person, job: dict[str, Any]) -> list[str]:
     return [one["text"] for one in lines]
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 40) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -87,4 +87,4 @@ def test_an_idle_learner_says_so_and_shows_its_stack(api: Api, ann: Person, tmp_
     eventually(lambda: any("waits_for_nobody (" in line for line in log(ann, job)))
     with api.context.database.transaction() as session:
         session.get_one(Attempt, attempt.id).stop_requested_at = func.now()
-    assert agent.wait(40) == 143
+    assert agent.wait(120) == 143

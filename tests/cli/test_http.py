@@ -74,9 +74,9 @@ def test_a_server_that_stays_away_is_named_with_the_reason() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    waits: list[float] = []
-    with pytest.raises(errors.Unavailable, match=f"can't reach Weft at {url}.*refused"):
-        Transport(Server(url), sleep=waits.append).json("GET", "/me")
+        waits: list[float] = []
+        with pytest.raises(errors.Unavailable, match=f"can't reach Weft at {url}.*refused"):
+            Transport(Server(url), sleep=waits.append).json("GET", "/me")
     assert len(waits) == 4
 
 

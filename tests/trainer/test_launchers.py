@@ -19,7 +19,7 @@ PEERS = [Peer(0, "10.0.0.1", (1001, 1002, 1003, 1004)), Peer(1, "10.0.0.2", (200
 
 # Rank 0 listens where MASTER_ADDR and MASTER_PORT point; the others come and tell their rank.
 _RENDEZVOUS = """
-import os, socket
+import os, socket, time
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 if rank == 0:
@@ -33,7 +33,7 @@ else:
                 one.sendall(str(rank).encode())
             break
         except OSError:
-            pass
+            time.sleep(0.02)
 print(rank, os.environ["LOCAL_RANK"], os.environ["LOCAL_WORLD_SIZE"], os.environ["GROUP_RANK"], flush=True)
 """
 

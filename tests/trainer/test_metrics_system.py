@@ -41,7 +41,13 @@ def test_a_learners_cpu_memory_disk_and_network(start_api: StartApi, launch: Lau
     api = start_api(WORK, system_metrics_seconds=0.3, memory=1 << 30)
     agent = launch(api)
     learner = api.learners[0]
-    api.wait_for(lambda: any(value > 50 for _, value in learner.points("cpu_percent", "system", "system")))
+
+    def most(name: str) -> float:
+        return max((value for _, value in learner.points(name, "system", "system")), default=0)
+
+    # Of a busy machine it may get little.
+    api.wait_for(lambda: most("cpu_percent") > 5 and most("memory_bytes") > 32 << 20)
+    api.wait_for(lambda: most("disk_used_bytes") >= 32 << 20)
     (agent.workdir / "model" / "go").touch()
     assert agent.wait() == 0
     [*_, last] = [one for one in learner.records if one["kind"] == "system"]
@@ -56,8 +62,6 @@ def test_a_learners_cpu_memory_disk_and_network(start_api: StartApi, launch: Lau
         "net_out_bytes_per_s",
     }
     assert last["values"]["memory_limit_bytes"] == 1 << 30
-    assert max(value for _, value in learner.points("memory_bytes", "system", "system")) > 32 << 20
-    assert max(value for _, value in learner.points("disk_used_bytes", "system", "system")) >= 32 << 20
     assert not any(name.startswith("gpu") for name in last["values"])
 
 

@@ -60,7 +60,7 @@ with tf.summary.create_file_writer(os.environ["RESULT_DIR"] + "/own").as_default
 @pytest.mark.timeout(FIRST_RUN)
 def test_pytorchs_writer(start_api: StartApi, launch: Launch) -> None:
     api = start_api(f"cat > train.py <<'EOF'\n{TORCH}\nEOF\npython train.py")
-    assert launch(api, python=str(python_of("pytorch:2.13"))).wait(120) == 0
+    assert launch(api, python=str(python_of("pytorch:2.13"))).wait(600) == 0
     learner = api.learners[0]
     assert learner.points("loss", "tb/train") == [(0, 1.0), (1, 0.5), (2, 0.33333334)]
     assert learner.points("accuracy", "tb/train") == [(0, 0), (1, 0.1), (2, 0.2)]
@@ -76,7 +76,7 @@ def test_pytorchs_writer(start_api: StartApi, launch: Launch) -> None:
 @pytest.mark.timeout(FIRST_RUN)
 def test_keras_callback_and_tensorflows_writer(start_api: StartApi, launch: Launch) -> None:
     api = start_api(f"cat > train.py <<'EOF'\n{KERAS}\nEOF\npython train.py", env={"TF_CPP_MIN_LOG_LEVEL": "3"})
-    assert launch(api, python=str(python_of("tensorflow:2.21"))).wait(180) == 0
+    assert launch(api, python=str(python_of("tensorflow:2.21"))).wait(600) == 0
     learner = api.learners[0]
     losses, errors = json.loads(learner.lines[-1])
     assert learner.points("epoch_loss", "train") == [(0, pytest.approx(losses[0])), (1, pytest.approx(losses[1]))]

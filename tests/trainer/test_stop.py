@@ -44,7 +44,7 @@ def test_grace_ends_with_a_kill(start_api: StartApi, launch: Launch) -> None:
     api = start_api(_IGNORES_TERM)
     agent = launch(api)
     ready(api)
-    api.stop = {"stop": True, "grace_seconds": 0.4}
+    api.stop = {"stop": True, "grace_seconds": 4}  # three quarters of it are the program's
     assert agent.wait() == 143
     assert "no" in api.learners[0].lines
 
