@@ -110,6 +110,12 @@ def test_horovod() -> None:
     assert [one.label for one in first.processes] == ["[0] ", "[1] "]
 
 
+def test_horovods_processes_wait_long_for_each_other_unless_the_manifest_says() -> None:
+    name = "HOROVOD_GLOO_TIMEOUT_SECONDS"
+    assert plan("horovod").processes[0].env[name] == "600"
+    assert name not in plan("horovod", env={name: "40"}).processes[0].env
+
+
 def test_horovod_alone_needs_no_rendezvous() -> None:
     alone = plan("horovod", peers=PEERS[:1])
     assert (alone.helpers, alone.await_ports) == ((), ())

@@ -20,7 +20,9 @@ class HorovodLauncher:
         slots = slot_count(spec)
         rendezvous = (peers[0].address, peers[0].ports[0])
         processes = [
-            Process(shell(spec.command), _slot(me, peers, slot, slots), slot_label(slot, slots))
+            Process(
+                shell(spec.command), _slot(me, peers, slot, slots) | gloo_patience(spec, 600), slot_label(slot, slots)
+            )
             for slot in range(slots)
         ]
         if len(peers) * slots == 1:
@@ -31,6 +33,13 @@ class HorovodLauncher:
 
 def host_name(rank: int) -> str:
     return f"learner-{rank + 1}"
+
+
+def gloo_patience(spec: LearnerSpec, seconds: int) -> dict[str, str]:
+    """How long processes wait for each other, unless the manifest says. Horovod's own 30 s are less than the time by
+    which one may come later to ``hvd.init()``: imports on a busy machine, files that it reads before."""
+    name = "HOROVOD_GLOO_TIMEOUT_SECONDS"
+    return {} if name in spec.env else {name: str(seconds)}
 
 
 def _slot(me: Peer, peers: Sequence[Peer], slot: int, slots: int) -> dict[str, str]:

@@ -15,11 +15,13 @@ from collections.abc import Sequence
 from weft_trainer.errors import TrainerError
 from weft_trainer.http import Http, Unreachable
 from weft_trainer.launchers.base import Peer, Plan, Process, shell, slot_count, slot_label
-from weft_trainer.launchers.horovod import host_name
+from weft_trainer.launchers.horovod import gloo_patience, host_name
 from weft_trainer.network import interface_of
 from weft_trainer.spec import LearnerSpec
 
 _SECONDS = 5.0
+_GLOO_SECONDS = 120
+"""Less than without elasticity: so long survivors are held up by a learner that was lost while they waited for it."""
 
 
 class HorovodElasticLauncher:
@@ -33,7 +35,7 @@ class HorovodElasticLauncher:
         processes = [
             Process(
                 [*waiter, f"{host}:{slot}", *shell(spec.command)],
-                _environment(me, peers, host, slot),
+                _environment(me, peers, host, slot) | gloo_patience(spec, _GLOO_SECONDS),
                 slot_label(slot, slots),
             )
             for slot in range(slots)
