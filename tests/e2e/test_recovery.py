@@ -13,11 +13,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.e2e.stack import PROGRAMS, Stack, eventually, lines, manifest
+from tests.e2e.stack import PROGRAMS, Stack, alive, eventually, lines, manifest
 
 import weft
 
-STEPS, PAUSE, BETWEEN = 240, 0.05, 40  # a save every two seconds
+STEPS, PAUSE, BETWEEN = 240, 0.05, 60  # a save every three seconds
 SEED = int(os.environ.get("WEFT_TEST_SEED", "20261121"))
 
 
@@ -52,7 +52,7 @@ def start(stack: Stack, folder: Path, name: str, learners: int) -> weft.Job:
             cpus=0.2,
             retries=5,
             checkpoint={"every": "1s", "keep": 10},
-            env={"EXCHANGE_DIR": str(folder / name)},
+            env={"EXCHANGE_DIR": str(folder / name), "HOLD": str(folder / "go")},
         )
     )
 
@@ -71,6 +71,8 @@ def processes(stack: Stack, job: weft.Job) -> dict[str, list[psutil.Process]]:
             found["program"].append(one)
         elif words[-2:] == ["-m", "weft_trainer"]:
             found["agent"].append(one)
+    # Below each agent is its watchdog, by the same name.
+    found["agent"] = alive(found["agent"], lambda one: one.parent() not in found["agent"])
     return found
 
 
@@ -103,9 +105,10 @@ def disturb(stack: Stack, job: weft.Job, how: list[str], chance: random.Random) 
             job.resume()
         else:
             victims = processes(stack, job)[what]
-            assert victims, f"{job.name} has ended before it could be disturbed: {lines(job)[-3:]}"
+            assert victims, f"{job.name} has ended though nobody let it: {lines(job)[-3:]}"
             chance.choice(victims).kill()
         eventually(lambda n=n: job.refresh().attempt > n, f"another attempt of {job.name}", 120)
+    eventually(attempt_runs(job, job.refresh().attempt), f"the last attempt of {job.name} under way", 120)
 
 
 @pytest.mark.timeout(600)
@@ -128,12 +131,13 @@ def test_the_end_is_the_same_whatever_is_killed_and_when(own_stack: Callable[...
             one.result()
     # And all of them are preempted: the platform goes down in an orderly way, and comes back.
     stack.down()
+    (tmp_path / "go").touch()
     stack.up()
     for name, (learners, how) in plans.items():
         job = stack.client.jobs.get(jobs[name].id).wait(timeout=180, check=False)
         shown = [f"{line.attempt}.{line.learner} {line.text}" for line in job.logs()]
         assert job.state == "COMPLETED", (name, job.reason, shown[-20:])
-        assert len(job.attempts) >= len(how) + 1
+        assert len(job.attempts) >= len(how) + 2
         for learner in range(1, learners + 1):
             assert lines(job, learner)[-1] == wanted[learners], (name, SEED)
         begun = [one for one in lines(job, 1) if one.startswith("starts at step")]

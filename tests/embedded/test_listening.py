@@ -84,7 +84,8 @@ def profile(weft: Weft) -> dict[str, str]:
 
 
 def get(weft: Weft, path: str) -> Any:
-    answer = httpx.get(profile(weft)["url"] + path, headers={"Authorization": f"Bearer {profile(weft)['token']}"})
+    headers = {"Authorization": f"Bearer {profile(weft)['token']}"}
+    answer = httpx.get(profile(weft)["url"] + path, headers=headers, timeout=60)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -132,10 +133,10 @@ def test_open_to_others_and_closed_again(folder: Path, address: str) -> None:
         store.put_object(Bucket="digits", Key="a", Body=body)
         assert store.get_object(Bucket="digits", Key="a")["Body"].read() == body
         signed = store.generate_presigned_url("get_object", Params={"Bucket": "digits", "Key": "a"})
-        assert httpx.get(signed).content == body
+        assert httpx.get(signed, timeout=60).content == body
         with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
             s3(weft, endpoint, "wrong").list_objects_v2(Bucket="digits")
-        assert httpx.get(f"{endpoint}/digits/a").status_code == 403
+        assert httpx.get(f"{endpoint}/digits/a", timeout=60).status_code == 403
 
         gate = weft.parts()["gate"]["pid"]
         os.kill(gate, signal.SIGKILL)

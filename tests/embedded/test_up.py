@@ -38,7 +38,7 @@ def weft(home: Weft) -> Weft:
 def client(weft: Weft) -> httpx.Client:
     """As the profile that `weft up` wrote says."""
     profile = tomllib.loads(weft.profile.read_text())["profiles"]["default"]
-    return httpx.Client(base_url=profile["url"], headers={"Authorization": f"Bearer {profile['token']}"})
+    return httpx.Client(base_url=profile["url"], headers={"Authorization": f"Bearer {profile['token']}"}, timeout=60)
 
 
 def store(weft: Weft, identity: str) -> S3Client:

@@ -51,7 +51,7 @@ class Wire:
 
     def connect(self) -> socket.socket:
         parts = urlsplit(self.url)
-        return socket.create_connection((parts.hostname, parts.port or 80), 30)
+        return socket.create_connection((parts.hostname, parts.port or 80), 120)
 
     def head(self, method: str, path: str, length: str = "", kind: str = "", basic: bool = True) -> bytes:
         """With the version that the client sends, and its headers in its order."""
@@ -178,7 +178,8 @@ class Socket:
             if opcode == 8:
                 (self.code,) = struct.unpack(">H", data[:2])
                 return
-            if opcode == 9:
+            if opcode == 9:  # who does not answer is cut off
+                self._connection.sendall(bytes((0x8A, 0x80 | length)) + bytes(4) + data)
                 continue
             assert first == 0x81, "whole text frames"
             assert length <= 8192, "what the client reads at once"

@@ -5,6 +5,7 @@ usage: descent.py STEPS SECONDS_A_STEP STEPS_BETWEEN_SAVES
 Each learner has its share of the data, and they add their gradients up in lockstep (through files in $EXCHANGE_DIR, as
 this needs nothing installed). Each keeps its own shard of the model and of the optimizer's state, so a checkpoint is
 three files of each learner, which were never written at once: a mixture of two of them is found and ends the program.
+With $HOLD, the last step is not done before that file is there.
 """
 
 import json
@@ -71,6 +72,8 @@ def load() -> tuple[int, list[float], list[float]]:
 step, weights, speed = load()
 print(f"starts at step {step}", flush=True)
 while step < steps:
+    while step == steps - 1 and "HOLD" in os.environ and not Path(os.environ["HOLD"]).exists():
+        time.sleep(0.05)
     gradient = [0.0] * (SIZE + 1)  # and the loss
     for row, y in data[rank::learners]:
         error = sum(a * b for a, b in zip(row, weights, strict=True)) - y
