@@ -126,10 +126,10 @@ class Run:
         assert seen
         return seen
 
-    def started(self) -> Run:
+    def started(self, engine: Engine | None = None) -> Run:
         """Wait until its commands run, and the engine says so."""
         until(lambda: self.api.said("ready"), self._describe)
-        self.wait(lambda seen: self.states(seen) == [LearnerState.RUNNING] * self.spec.learners)
+        self.wait(lambda seen: self.states(seen) == [LearnerState.RUNNING] * self.spec.learners, engine)
         return self
 
     def ended(self) -> dict[int, LearnerObservation]:
@@ -234,11 +234,17 @@ def until(look: Callable[[], T], describe: Callable[[], object] = lambda: "") ->
         time.sleep(0.1)
 
 
+def answer_of(ask: Callable[[], T]) -> T:
+    """What an engine says, whatever it is, once it can be reached."""
+    return until(lambda: (ask(),))[0]
+
+
 def stays(look: Callable[[], object], seconds: float) -> None:
     """``look`` is true, and still is after so many seconds."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        assert look()
+    deadline, over = time.monotonic() + seconds, False
+    while not over:
+        over = time.monotonic() >= deadline
+        assert answer_of(look)
         time.sleep(0.1)
 
 

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.engines.bench import Ability, Bench, Case, NotHere, Run
+from tests.engines.bench import Ability, Bench, Case, NotHere, Run, answer_of
 
 from weft_core.engine import LearnerState
 
@@ -59,7 +59,7 @@ def case(bench: Bench, request: pytest.FixtureRequest, _ended: list[Case]) -> It
 def standing(_shared: Case) -> Run:
     """A run of two learners that runs, for cases that do it no harm."""
     for run in _shared.runs[-1:]:
-        seen = run.look()
+        seen = answer_of(run.look)
         if seen and run.states(seen) == [LearnerState.RUNNING] * 2:
             return run
     return _shared.run(learners=2).launch().started()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import defaultdict
 from typing import Any
@@ -32,12 +31,6 @@ class LearnersApi(ApiDouble):
         super().__init__(specs, host, f"weft_a_{uuid.uuid4().hex}")
         self.asked: defaultdict[int, set[str]] = defaultdict(set)
         """By rank: the agents that wanted to start. A second one is a learner that was started twice."""
-        self.heard: dict[int, float] = {}
-        """By rank: when (time.monotonic) an agent last said anything."""
-
-    def answer(self, operation: str, body: dict[str, Any]) -> Any:
-        self.heard[int(body["rank"])] = time.monotonic()
-        return super().answer(operation, body)
 
     def _start(self, rank: int, learner: LearnerRecord, body: dict[str, Any]) -> Any:
         self.asked[rank].add(body["instance"])

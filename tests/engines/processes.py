@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import psutil
 from tests.engines.learners import MARK
 
@@ -24,9 +26,10 @@ def agent(run_name: str, rank: int) -> psutil.Process:
     for one in psutil.process_iter(["environ"]):
         environment = one.info["environ"] or {}
         if environment.get(MARK) == run_name and environment.get("WEFT_RANK") == str(rank):
-            for parent in one.parents():
-                if "weft_trainer" in " ".join(parent.cmdline()):
-                    return parent
+            with suppress(psutil.NoSuchProcess):  # one of a moment
+                for parent in one.parents():
+                    if "weft_trainer" in " ".join(parent.cmdline()):
+                        return parent
     raise AssertionError(f"no agent of learner {rank} of {run_name} is on this machine")
 
 

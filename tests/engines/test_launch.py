@@ -59,8 +59,7 @@ def test_workers_that_launch_at_the_same_time_start_one_gang(bench: Bench, case:
 
 def test_a_namesake_is_neither_adopted_nor_stopped(bench: Bench, case: Case) -> None:
     theirs = bench.engine(OTHERS)
-    run = case.run(installation=OTHERS).launch(theirs)
-    until(lambda: run.api.said("ready"))
+    run = case.run(installation=OTHERS).launch(theirs).started(theirs)
     for changes in ({"installation": OURS}, {"installation": OTHERS, "job_id": "another", "attempt": 2}):
         spec = replace(run.spec, **changes)
         engine = bench.engine(spec.installation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from tests.engines import processes
 from tests.engines.bench import PATIENCE, Bench, Case, until
 from tests.engines.conftest import Require
 from tests.engines.learners import POLITE, STUBBORN
@@ -15,7 +16,7 @@ def test_one_stop_is_enough_and_gives_time_to_finish(case: Case) -> None:
     run = case.run(POLITE, learners=2).launch().started()
     began = time.monotonic()
     run.stop(PATIENCE * 2)
-    assert time.monotonic() - began < 10.0, "it returns at once"
+    assert time.monotonic() - began < PATIENCE, "it returns at once"
     until(lambda: run.api.said("finished"))
     run.forgotten()
     assert time.monotonic() - began < PATIENCE * 2, "who has finished is not waited for"
@@ -24,10 +25,12 @@ def test_one_stop_is_enough_and_gives_time_to_finish(case: Case) -> None:
 def test_stopping_again_or_what_never_was_is_no_error(bench: Bench, case: Case) -> None:
     run = case.run(POLITE).launch().started()
     began = time.monotonic()
-    while run.look():
-        run.stop(max(0.0, 20 - (time.monotonic() - began)), bench.engine())  # as the reconciler does
-        time.sleep(1)
-        assert time.monotonic() - began < PATIENCE
+
+    def stopped() -> bool:
+        run.stop(max(0.0, PATIENCE - (time.monotonic() - began)), bench.engine())  # as the reconciler does
+        return run.look() is None
+
+    until(stopped)
     assert run.api.count("finished") == 1
     assert run.api.count("told") == 1
     run.forgotten()
@@ -41,10 +44,10 @@ def test_who_ignores_it_is_killed_when_the_grace_is_over_and_not_before(case: Ca
     run = case.run(STUBBORN).launch().started()
     began = time.monotonic()
     run.stop(grace)
-    run.forgotten()
-    lasted = run.api.heard[0] - began
+    until(lambda: not processes.of(run.spec.run_name, run.spec.token))
     assert run.api.said("told")
-    assert grace - 2 < lasted < grace + 15
+    assert time.monotonic() - began > grace - 2
+    run.forgotten()
 
 
 def test_a_shorter_grace_shortens_it_and_a_longer_one_does_not_lengthen_it(case: Case, require: Require) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 import pytest
-from tests.engines.bench import Bench, Case, Run, stays, until
+from tests.engines.bench import Bench, Case, Run, answer_of, stays, until
 from tests.engines.conftest import Require
 from tests.engines.proxy import Trap, Way
 
@@ -56,8 +56,8 @@ def test_a_server_that_is_away_is_unreachable_and_nothing_is_changed(
 ) -> None:
     require("network")
     new, engine = case.run(), bench.engine(timeout=_TIMEOUT)
-    assert standing.spec.run_name in engine.observe()
-    engine.capacity()
+    assert standing.spec.run_name in answer_of(engine.observe)
+    answer_of(engine.capacity)
     with case.proxy.spoiled(way):
         for name, ask in _questions(standing, new).items():
             for asked in (engine, bench.engine(timeout=_TIMEOUT)):
@@ -69,21 +69,21 @@ def test_a_server_that_is_away_is_unreachable_and_nothing_is_changed(
     stays(lambda: standing.states(engine.observe()[standing.spec.run_name]) == [LearnerState.RUNNING] * 2, 2.0)
     assert standing.api.agents == _BOTH
     assert not new.leftovers
-    assert new.look(engine) is None
+    assert answer_of(lambda: new.look(engine)) is None
 
 
 def test_after_its_streams_were_cut_an_engine_still_sees_what_is_new(
     bench: Bench, case: Case, standing: Run, require: Require
 ) -> None:
     require("network")
-    assert standing.look()
+    assert answer_of(standing.look)
     case.proxy.cut_streams()
     new = case.run().launch(bench.engine())
     new.started()
     case.proxy.cut_streams()
     new.stop(0, bench.engine())
     until(lambda: not (seen := new.look()) or LearnerState.RUNNING not in new.states(seen))
-    assert standing.look()
+    assert answer_of(standing.look)
 
 
 def _changes_of_a_launch(case: Case) -> int:
