@@ -19,6 +19,7 @@ from weft_workers.engines.kubernetes.watch import Mirror
 
 Json = dict[str, Any]
 PATIENCE = 60.0
+TIMEOUT = 5
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def deleted() -> list[str]:
 @pytest.fixture
 def mirror(server: Scripted, deleted: list[str]) -> Iterator[Mirror]:
     made = Mirror(
-        Cluster("kube", settings(kubeconfig=server.kubeconfig, timeout=2)),
+        Cluster("kube", settings(kubeconfig=server.kubeconfig, timeout=TIMEOUT)),
         "pods",
         "list_namespaced_pod",
         "learners",
@@ -139,7 +140,7 @@ def test_a_server_that_hangs(server: Scripted, mirror: Mirror) -> None:
         with pytest.raises(EngineUnreachable):
             mirror.objects(0.5)
         assert time.monotonic() - began < 30
-        wait(lambda: _error(mirror) == f"engine kube: Kubernetes at {server.url}: no answer within 2 s")
+        wait(lambda: _error(mirror) == f"engine kube: Kubernetes at {server.url}: no answer within {TIMEOUT} s")
     assert phases(mirror) == {}
 
 
@@ -200,7 +201,7 @@ def test_memory_is_bounded(server: Scripted, mirror: Mirror, monkeypatch: pytest
     wait(lambda: not phases(mirror))
     monkeypatch.setattr(watch, "_TOMBSTONES", 0.0)
     server.break_watch(END)
-    wait(lambda: len(server.watches) == 2 and not mirror._dead)
+    wait(lambda: len(server.watches) >= 2 and not mirror._dead)
     assert (mirror._objects, mirror._noted, mirror._dead) == ({}, {}, {})
 
 

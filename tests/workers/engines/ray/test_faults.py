@@ -110,15 +110,15 @@ def _engine(script: Script, **settings: Any) -> RayEngine:
 
 @pytest.fixture
 def engine(script: Script) -> RayEngine:
-    return _engine(script, timeout=5)
+    return _engine(script)
 
 
 def test_a_create_that_is_answered_too_late_is_adopted(script: Script) -> None:
-    engine = _engine(script, timeout=0.5)
+    engine = _engine(script)
     engine.observe()
     script.slow_create = 2.0
     with pytest.raises(EngineUnreachable, match=r"no answer within 0\.5 s"):
-        engine.launch(SPEC)
+        _engine(script, timeout=0.5).launch(SPEC)
     engine.launch(SPEC)
     assert script.calls.count(("POST", "/api/jobs/")) == 1
     assert list(engine.observe()) == [SPEC.run_name]
