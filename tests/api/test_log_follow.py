@@ -31,7 +31,8 @@ def gang(api: Api, ann: Person) -> Attempted:
 
 def socket(api: Api, person: Person, job_id: str, query: str = "") -> ClientConnection:
     url = f"{api.url.replace('http', 'ws')}/api/v1/jobs/{job_id}/logs/ws?{query}"
-    return connect(url, additional_headers={"Authorization": f"Bearer {person.token}"}, proxy=None, compression=None)
+    token = {"Authorization": f"Bearer {person.token}"}
+    return connect(url, additional_headers=token, proxy=None, compression=None, open_timeout=60)
 
 
 def frames(connection: ClientConnection) -> Iterator[tuple[str, dict[str, Any]]]:

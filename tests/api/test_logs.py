@@ -387,7 +387,7 @@ def test_followers_are_counted_and_hold_no_connection(api: Api, ann: Person, gan
     gang.agents[0].log(0, *["x" * 1000] * 300)
     clients = []
     for _ in range(40):
-        client = httpx.Client(base_url=api.url, headers=dict(ann.http.headers), timeout=30)
+        client = httpx.Client(base_url=api.url, headers=dict(ann.http.headers), timeout=120)
         stream = client.stream("GET", f"/api/v1/jobs/{gang.job_id}/logs/follow")
         response = stream.__enter__()
         clients.append((client, stream, events(response)))

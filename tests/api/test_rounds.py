@@ -11,10 +11,18 @@ import pytest
 from sqlalchemy import func, select
 from tests.api.conftest import HELLO, Agent, Api, Attempted, Person, code_of
 
+from weft_core import elastic
 from weft_core.settings import Settings
 from weft_core.store.models import Attempt, Event, Job, Learner, Round
 
 MANIFEST = HELLO + "elastic: {min: 1, max: 4}\nlearners: 3\n"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine, a wait is over when its test says so."""
+    monkeypatch.setattr(elastic, "JOIN_WAIT", timedelta(minutes=10))
+    monkeypatch.setattr(elastic, "START_WAIT", timedelta(minutes=10))
 
 
 @pytest.fixture
@@ -37,7 +45,7 @@ def call(agent: Agent, state: str, after: int, wait: float = 0, **more: Any) -> 
 def meet(agents: list[Agent], after: int) -> dict[str, Any]:
     """All arrive for the round after this one at the same time; the answer, which is the same for all."""
     with ThreadPoolExecutor(len(agents)) as pool:
-        answers = list(pool.map(lambda agent: call(agent, "ready", after, wait=15), agents))
+        answers = list(pool.map(lambda agent: call(agent, "ready", after, wait=30), agents))
     assert all(one == answers[0] for one in answers)
     return answers[0]
 
@@ -116,7 +124,7 @@ def test_a_learner_joins(api: Api, gang: Attempted) -> None:
     heard = call(gang.agents[0], "running", 1, wait=10)
     assert (heard["verdict"], heard["reason"]) == ("change", "learner 4 joined")
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(call, fourth, "ready", 0, 15)
+        waiting = pool.submit(call, fourth, "ready", 0, 30)
         second = meet(gang.agents, 1)
     assert members(second) == [0, 1, 2, 3]
     assert waiting.result() == second
@@ -205,7 +213,7 @@ def test_the_first_round_does_not_wait_for_ever(api: Api, ann: Person) -> None:
     first.start()
     assert call(first, "ready", 0)["verdict"] == "wait"
     with api.context.database.transaction() as session:
-        session.get_one(Round, (gang.id, 1)).opened_at = datetime.now(UTC) - timedelta(seconds=31)
+        session.get_one(Round, (gang.id, 1)).opened_at = datetime.now(UTC) - elastic.START_WAIT - timedelta(seconds=1)
     assert members(call(first, "ready", 0)) == [0]
 
 

@@ -70,10 +70,11 @@ def wait_for_marks(states: Path, pattern: str, number: int, process: subprocess.
 
 def kill(process: subprocess.Popen[str]) -> None:
     """kill -9 of the command; its own children have to notice."""
+    process.send_signal(signal.SIGSTOP)  # or it may end while its children are looked for
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    _, left = psutil.wait_procs(children, timeout=20)
+    _, left = psutil.wait_procs(children, timeout=60)
     assert not left
 
 
@@ -92,7 +93,7 @@ def test_kill_9_at_random_points(images: Path, tmp_path: Path, layout: str) -> N
     target = tmp_path / "target"
     state = target / STATE
     chance = random.Random(layout)
-    for number in (1, 12):
+    for number in (1, 8):  # of 20: however late the kill is, some are left
         process = start(images, str(target), layout)
         wait_for_marks(state, "done/*.json", number, process)
         time.sleep(chance.uniform(0, 0.05))
