@@ -68,7 +68,7 @@ def test_a_job_of_ffdls(stack: Stack, tmp_path: Path) -> None:
     (store,) = stack.client.datastores.list()
     s3 = make_client(store.endpoint, None, settings["access_key"], settings["secret_key"])
     for container in ("tf-training-data", "tf-trained-model"):
-        s3.create_bucket(Bucket=container)
+        stack.client.data.create(f"default:{container}")
     s3.put_object(Bucket="tf-training-data", Key="digits.txt", Body=b"seven digits")
     text = MANIFEST.format(url=store.endpoint, user=settings["access_key"], password=settings["secret_key"])
     profile = tomllib.loads(stack.profile.read_text())["profiles"]["default"]

@@ -269,7 +269,7 @@ def test_a_kept_data_store_is_opened_with_the_environments_credentials(desk: Des
     """The manifest's own S3, for data and results; not a word to the server."""
     kept = _s3(stack)
     client = boto3.client("s3", endpoint_url=kept["AWS_ENDPOINT_URL"], region_name="us-east-1", **_keys(kept))
-    client.create_bucket(Bucket="desk")
+    stack.client.data.create("default:desk")
     client.put_object(Bucket="desk", Key="in/word.txt", Body=b"weft")
     store = {
         "id": "s3",
