@@ -23,7 +23,7 @@ HOSTILE = '<img src=x onerror="window.broken=1">'
 
 
 # Generous on any machine; nothing is ever waited for longer than it takes.
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 
 
 def chromium() -> str:
@@ -93,7 +93,8 @@ def context(browser: Browser, site: Site) -> Iterator[BrowserContext]:
 def viewer(browser: Browser, site: Site) -> Iterator[Page]:
     """The page of a user who may look at the project and change nothing."""
     name, password = "victor", "victor's password"
-    with httpx.Client(base_url=f"{site.url}/api/v1", headers={"Authorization": f"Bearer {site.token}"}) as http:
+    headers = {"Authorization": f"Bearer {site.token}"}
+    with httpx.Client(base_url=f"{site.url}/api/v1", headers=headers, timeout=60) as http:
         http.post("/users", json={"name": name, "password": password}).raise_for_status()
         http.put(f"/projects/default/members/{name}", json={"role": "viewer"}).raise_for_status()
     with browser.new_context(base_url=site.url) as context:

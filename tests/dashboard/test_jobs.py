@@ -167,7 +167,7 @@ def test_a_log_is_followed_to_its_end_and_searched(page: Page, running_job: weft
     expect(log.locator(".log-line").last).not_to_have_text(seen)  # it goes on by itself
     release.touch()
     expect(log).to_contain_text("all done")
-    expect(page.locator(".page-head .state")).to_have_text("COMPLETED")
+    expect(page.locator(".page-head .state")).to_have_text("COMPLETED", timeout=120_000)
     page.locator("h1").click()
     for key in "gg":
         page.keyboard.press(key)

@@ -79,6 +79,7 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
   const [text, setText] = useState(first);
   const [code, setCode] = useState<Chosen | null>(null);
   const [step, setStep] = useState<Step | null>(null);
+  const [submitted, setSubmitted] = useState(false);
   const [fromCheckpoint, setFromCheckpoint] = useState(false);
   const [refused, setRefused] = useState<{ text: string; error: unknown } | null>(null);
   const navigate = route.useNavigate();
@@ -109,6 +110,7 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
     setRefused(null);
     try {
       const made = await send({ manifest: text, code, rerunOf: job?.id, fromCheckpoint }, setStep);
+      setSubmitted(true); // nothing would be lost, also while the job's page is still being loaded
       toast(`Submitted as ${made.id}`);
       await queries.invalidateQueries({ queryKey: ["jobs"] });
       await navigate({ to: "/jobs/$jobId", params: { jobId: made.id } });
@@ -117,7 +119,7 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
       setStep(null);
     }
   };
-  useLeaveWarning(text !== first || code !== null, step !== null);
+  useLeaveWarning(!submitted && (text !== first || code !== null || step !== null));
 
   const take = (chosen: Chosen | null, manifest: string | null) => {
     setCode(chosen);
@@ -232,11 +234,11 @@ function Problems({ problems, goTo }: { problems: readonly FieldProblem[]; goTo:
 }
 
 /** The browser asks before a tab with something written in it is closed. */
-function useLeaveWarning(changed: boolean, sending: boolean) {
+function useLeaveWarning(unsaved: boolean) {
   useEffect(() => {
-    if (!changed && !sending) return;
+    if (!unsaved) return;
     const ask = (event: BeforeUnloadEvent) => event.preventDefault();
     window.addEventListener("beforeunload", ask);
     return () => window.removeEventListener("beforeunload", ask);
-  }, [changed, sending]);
+  }, [unsaved]);
 }
