@@ -152,7 +152,9 @@ def test_a_rerun_begins_with_the_checkpoint_that_is_named(api: Api, ann: Person,
         f"job {first['id']} does not keep checkpoint 000001-000009 (any more); "
         "it keeps 000001-000003, 000001-000002, 000001-000001"
     )
-    for nonsense in ("last", "../1-1", 7):
+    never = ann.http.post(url, json={"from_checkpoint": "step-4"})
+    assert "does not keep checkpoint step-4" in never.json()["detail"]
+    for nonsense in ("", 7):
         assert ann.http.post(url, json={"from_checkpoint": nonsense}).status_code == 400
 
 

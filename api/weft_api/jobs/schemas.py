@@ -249,7 +249,7 @@ class RerunBody(BaseModel):
         default=None, pattern=r"^[0-9a-f]{64}$", description="Instead of the job's code; sent before."
     )
     set: Overrides = Field(default_factory=dict)
-    from_checkpoint: bool | Annotated[str, Field(pattern=r"^[0-9]{1,20}-[0-9]{1,20}$")] = Field(
+    from_checkpoint: bool | Annotated[str, Field(min_length=1, max_length=64)] = Field(
         default=False,
         description="Begin with a copy of the last complete checkpoint that the job has now, or of the one with this "
         "`generation`, as GET /jobs/{id}/checkpoints lists them.",
