@@ -17,6 +17,8 @@ import google_crc32c
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _HEADER = _LENGTH.size + _CRC.size
+FOOTER = _CRC.size
+"""Bytes of the checksum behind a record's."""
 _LARGEST = 1 << 31  # a protobuf message ends there
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 Value = bytes | int
@@ -69,6 +71,18 @@ def records(file: IO[bytes], *, check: bool = True) -> Iterator[Record]:
             raise BrokenRecord(f"the checksum of the record at byte {offset:,} is wrong")
         yield Record(offset + _HEADER, content)
         offset += _HEADER + length + _CRC.size
+
+
+def intact(stored: bytes) -> bytes:
+    """A record's bytes, of what stands in the file from there to the end of their checksum.
+
+    Raises:
+        BrokenRecord: it is another one's.
+    """
+    content = stored[: -_CRC.size]
+    if _CRC.unpack(stored[-_CRC.size :])[0] != masked_crc(content):
+        raise BrokenRecord("the checksum of its record is wrong")
+    return content
 
 
 def example(features: Mapping[str, Value]) -> bytes:

@@ -143,10 +143,10 @@ def _jpeg(reader: _Reader, item: Item, recipe: Recipe) -> Jpeg:
     if isinstance(recipe.encoding, Pixels):
         pixels = mnist.content(item.path)[item.offset : item.offset + item.size]
         return grey_to_jpeg(pixels, recipe.encoding.width, recipe.encoding.height, recipe.images)
-    content = reader.read(item)
-    if not isinstance(recipe.encoding, Image):
-        content = image_of(content, recipe.encoding.feature)
-    return to_jpeg(content, recipe.images)
+    if isinstance(recipe.encoding, Image):
+        return to_jpeg(reader.read(item), recipe.images)
+    message = tfrecord.intact(reader.read(item, tfrecord.FOOTER))
+    return to_jpeg(image_of(message, recipe.encoding.feature), recipe.images)
 
 
 class _Reader:
@@ -163,13 +163,14 @@ class _Reader:
         if self._file is not None:
             self._file.close()
 
-    def read(self, item: Item) -> bytes:
+    def read(self, item: Item, beyond: int = 0) -> bytes:
+        """The item's bytes, and so many after them."""
         if self._file is None or self._path != item.path:
             self.__exit__()
             self._file, self._path = open(item.path, "rb"), item.path  # noqa: SIM115
         self._file.seek(item.offset)
-        content = self._file.read(item.size)
-        if len(content) < item.size:
+        content = self._file.read(item.size + beyond)
+        if len(content) < item.size + beyond:
             raise DatasetError(f"{item.path} has become shorter since it was listed")
         return content
 

@@ -64,6 +64,20 @@ def test_others_features(tmp_path: Path, made: Made) -> None:
         tfrecords(folder, features, classes=["a", "b"])
 
 
+def test_a_record_whose_checksum_is_wrong_is_left_out(tmp_path: Path, made: Made) -> None:
+    """The image in it may well be decoded: nothing else tells that it is not what it was."""
+    folder = foreign(tmp_path / "in")
+    shard = folder / "train-00000-of-00001"
+    stored = bytearray(shard.read_bytes())
+    stored[stored.index(picture(1)) + len(picture(1)) // 2] ^= 4
+    shard.write_bytes(stored)
+    _, summary = made(tfrecords(folder, Features("image/encoded", "image/class/label", 1)), Layout.WEBDATASET)
+    assert [(one["split"], one["reason"]) for one in summary.corrupt] == [
+        ("train", "the checksum of its record is wrong")
+    ]
+    assert summary.records == {"train": 5, "validation": 3}
+
+
 def test_verifying_finds_what_is_wrong(ilsvrc: Path, made: Made) -> None:
     folder, _ = made(imagenet(Archives.find(ilsvrc)), Layout.TFRECORDS, records=20)
     shards = sorted(folder.glob("*.tfrecord"))
