@@ -113,6 +113,37 @@ def test_fsdp_goes_on_from_its_learners_shards(stack: Stack, digits: Path) -> No
 
 
 @pytest.mark.timeout(1500)
+def test_one_program_for_one_worker_and_for_several(stack: Stack, digits: Path) -> None:
+    """MultiWorkerMirroredStrategy goes on after its last epoch when a learner is killed; alone, MirroredStrategy."""
+    folder = EXAMPLES / "mnist-tensorflow-mirrored"
+    changes = {"framework.command": "python train_workers.py --epochs 16", "checkpoint.every": "1s"}
+    job = stack.client.train(folder / "manifest-workers.yml", folder, overrides=changes)
+    eventually(saw(job, "epoch 6/16  loss"), "training under way", 1200)
+    victim = next(
+        one
+        for one in stack.learners()
+        if one.cmdline()[-3:-1] == ["train_workers.py", "--epochs"] and one.environ()["LEARNER_ID"] == "2"
+    )
+    victim.kill()
+    job = job.wait(timeout=300)
+    assert [attempt.outcome for attempt in job.attempts] == ["FAILED", "SUCCEEDED"]
+    for learner in (1, 2):
+        assert f"learner {learner}: MultiWorkerMirroredStrategy, 2 replicas in all" in lines(job, learner)
+    log = list(job.logs(learner=1))
+    trained = max(_epoch(line.text) for line in log if line.attempt == 1)
+    [resumed] = [line.text for line in log if line.attempt == 2 and line.text.startswith("resuming after epoch")]
+    assert trained - 2 <= int(resumed.split()[3]) <= trained
+    assert float(next(line for line in reversed(lines(job, 1)) if line.startswith("test accuracy")).split()[2]) >= 0.95
+
+    alone = stack.client.train(
+        folder / "manifest-workers.yml",
+        folder,
+        overrides={"learners": "1", "framework.command": "python train_workers.py --epochs 1"},
+    ).wait(timeout=300)
+    assert "learner 1: MirroredStrategy, 1 replicas in all" in lines(alone)
+
+
+@pytest.mark.timeout(1500)
 def test_the_stored_model_can_be_loaded_and_evaluated(stack: Stack, digits: Path, tmp_path: Path) -> None:
     job = next(one for one in stack.client.jobs.list(q="mnist-horovod-pytorch") if one.state == "COMPLETED")
     stack.weft("download", job.id, "--trainedmodel", "--unpack", "-o", str(tmp_path / "model"))

@@ -65,6 +65,11 @@ def test_it_has_what_a_reader_looks_for(name: str) -> None:
     ("name", "other", "allowed"),
     [
         ("mnist-torchrun", "manifest-elastic.yml", {"name", "description", "elastic"}),
+        (
+            "mnist-tensorflow-mirrored",
+            "manifest-workers.yml",
+            {"name", "description", "learners", "resources", "framework.command", "framework.launcher"},
+        ),
         ("mnist-torchrun", "manifest-fsdp.yml", {"name", "description", "framework.command"}),
         ("mnist-horovod-pytorch", "manifest-elastic.yml", {"name", "description", "elastic", "framework.command"}),
         ("fashion-ray", "manifest-horovod.yml", {"name", "description", "framework.command"}),
