@@ -51,7 +51,7 @@ class Node:
         self._jobs = 0
 
     def run(
-        self, location: dict[str, Any], patience: float = 20.0, rank: int = 0, learners: int = 1, **source: Any
+        self, location: dict[str, Any], patience: float = 60.0, rank: int = 0, learners: int = 1, **source: Any
     ) -> Path:
         """Its DATA_DIR."""
         self._jobs += 1
@@ -373,7 +373,7 @@ def test_a_stream_goes_on_after_a_break_and_sees_a_change(
     proxy = proxied()
     node.run(bucket.location("broken", endpoint=proxy.url), mode="stream")
     monkeypatch.setenv("WEFT_STREAM_DIR", str(node.folder / "job-1/work/streams"))
-    monkeypatch.setattr(streaming, "PATIENCE", 5.0)
+    monkeypatch.setattr(streaming, "PATIENCE", 60.0)
     stream = streaming.Stream()
     proxy.rule = times(2, Fault(keep=1 << 20))
     assert stream["x"].read() == content
