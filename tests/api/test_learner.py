@@ -200,6 +200,25 @@ def test_phases_go_forward_only_and_messages_become_events(api: Api, gang: Attem
         assert session.scalars(query).all() == ["learner 1: 12 files\ufffd"]
 
 
+def test_a_job_has_begun_when_its_program_has(api: Api, ann: Person, gang: Attempted) -> None:
+    """Whether or not a worker looks at it while it runs."""
+
+    def started_at() -> str | None:
+        found: str | None = ann.http.get(f"/api/v1/jobs/{gang.job_id}").json()["started_at"]
+        return found
+
+    one, two = gang.agents
+    for agent in (one, two):
+        agent.start()
+        agent.post("phase", phase="DOWNLOADING")
+    assert started_at() is None
+    one.post("phase", phase="PROCESSING")
+    begun = started_at()
+    assert begun is not None
+    two.post("phase", phase="PROCESSING")
+    assert started_at() == begun
+
+
 def test_heartbeats_bring_the_stop(api: Api, gang: Attempted) -> None:
     agent = gang.agents[0]
     agent.start()
