@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, FilePayload, Locator, Page, expect
 from tests.dashboard.conftest import HOSTILE, INSECURE, Site, faults, is_drawn
-from tests.e2e.stack import Stack
+from tests.e2e.stack import Stack, manifest
 
 import weft
 
@@ -88,6 +88,7 @@ def _submit(page: Page, folder: Path, name: str, bring: Callable[[Page, Path], N
     expect(page.get_by_role("region", name="What it will run as")).to_contain_text("python:3.11")
     page.get_by_role("button", name="Submit").click()
     expect(page).to_have_url(re.compile(r"/jobs/job-[a-z0-9]+$"))
+    expect(page.locator(".page-head .state")).to_be_visible()  # until then the old page asks whether to leave it
     assert all(re.search("/code/[0-9a-f]{64}$", url) for url in sent)
     return page.url.rsplit("/", 1)[1], len(sent)
 
@@ -222,3 +223,28 @@ def test_jobs_are_compared(page: Page, jobs: list[str], running_job: weft.Job) -
     assert faults(page) == []
     page.get_by_role("button", name=f"Without by-page-again ({jobs[1]})").first.click()
     expect(page).not_to_have_url(re.compile(jobs[1]))
+
+
+def test_as_many_jobs_as_may_be_are_compared(page: Page, stack: Stack) -> None:
+    report = "from weft_trainer import log_metrics; [log_metrics(step=step, loss={n} / step) for step in range(1, 9)]"
+    commands = [f"python -c '{report.format(n=n)}'" for n in range(1, 11)]
+    made = [
+        stack.train(manifest(command, name=f"lr-{n}", labels={"sweep": "lr"}, cpus=0.2), None)
+        for n, command in enumerate(commands, 1)
+    ]
+    for job in made:
+        job.wait(timeout=300)
+    page.goto("/?label=sweep%3Dlr")
+    page.get_by_role("checkbox", name="Select all").check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("region", name="The jobs").get_by_role("row")).to_have_count(11)
+    expect(page.get_by_role("region", name="The jobs").get_by_role("cell", name="–")).to_have_count(0)
+    chart = page.get_by_role("region", name="loss", exact=True)
+    chart.scroll_into_view_if_needed()
+    expect(chart.get_by_role("listitem")).to_have_count(10)
+    values = page.get_by_role("region", name="Metrics: last, smallest and largest value")
+    for n in range(1, 11):
+        expect(values).to_contain_text(f"lr-{n}")
+    assert faults(page) == []
+    for job in made:
+        job.delete()

@@ -243,7 +243,9 @@ def test_gpus_share_their_charts(page: Page, running_job: weft.Job) -> None:
     expect(page.get_by_role("region", name="GPU power").get_by_role("listitem")).to_contain_text(" W")
 
 
-def test_halt_and_rerun_with_another_manifest(page: Page, running_job: weft.Job, tmp_path: Path) -> None:
+def test_rerun_with_another_manifest_halt_and_resume(
+    page: Page, stack: Stack, running_job: weft.Job, tmp_path: Path
+) -> None:
     running_job.wait(timeout=120)
     page.goto(f"/jobs/{running_job.id}")
     page.get_by_role("link", name="Rerun").click()
@@ -270,7 +272,11 @@ def test_halt_and_rerun_with_another_manifest(page: Page, running_job: weft.Job,
     page.get_by_label("Grace in seconds").fill("1")
     page.get_by_role("dialog").get_by_role("button", name="Halt").click()
     expect(page.locator(".page-head .state")).to_have_text("HALTED", timeout=120_000)
-    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("dialog").get_by_role("button", name="Resume").click()
+    expect(page.locator(".page-head .state")).to_have_text("PROCESSING", timeout=120_000)
+    expect(page.get_by_text("Attempt 2")).to_be_visible()
+    stack.client.job(page.url.split("/")[4]).delete()
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360)])

@@ -85,9 +85,9 @@ def test_fsdp_goes_on_from_its_learners_shards(stack: Stack, digits: Path) -> No
     """A learner is killed; later another job goes on from the shards with another number of learners."""
     folder = EXAMPLES / "mnist-torchrun"
     command = "python train_fsdp.py --epochs"
-    changes = {"framework.command": f"{command} 16", "checkpoint.every": "1s"}
+    changes = {"framework.command": f"{command} 30", "checkpoint.every": "1s"}
     job = stack.client.train(folder / "manifest-fsdp.yml", folder, overrides=changes)
-    eventually(saw(job, "epoch 6/16  loss"), "training under way", 1200)
+    eventually(saw(job, "epoch 6/30  loss"), "training under way", 1200)
     victim = next(
         one
         for one in stack.learners()
@@ -105,9 +105,9 @@ def test_fsdp_goes_on_from_its_learners_shards(stack: Stack, digits: Path) -> No
     assert float(next(line for line in reversed(lines(job, 1)) if line.startswith("test accuracy")).split()[2]) >= 0.95
     assert any(file.path.endswith("model.pt") for file in job.files())
 
-    alone = {"learners": "1", "framework.command": f"{command} 17"}
+    alone = {"learners": "1", "framework.command": f"{command} 31"}
     again = job.rerun(alone, from_checkpoint=True).wait(timeout=200)
-    assert "resuming after epoch 16 from epoch-0016" in lines(again)
+    assert "resuming after epoch 30 from epoch-0030" in lines(again)
     assert "rank 0 keeps 105,866 of 105,866 weights" in lines(again)
     assert sum(_epoch(line) > 0 for line in lines(again)) == 1
 
