@@ -118,7 +118,7 @@ class KubeStack:
 
     def check_nothing_left(self, job: weft.Job | str | None = None) -> None:
         """The cluster's garbage collector takes its time."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while left := self.left(job):
             assert time.monotonic() < deadline, f"still on the cluster: {left}"
             time.sleep(0.5)

@@ -134,7 +134,7 @@ def test_an_image_that_does_not_exist(on_kube: KubeStack, no_such_image: weft.Jo
 @pytest.fixture(scope="module")
 def hasty(kube: Cluster, python_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeStack]:
     """A stack that gives learners little time to start."""
-    with kube_stack(kube, tmp_path_factory.mktemp("hasty") / "home", {"start_timeout": 8}) as one:
+    with kube_stack(kube, tmp_path_factory.mktemp("hasty") / "home", {"start_timeout": 20}) as one:
         yield one
         one.end()
 
@@ -151,7 +151,7 @@ def test_what_can_not_be_scheduled_is_taken_back_and_queued_again(hasty: KubeSta
     why = "unschedulable: no node fits (2 nodes: 2 not of the kind asked for)"
     assert ("PENDING", f"learner 1: {why}") in seen, seen
     assert job.attempts[0].outcome == "INTERRUPTED"
-    assert job.attempts[0].reason == f"only 0 of 2 learners started within 8s: {why}"
+    assert job.attempts[0].reason == f"only 0 of 2 learners started within 20s: {why}"
     assert f"starts again: {job.attempts[0].reason}" in messages(job)
     assert job.failures == 0
     job.halt()

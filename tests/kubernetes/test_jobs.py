@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.e2e.stack import REPOSITORY, eventually, lines, saw
-from tests.kubernetes.stack import ENGINE, KubeStack, outcomes, processing, starts
+from tests.kubernetes.stack import ENGINE, RESUMES, TICKS, KubeStack, outcomes, processing, starts
 
 import weft
 
@@ -81,7 +81,7 @@ def test_the_same_manifest_runs_here_and_there(on_kube: KubeStack) -> None:
 
 
 def test_a_halt_is_sigterm_with_a_grace_and_resume_goes_on(on_kube: KubeStack) -> None:
-    job = on_kube.train("exec python steps.py 40 0.2", learners=2, checkpoint={"every": "30s"})
+    job = on_kube.train(RESUMES, learners=2, checkpoint={"every": "1h"})
     eventually(saw(job, "step 5"), "training under way", 120)
     pods = on_kube.pods(job)
     job.halt(grace_seconds=60)
@@ -90,7 +90,7 @@ def test_a_halt_is_sigterm_with_a_grace_and_resume_goes_on(on_kube: KubeStack) -
     job.resume()
     job = job.wait(timeout=120)
     assert outcomes(job) == ["HALTED", "SUCCEEDED"]
-    # The checkpoint of SIGTERM, as none was due before: `every` is longer than it ran.
+    # The checkpoint of SIGTERM, as none was due before.
     assert starts(job)[0] == 0
     assert starts(job)[1] >= 5
     assert {pod["spec"]["terminationGracePeriodSeconds"] for pod in pods.values()} == {125}
@@ -126,7 +126,10 @@ def test_engines_shows_the_cluster(on_kube: KubeStack) -> None:
 
 
 def test_logs_of_a_learner_come_while_it_runs(on_kube: KubeStack) -> None:
-    job = on_kube.train("python count.py 20 0.2")
-    eventually(saw(job, "line 3"), "the first lines", 120)
-    assert job.refresh().state == "PROCESSING"
-    assert lines(job.wait(timeout=120)) == [f"line {number}" for number in range(20)]
+    job = on_kube.train(TICKS)
+    eventually(saw(job, "tick 3"), "the first lines", 120)
+    processing(job)
+    on_kube.tell(job)
+    *ticks, last = lines(job.wait(timeout=120))
+    assert ticks == [f"tick {number}" for number in range(len(ticks))]
+    assert last == "told"

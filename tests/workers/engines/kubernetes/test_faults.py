@@ -134,8 +134,14 @@ def test_an_api_server_that_hangs_is_unreachable_and_comes_back(bench: KubeBench
     bench.engine.launch(spec)
     bench.running(spec)
     engine = bench.new_engine(timeout=2)
-    assert spec.run_name in engine.observe()
-    engine.capacity()
+
+    def sees() -> bool:
+        try:
+            return spec.run_name in engine.observe() and bool(engine.capacity().nodes)
+        except EngineUnreachable:
+            return False
+
+    until(sees, PATIENCE)
     server = bench.kube.pid("apiserver")
     os.kill(server, signal.SIGSTOP)
     try:
@@ -177,8 +183,7 @@ def test_a_lost_node(bench: KubeBench) -> None:
         assert one.state is LearnerState.RUNNING
         assert one.reason.startswith(f"node {node} has not answered since ")
         assert not one.interrupted
-        ready = {one.name: one.ready for one in engine.capacity().nodes}
-        assert ready == {node: False}
+        until(lambda: {one.name: one.ready for one in engine.capacity().nodes} == {node: False}, PATIENCE)
         engine.stop(stopped.run_name, timedelta(seconds=3))
         assert bench.look(stopped), "it may still live"
 

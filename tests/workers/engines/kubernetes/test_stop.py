@@ -46,20 +46,19 @@ def test_one_stop_is_enough_and_its_ways_stay_open_until_the_last_pod_has_ended(
     bench.new_engine().launch(spec)
     bench.running(spec)
     bench.engine.stop(spec.run_name, timedelta(seconds=60))
-    assert bench.get("secret", spec.run_name) is None
     seen = bench.look(spec)
     assert seen is not None
     assert [one.state for one in seen.learners.values()] == [LearnerState.RUNNING] * 2
     assert not any(one.interrupted for one in seen.learners.values())
+    assert bench.get("secret", spec.run_name) is None
 
-    def lives_without_policy() -> bool:
-        pods = bench.kube.items("pods", bench.namespace)
-        policy = bench.get("networkpolicy", spec.run_name)
-        lives = [pod for pod in pods if pod["status"]["phase"] == "Running"]
+    def ended() -> bool:
+        policy = bench.get("networkpolicy", spec.run_name)  # asked first: who lives later lived then
+        lives = [pod for pod in bench.kube.items("pods", bench.namespace) if pod["status"]["phase"] == "Running"]
         assert policy or not lives, "a living learner has lost its network policy"
         return not lives
 
-    until(lives_without_policy, PATIENCE)
+    until(ended, PATIENCE)
     bench.gone(spec)
 
 

@@ -51,12 +51,13 @@ def test_an_actor_that_is_killed_takes_all_of_its_learner_along(bench: Bench) ->
 
 
 def test_an_actor_that_dies_before_its_agent_runs_is_started_again(bench: Bench, tmp_path: Path) -> None:
-    slow = tmp_path / "python"
-    slow.write_text(f'#!/bin/sh\nsleep 3\nexec {sys.executable} "$@"\n')
-    slow.chmod(0o755)
-    run = bench.run(learners=2).launch(bench.new_engine(environments={"*": str(slow)}))
+    held, go = tmp_path / "python", tmp_path / "go"
+    held.write_text(f'#!/bin/sh\nuntil [ -e {go} ]; do sleep 0.1; done\nexec {sys.executable} "$@"\n')
+    held.chmod(0o755)
+    run = bench.run(learners=2).launch(bench.new_engine(environments={"*": str(held)}))
     until(lambda: len(bench.cluster.actors(run.name)) == 2, run.describe)
     os.kill(bench.cluster.actors(run.name)[0]["pid"], signal.SIGKILL)
+    go.touch()
     run.started()
     assert run.api.calls["start"] == 2
     run.stop()

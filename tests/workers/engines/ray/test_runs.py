@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,15 +16,18 @@ import pytest
 from tests.workers.engines.ray.bench import Bench, processes_with, until
 
 from weft_core.engine import EngineUnreachable, LearnerState
+from weft_workers.engines.ray import RayEngine
 
 
-def test_a_gang_runs_and_ends_well(bench: Bench) -> None:
-    run = bench.run("echo ready; env; sleep 2", learners=2).launch()
+def test_a_gang_runs_and_ends_well(bench: Bench, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    run = bench.run(f"echo ready; env; until [ -e {go} ]; do sleep 0.1; done", learners=2).launch()
     first = run.wait(lambda seen: seen.learners)
     assert [one.state for one in first.learners.values()] == [LearnerState.STARTING] * 2
     assert all(one.reason for one in first.learners.values())
     seen = run.wait(lambda seen: all(one.state is LearnerState.RUNNING for one in seen.learners.values()))
     assert {one.node for one in seen.learners.values()} == {"head"}
+    go.touch()
     ended = run.ended()
     assert {rank: (one.exit_code, one.reason) for rank, one in ended.items()} == {0: (0, ""), 1: (0, "")}
     for rank in (0, 1):
@@ -198,17 +202,20 @@ def test_capacity_tells_ours_from_others(bench: Bench) -> None:
     assert node.memory == 4 << 30
     run = bench.run(cpus=1, extra={"few": 1}).launch().started()
     theirs = bench.new_engine(installation="inst-other")
-    [node] = until(lambda: nodes if (nodes := theirs.capacity().nodes)[0].busy.cpus else None)
-    assert (node.busy.cpus, node.busy.memory, node.busy.extra) == (1, 64 << 20, {"few": 1})
-    [node] = bench.engine.capacity().nodes
-    assert (node.busy.cpus, node.busy.memory, node.busy.extra) == (0, 0, {})
+
+    def busy(engine: RayEngine) -> tuple[float, int, Mapping[str, float]]:
+        [node] = engine.capacity().nodes
+        return node.busy.cpus, node.busy.memory, node.busy.extra
+
+    # Ray takes its time to tell what has come, and what of an earlier run has gone.
+    until(lambda: busy(theirs) == (1, 64 << 20, {"few": 1}), lambda: busy(theirs))
+    until(lambda: busy(bench.engine) == (0, 0, {}), lambda: busy(bench.engine))
     run.stop()
     run.forgotten()
     script = "import ray, time; ray.init(); ray.get(ray.remote(num_cpus=1.5)(lambda: time.sleep(600)).remote())"
     other = bench.cluster.run_driver(script)
     try:
-        [node] = until(lambda: nodes if (nodes := bench.engine.capacity().nodes)[0].busy.cpus == 1.5 else None)
-        assert not node.busy.extra
+        until(lambda: busy(bench.engine)[::2] == (1.5, {}), lambda: busy(bench.engine))
     finally:
         os.killpg(other.pid, signal.SIGKILL)
         other.wait()
