@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-import tempfile
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.e2e.stack import REPOSITORY, Stack, eventually, lines, running
 from tests.ray.cluster import RayCluster
@@ -33,6 +35,15 @@ def completed(job: weft.Job) -> weft.Job:
     job = job.wait(timeout=1400, check=False)
     assert job.state == "COMPLETED", f"{job.reason}\n" + "\n".join(line.text for line in job.logs())
     return job
+
+
+def node_folders(stack: Stack) -> set[Path]:
+    """Where the Ray nodes of the stack's learners keep their files."""
+    found: set[Path] = set()
+    for one in stack.learners():
+        with suppress(psutil.Error):
+            found |= {Path(path) for word in one.cmdline() for path in re.findall(r"/[^=:]*/weft-ray-\w+", word)}
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +74,14 @@ def check_clothes(stack: Stack, job: weft.Job, clothes: Path, folder: Path, accu
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("manifest", ["manifest.yml", "manifest-horovod.yml"])
 def test_clothes(stack: Stack, clothes: Path, tmp_path: Path, manifest: str) -> None:
-    before = set(Path(tempfile.gettempdir()).glob("weft-ray-*"))
-    job = completed(stack.client.train(FASHION / manifest, FASHION))
+    job = stack.client.train(FASHION / manifest, FASHION)
+    eventually(lambda: len(node_folders(stack)) == 2 or job.refresh().is_terminal, "its two Ray nodes", 1400)
+    folders = node_folders(stack)
+    job = completed(job)
     check_clothes(stack, job, clothes, tmp_path, 0.95)
-    eventually(lambda: not stack.learners(), f"left behind: {stack.learners()}", 30)
-    assert set(Path(tempfile.gettempdir()).glob("weft-ray-*")) <= before
+    eventually(lambda: not stack.learners(), f"left behind: {stack.learners()}")
+    assert len(folders) == 2
+    assert not any(one.exists() for one in folders)
 
 
 @pytest.mark.timeout(1500)
