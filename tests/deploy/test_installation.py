@@ -85,6 +85,9 @@ class Installation:
         """Lead the address that learners and this test know to an API pod: there is no kube-proxy."""
         self.api.target = (self.pods("api")[-1]["status"]["podIP"], 8080)
 
+    def ask(self, path: str) -> httpx.Response:
+        return httpx.get(f"http://{self.api.address}{path}", timeout=60)
+
     def secret(self, name: str) -> dict[str, str]:
         (found,) = [one for one in self.kube.items("secrets", self.namespace) if one["metadata"]["name"] == name]
         return {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
@@ -172,9 +175,9 @@ def installation(kube: Cluster, servers: Servers, tmp_path_factory: pytest.TempP
 
 
 def test_it_answers(installation: Installation) -> None:
-    ready = httpx.get(f"http://{installation.api.address}/readyz").json()
-    assert ready == {"status": "ready", "checks": {"postgres": "ok", "s3": "ok", "redis": "ok"}}
-    assert "weft_jobs" in httpx.get(f"http://{installation.api.address}/metrics").text
+    ready = {"status": "ready", "checks": {"postgres": "ok", "s3": "ok", "redis": "ok"}}
+    eventually(lambda: installation.ask("/readyz").json() == ready, "ready")
+    assert "weft_jobs" in installation.ask("/metrics").text
 
 
 def test_hooks_leave_nothing_behind(installation: Installation) -> None:
@@ -275,4 +278,4 @@ def test_an_upgrade_that_can_not_be_stops_before_anything_is_replaced(installati
     assert "timings.sweep" in log
     for component, uid in before.items():
         assert [one["metadata"]["uid"] for one in installation.pods(component)] == [uid]
-    assert httpx.get(f"http://{installation.api.address}/readyz").json()["status"] == "ready"
+    eventually(lambda: installation.ask("/readyz").json()["status"] == "ready", "ready")
