@@ -36,6 +36,8 @@ interface Picture {
   places: { raw: number; shown: number }[];
 }
 
+const LEGEND_ROWS = 4; // what surely fits into .plot-legend
+
 export function Plot({ lines, axis, log, smooth, range, format, binary, formatX, onZoom, label }: PlotProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -148,7 +150,9 @@ export function Plot({ lines, axis, log, smooth, range, format, binary, formatX,
       <p className="plot-x muted numbers">
         {x === undefined ? " " : axis === "time" ? clock(x) : `${axis === "step" ? "step " : ""}${formatX(x)}`}
       </p>
-      <ul className="plot-legend">
+      {/* A long one is scrolled, by keys too. */}
+      {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex */}
+      <ul className="plot-legend" tabIndex={lines.length > LEGEND_ROWS ? 0 : undefined}>
         {lines.map((line, number) => (
           <li key={line.key}>
             <i className={line.dashed ? "swatch dashed" : "swatch"} style={{ color: line.color }} />
