@@ -24,7 +24,7 @@ from train import DATA, RESULTS, arguments, log_metrics, say, test, train_epoch
 
 CHECKPOINTS = Path(os.environ["CHECKPOINT_DIR"])
 KEPT = 2
-"""Learners store their shards each by itself: where one is behind, all go on from the checkpoint before."""
+"""Where a learner has not stored its part of the newest, all go on from the one before."""
 
 
 def shard(net: Net, device: torch.device) -> Net:
@@ -46,13 +46,26 @@ def save(model, optimizer, epochs: int) -> None:
             shutil.rmtree(old)
 
 
-def resume(model, optimizer, device) -> int:
-    """Go on from the newest whole checkpoint, of however many processes: how many epochs are done."""
-    whole = sorted(path.parent.name for path in CHECKPOINTS.glob("epoch-*/.metadata"))
-    newest = [whole[-1] if whole else None]
-    dist.broadcast_object_list(newest, src=0, device=device)
-    name = newest[0]
-    if name is None:
+def whole() -> set[str]:
+    """Checkpoints with all shards. Each learner stores its folder by itself: of the newest there may be a part."""
+    found = set()
+    for path in (metadata.parent for metadata in CHECKPOINTS.glob("epoch-*/.metadata")):
+        shards = checkpoints.FileSystemReader(path).read_metadata().storage_data.values()
+        if all((path / shard.relative_path).exists() for shard in shards):
+            found.add(path.name)
+    return found
+
+
+def resume(model, optimizer) -> int:
+    """Go on from the newest checkpoint that all processes have, of however many it is: how many epochs are done."""
+    theirs = [set()] * dist.get_world_size()
+    dist.all_gather_object(theirs, whole())
+    name = max(set.intersection(*theirs), default="")
+    if int(os.environ["LOCAL_RANK"]) == 0:
+        for path in CHECKPOINTS.glob("epoch-*"):
+            if path.name > name:  # of what is trained anew now
+                shutil.rmtree(path)
+    if not name:
         return 0
     weights, moments = get_state_dict(model, optimizer)
     checkpoints.load({"model": weights, "optimizer": moments}, checkpoint_id=CHECKPOINTS / name)
@@ -81,7 +94,7 @@ def main() -> None:
     whole = sum(value.numel() for value in model.parameters())
     own = sum(value.to_local().numel() for value in model.parameters())
     print(f"rank {dist.get_rank()} keeps {own:,} of {whole:,} weights", flush=True)
-    for epoch in range(resume(model, optimizer, device), args.epochs):
+    for epoch in range(resume(model, optimizer), args.epochs):
         sampler.set_epoch(epoch)
         train_epoch(model, optimizer, loader, epoch, args, device)
         save(model, optimizer, epoch + 1)
