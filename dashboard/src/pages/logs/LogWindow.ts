@@ -188,11 +188,6 @@ export class LogWindow {
     const next = ("gap" in last ? last.gap.to : last.line.n) + 1;
     this.set({ ...this.grown(fresh), next, total: Math.max(this.state.total, next) });
   }
-
-  /** New lines are no more appended: how many there are is looked up when one scrolls down. */
-  leaveEnd() {
-    if (this.state.atEnd) this.set({ atEnd: false });
-  }
 }
 
 export const row = (line: LogLine): LineRow => ({ key: `${line.n}`, line });
