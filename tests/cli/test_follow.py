@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from tests.cli.double import DROP, Answer, Double, Seen, as_json, events, job, line, line_events, problem
@@ -211,7 +213,8 @@ def test_watching_hands_on_what_ends_it(double: Double, client: Client) -> None:
 
 
 def test_waiting_survives_an_outage(double: Double, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.jobs.time.sleep", lambda seconds: None)
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: None)  # other threads sleep as ever
+    monkeypatch.setattr("weft.jobs.time", clock)
     away = [problem(503, "database_unavailable")] * 12
     double.on("GET", f"jobs/{ID}", as_json(job()), *away, as_json(job(state="COMPLETED")))
     assert client.jobs.wait(ID).state == "COMPLETED"

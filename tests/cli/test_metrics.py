@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -171,7 +172,7 @@ def test_following_ends_with_the_job(api: Api, weft: Weft, job: Attempted, monke
         api.end_attempt(job)
         api.set_state(job.job_id, "COMPLETED")
 
-    monkeypatch.setattr("weft.commands.metrics.time.sleep", pause)
+    monkeypatch.setattr("weft.commands.metrics.time", SimpleNamespace(sleep=pause))  # other threads sleep as ever
     followed = weft("metrics", "digits", "train/loss", "-a", "2", "--follow")
     assert followed.code == 0
     assert [line.split("  ", 1)[1] for line in followed.out.splitlines()] == [
