@@ -9,6 +9,7 @@ import pytest
 from tests.api.conftest import Api, Attempted, Person, code_of
 
 from weft_api.logs import read, search
+from weft_api.logs.chunks import ChunkReader
 from weft_core.settings import TimingSettings
 from weft_core.store.models import LogCursor
 from weft_workers import archiving
@@ -171,3 +172,22 @@ def test_a_foreign_log_is_not_found(api: Api, ann: Person, bob: Person, written:
     for part in ("", "/search?q=loss", "/follow", "/download"):
         answer = bob.http.get(f"/api/v1/jobs/{written.job_id}/logs{part}")
         assert (answer.status_code, code_of(answer)) == (404, "not_found")
+
+
+def test_a_tail_reaches_the_end_though_lines_come_meanwhile(
+    api: Api, ann: Person, gang: Attempted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever follows from `next` on would else begin behind lines that nobody has shown, or not at all."""
+    gang.agents[0].log(0, *(f"line {n}" for n in range(10)))
+    end = ChunkReader.end
+
+    def overtaken(reader: ChunkReader) -> int:
+        found = end(reader)
+        monkeypatch.setattr(ChunkReader, "end", end)
+        gang.agents[0].log(1, "came meanwhile")
+        return found
+
+    monkeypatch.setattr(ChunkReader, "end", overtaken)
+    page = ann.http.get(f"/api/v1/jobs/{gang.job_id}/logs?tail=5&limit=5").json()
+    assert [line["n"] for line in page["lines"]] == [5, 6, 7, 8, 9]
+    assert page["next"] == page["total"] == 10

@@ -80,10 +80,14 @@ def how_many(chunks: Sequence[Chunk]) -> int:
     return max(_FEWEST, min(_MOST, 8 * len(chunks), _AT_ONCE // size))
 
 
-def read_page(reader: ChunkReader, wanted: LogFilter, start: int, limit: int) -> Page:
-    """Up to ``limit`` of the lines from ``start`` on, as far as they are there now."""
+def read_page(reader: ChunkReader, wanted: LogFilter, start: int, limit: int, end: int | None = None) -> Page:
+    """Up to ``limit`` of the lines from ``start`` on, as far as they are there now.
+
+    Args:
+        end: where the log ended when ``start`` was sought: a tail reaches to there whatever comes meanwhile.
+    """
     # The end is read first: what is committed up to there is all there will ever be, so skipping to it skips nothing.
-    end = reader.end()
+    end = reader.end() if end is None else end
     lines: list[LogLine] = []
     read = 0
     position = start
@@ -136,10 +140,9 @@ def lines_of(chunk: Chunk, start: int) -> Iterator[LogLine]:
         )
 
 
-def tail_start(reader: ChunkReader, wanted: LogFilter, tail: int) -> int:
-    """The line from which on there are ``tail`` lines that ``wanted`` takes, or all of them; with a text that is rare,
-    those among the last :data:`SCAN_BYTES`."""
-    end = reader.end()
+def tail_start(reader: ChunkReader, wanted: LogFilter, tail: int, end: int) -> int:
+    """The line from which on there are ``tail`` lines before ``end`` that ``wanted`` takes, or all of them; with a text
+    that is rare, those among the last :data:`SCAN_BYTES`."""
     if tail == 0:
         return end
     if wanted == LogFilter():

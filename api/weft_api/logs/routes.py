@@ -70,12 +70,12 @@ def get_logs(
     if before is not None:
         page = read_before(reader, wanted, before, limit)
     else:
-        begins = [start or 0]
+        begins, end = [start or 0], reader.end()
         if tail is not None:
-            begins.append(tail_start(reader, wanted, tail))
+            begins.append(tail_start(reader, wanted, tail, end))
         if time is not None:
             begins.append(reader.at(time, wanted))
-        page = read_page(reader, wanted, max(begins), limit)
+        page = read_page(reader, wanted, max(begins), limit, end)
     return LogPage(
         lines=page.lines,
         first=page.lines[0].n if page.lines else None,
@@ -133,10 +133,12 @@ def _follower(
 ) -> LogFollower:
     with context.database.transaction() as session:
         find_job(who.scope(session), job_id)
+    first = start or 0
     if after is not None:
         first = after + 1
-    else:
-        first = max(start or 0, tail_start(ChunkReader(context, who, job_id), wanted, tail) if tail is not None else 0)
+    elif tail is not None:
+        reader = ChunkReader(context, who, job_id)
+        first = max(first, tail_start(reader, wanted, tail, reader.end()))
     return LogFollower(context, live_logs, who, job_id, wanted, first)
 
 

@@ -97,8 +97,9 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
   // A window too short to be scrolled is filled, too.
   useEffect(() => {
     if (!state.busy && !state.error && state.above && first < NEAR && target !== null) void log.up();
-    if (!state.busy && !state.error && !state.atEnd && last > rows.length - NEAR) void log.down();
-  }, [log, first, last, rows.length, state.busy, state.error, state.above, state.atEnd, target]);
+    const wanted = pinned || last > rows.length - NEAR;
+    if (!state.busy && !state.error && !state.atEnd && wanted) void log.down();
+  }, [log, first, last, rows.length, state.busy, state.error, state.above, state.atEnd, target, pinned]);
 
   return (
     <div
