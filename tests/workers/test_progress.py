@@ -67,6 +67,7 @@ def test_a_gang_is_stalled_when_all_of_it_is_idle() -> None:
     [
         learner(1, 599),
         learner(1, None),
+        learner(1, 604, heartbeat_at=ago(9)),  # idle for 595 s when it was last heard
         learner(1, 700, heartbeat_at=ago(60)),  # unknown is not idle
         learner(1, 700, heartbeat_at=None),
     ],

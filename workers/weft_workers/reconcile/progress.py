@@ -56,10 +56,10 @@ def _stall(view: View, attempt: AttemptView) -> Notice | Settle | None:
     running = [one for one in view.members if one.phase is LearnerPhase.PROCESSING]
     since = _idle_since(view, running)
     if attempt.stalled_at is None:
-        if since is None or view.since(since) < limit:
+        if since is None or any(_idle_for(one) < limit for one in running):
             return None
         return Notice("stalled", _words(running, limit), since, {"learners": _idle(running), "action": action})
-    if any(_heard(view, one) and (one.idle_since is None or view.since(one.idle_since) < limit) for one in running):
+    if any(_heard(view, one) and _idle_for(one) < limit for one in running):
         return Notice("moving", "")
     if action == "end" and view.since(attempt.stalled_at) > _BEATS * view.timings.heartbeat:
         grace = view.timings.grace if attempt.grace is None else attempt.grace
@@ -78,6 +78,13 @@ def _idle_since(view: View, running: Sequence[LearnerView]) -> datetime | None:
         return None
     since = [one.idle_since for one in running if one.idle_since is not None]
     return max(since) if len(since) == len(running) else None
+
+
+def _idle_for(learner: LearnerView) -> float:
+    """Seconds until its last heartbeat: what it has done since then, while the API was away perhaps, nobody knows."""
+    if learner.idle_since is None or learner.heartbeat_at is None:
+        return 0.0
+    return (learner.heartbeat_at - learner.idle_since).total_seconds()
 
 
 def _heard(view: View, learner: LearnerView) -> bool:
