@@ -201,7 +201,7 @@ def test_the_page_of_a_job_that_has_ended(page: Page, running_job: weft.Job) -> 
     expect(page.locator(".timeline")).to_contain_text("PROCESSING")
     expect(page.get_by_role("region", name="Latest events")).to_contain_text("completed")
     page.get_by_role("link", name="Files").click()
-    page.get_by_role("link", name="<img src=x").click()
+    page.get_by_role("link", name="<img src=x onerror=window.broken=1>.txt").click()
     expect(page.locator(".code-text")).to_have_text("<script>window.broken = 1</script>\n")
     page.get_by_role("link", name="page.html").click()
     expect(page.locator(".code-text")).to_contain_text("<script>")
