@@ -56,6 +56,15 @@ def _epoch(line: str) -> int:
     return int(found[1]) if found else 0
 
 
+def _kill_the_second_learner(stack: Stack, program: str) -> None:
+    """SIGKILL for its ``python program --epochs …``."""
+    [victim, *_] = alive(
+        stack.learners(),
+        lambda one: one.cmdline()[-3:-1] == [program, "--epochs"] and one.environ()["LEARNER_ID"] == "2",
+    )
+    victim.kill()
+
+
 @pytest.mark.timeout(1500)
 def test_a_horovod_learner_that_is_killed_costs_an_epoch_at_most(stack: Stack, digits: Path) -> None:
     folder = EXAMPLES / "mnist-horovod-pytorch"
@@ -64,11 +73,7 @@ def test_a_horovod_learner_that_is_killed_costs_an_epoch_at_most(stack: Stack, d
     changes = {"framework.command": command, "checkpoint.every": "1s"}
     job = stack.client.train(folder / "manifest.yml", folder, overrides=changes)
     eventually(saw(job, "epoch 6/10000  loss"), "training under way", 1200)
-    [victim, *_] = alive(
-        stack.learners(),
-        lambda one: one.cmdline()[-3:-1] == ["train.py", "--epochs"] and one.environ()["LEARNER_ID"] == "2",
-    )
-    victim.kill()
+    _kill_the_second_learner(stack, "train.py")
     job = job.wait(timeout=600)
     assert [attempt.outcome for attempt in job.attempts] == ["FAILED", "SUCCEEDED"]
     assert job.attempts[0].reason.startswith("learner 2 was killed by signal 9 (SIGKILL)")
@@ -89,11 +94,7 @@ def test_fsdp_goes_on_from_its_learners_shards(stack: Stack, digits: Path) -> No
     changes = {"framework.command": f"{command} {until}", "checkpoint.every": "1s"}
     job = stack.client.train(folder / "manifest-fsdp.yml", folder, overrides=changes)
     eventually(saw(job, "epoch 6/10000  loss"), "training under way", 1200)
-    [victim, *_] = alive(
-        stack.learners(),
-        lambda one: one.cmdline()[-3:-1] == ["train_fsdp.py", "--epochs"] and one.environ()["LEARNER_ID"] == "2",
-    )
-    victim.kill()
+    _kill_the_second_learner(stack, "train_fsdp.py")
     job = job.wait(timeout=200)
     assert [attempt.outcome for attempt in job.attempts] == ["FAILED", "SUCCEEDED"]
     for learner in (1, 2):
@@ -121,11 +122,7 @@ def test_one_program_for_one_worker_and_for_several(stack: Stack, digits: Path) 
     changes = {"framework.command": command, "checkpoint.every": "1s"}
     job = stack.client.train(folder / "manifest-workers.yml", folder, overrides=changes)
     eventually(saw(job, "epoch 6/10000  loss"), "training under way", 1200)
-    [victim, *_] = alive(
-        stack.learners(),
-        lambda one: one.cmdline()[-3:-1] == ["train_workers.py", "--epochs"] and one.environ()["LEARNER_ID"] == "2",
-    )
-    victim.kill()
+    _kill_the_second_learner(stack, "train_workers.py")
     job = job.wait(timeout=300)
     assert [attempt.outcome for attempt in job.attempts] == ["FAILED", "SUCCEEDED"]
     for learner in (1, 2):
