@@ -2,10 +2,6 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Trainer environments are slow to build (Horovod is compiled), so they are shared by the demo, the tests and the
-# benchmarks; each is keyed by the hash of its lock and built when missing.
-export WEFT_ENVIRONMENTS_DIR ?= $(HOME)/.cache/weft/environments
-
 # The web page. Built by Node (the machine's, or PyPI's: dashboard/npm) when something of it has changed.
 DASHBOARD := api/weft_api/dashboard/static/index.html
 DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/scripts -type f -not -name schema.d.ts) \
@@ -16,9 +12,8 @@ help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 $(VENV)/.installed: pyproject.toml requirements/constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing Weft and its tools into $(VENV) (a minute or two the first time) …"
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev,demo]'
+	@echo "installing Weft and its tools into $(VENV) …"
+	@$(PYTHON) workers/weft_workers/supervision/installer.py $(VENV) -c requirements/constraints.txt -e '.[dev,demo]'
 	@touch $@
 
 dashboard/node_modules/.installed: dashboard/package-lock.json | $(VENV)/.installed
@@ -38,8 +33,10 @@ setup: $(VENV)/.installed $(DASHBOARD) ## the virtual environment that everythin
 screenshots: setup ## pictures of real runs for docs/screenshots, made in Chromium
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.dashboard.screenshots
 
-demo: setup ## start the embedded stack, train on two learners, download and evaluate the model (KEEP=1: leave it running)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
+# The job's environment is built beside all that comes before the job; if that fails, the job's events say so.
+demo: $(VENV)/.installed ## start the embedded stack, train on two learners, download and evaluate the model (KEEP=1: leave it running)
+	@$(BIN)/weft env build horovod >/dev/null 2>&1 & building=$$!; trap 'kill $$building 2>/dev/null || true' EXIT; \
+	  $(MAKE) --no-print-directory dashboard && PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
 
 # Two cores hold a Kubernetes, a Ray and whole stacks at once, in which some wait of some test may end too early. So what
 # fails is run once more; what then passes is in the summary as RERUN, with how it failed, for somebody to look into.

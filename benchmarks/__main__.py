@@ -1,4 +1,4 @@
-"""`make bench [ARGS="submit start overhead flood data prepare logs metrics kubernetes ray"]`: measure, print tables."""
+"""`make bench [ARGS="submit start …"]`: measure, and print tables. Without ARGS: all benchmarks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.e2e.stack import Stack, running
 
-from benchmarks import clusters, data, flood, logs, metrics, overhead, prepare, start, submit
+from benchmarks import clusters, data, flood, install, logs, metrics, overhead, prepare, start, submit
 
 BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "submit": submit.measure,
@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
 }
 # These need no stack.
 ALONE: dict[str, Callable[[Path], None]] = {
+    "install": install.measure,
     "data": data.measure,
     "prepare": prepare.measure,
     "logs": logs.measure,

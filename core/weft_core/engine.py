@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from weft_core.launch import LaunchSpec, Toleration
 
@@ -130,6 +130,16 @@ class Capacity:
     """References of the catalogue's images that learners can start in at once; None: it can't tell."""
 
 
+@dataclass(frozen=True)
+class Preparation:
+    """Why a job can't start although there is room: what its learners start in is being made, or can't be."""
+
+    progress: str = ""
+    """'building environment pytorch:2.13.0: downloading torch (183 MiB)'."""
+    failed: str = ""
+    """Why it can't be made; the job fails with it. Another job's wish starts another try."""
+
+
 def gpu_type_fits(asked: str, there: str | None) -> bool:
     """Whether a node's GPUs are of the type asked for: 'v100' may mean 'Tesla-V100-SXM2-16GB', and 'a10' no 'A100'.
     Unknown may be any."""
@@ -155,7 +165,7 @@ class Engine(Protocol):
 
     def launch(self, spec: LaunchSpec) -> None:
         """Start all learners of ``spec``; idempotent by ``spec.run_name``: what exists already is adopted. Returns
-        quickly: an image that must be built first is built in the background, its progress shows in ``observe``.
+        quickly: an image that is missing all the same is built in the background, its progress shows in ``observe``.
 
         Raises:
             EngineUnreachable: try again later.
@@ -181,3 +191,22 @@ class Engine(Protocol):
 
     def capacity(self) -> Capacity:
         """Raises EngineUnreachable."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """An engine whose images have to be made before learners can start in them."""
+
+    def prepare(self, jobs: Mapping[str, str]) -> Mapping[str, Preparation]:
+        """Make ready, in the background, what the waiting jobs start in, so that none holds resources meanwhile. What
+        no job waits for any more is not made any longer.
+
+        Args:
+            jobs: image by job id: of all the installation's jobs that wait for this engine.
+
+        Returns:
+            The jobs that can't start yet.
+
+        Raises:
+            EngineUnreachable: try again later.
+        """

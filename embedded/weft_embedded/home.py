@@ -8,7 +8,7 @@ port            the API's port, kept because learners that outlive the service c
 postgres/ s3/   the servers' data
 run/            lock, pid files, state; gone without harm when nothing runs
 logs/           output of each part
-…               the local engine's own folders (environments, runs, caches)
+…               the local engine's own folders (runs, caches)
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class LocalBench(Bench):
         self._home = folder / "home"
         self._go = folder / "go"
         self._images = EnvironmentBuilder(
-            folder / "environments", catalogue=Catalogue([_late_image(folder, self._go)], {}), python=_quick(folder)
+            folder / "environments", catalogue=Catalogue([_late_image(folder, self._go)], {})
         )
         group = MemoryGroup.make(f"weft-suite-{os.getpid()}", 1 << 30)
         if group:
@@ -80,14 +80,6 @@ def _late_image(folder: Path, go: Path) -> Image:
     script.write_text(f"#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.2; done\n")
     script.chmod(0o755)
     return Image("late", "1.0", folder, lock, ("late",), ("none",), "none", (), script)
-
-
-def _quick(folder: Path) -> str:
-    """An interpreter whose environments have no pip of their own, which saves seconds."""
-    python = folder / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -m venv --without-pip --system-site-packages "$3"\n')
-    python.chmod(0o755)
-    return str(python)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from weft_core.engine import (
     LearnerState,
     Node,
     Observation,
+    Preparation,
 )
 from weft_core.launch import LaunchSpec
 
@@ -43,6 +44,15 @@ class FakeEngine:
     """Whether a stop ends a run at once."""
     late_create: bool = False
     """A launch fails as unreachable, and has worked nevertheless."""
+    images: dict[str, Preparation] = field(default_factory=dict)
+    """Images that are not there yet."""
+    wanted: set[str] = field(default_factory=set)
+    """Images that jobs wait for."""
+
+    def prepare(self, jobs: Mapping[str, str]) -> Mapping[str, Preparation]:
+        self._answer()
+        self.wanted = {image for image in jobs.values() if image in self.images}
+        return {job: self.images[image] for job, image in jobs.items() if image in self.images}
 
     def launch(self, spec: LaunchSpec) -> None:
         self.launches.append(spec)

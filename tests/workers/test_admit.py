@@ -9,7 +9,7 @@ from typing import Any
 from tests.workers.fake_engine import GIB
 from tests.workers.world import PROJECT, World
 
-from weft_core.engine import Amounts, Node, Taint
+from weft_core.engine import Amounts, Node, Preparation, Taint
 from weft_core.engine_settings import KubernetesSettings, LocalSettings
 from weft_core.launch import Placement, Toleration
 from weft_core.settings import ProfileSettings
@@ -250,3 +250,62 @@ def test_many_workers_at_once_never_give_out_more_than_there_is(world: World) ->
     assert sorted(states(world, jobs)) == ["PENDING"] * 4 + ["QUEUED"] * 6
     assert sorted(states(world, jobs[:4])) == ["PENDING"] * 4, "the oldest first"
     assert len(world.engine.created) == len(set(world.engine.created)) == 4
+
+
+# --- images that are still being made ---
+
+
+def test_jobs_that_wait_for_an_image_hold_no_room(world: World) -> None:
+    world.engine.images["horovod:1"] = Preparation("building horovod: 10 %")
+    slow = [world.submit(resources={"cpus": 2}, image="horovod:1", priority=90) for _ in range(2)]
+    ready = world.submit(resources={"cpus": 4})
+    for job in (*slow, ready):
+        world.step(job)
+    assert states(world, [*slow, ready]) == ["QUEUED", "QUEUED", "PENDING"]
+    assert [world.job(one).reason for one in slow] == ["building horovod: 10 %"] * 2
+    assert world.engine.wanted == {"horovod:1"}
+    # The first of them looks for all, and soon.
+    waits = [(world.job(one).next_step_at - world.job(one).state_since).total_seconds() for one in slow]  # type: ignore[operator]
+    assert waits[0] < 10 < waits[1]
+    world.engine.images["horovod:1"] = Preparation("building horovod: 90 %")
+    world.step(slow[0])
+    assert [world.events(one, "image") for one in slow] == [["building horovod: 10 %", "building horovod: 90 %"]] * 2
+    world.exit(ready, 0)
+    world.step(ready)
+    del world.engine.images["horovod:1"]
+    world.step(slow[0])
+    step(world.context, slow[1])  # not made due by the test: the first did that
+    assert states(world, slow) == ["PENDING", "PENDING"]
+
+
+def test_an_image_that_can_not_be_made_fails_every_job_that_waits_for_it(world: World) -> None:
+    world.engine.images["horovod:1"] = Preparation("building horovod: 10 %")
+    jobs = [world.submit(image="horovod:1") for _ in range(2)]
+    other = world.submit()
+    for job in (*jobs, other):
+        world.step(job)
+    world.engine.images["horovod:1"] = Preparation(failed="environment horovod:1 could not be built: no compiler")
+    world.step(jobs[0])
+    step(world.context, jobs[1])
+    assert states(world, [*jobs, other]) == ["FAILED", "FAILED", "PENDING"]
+    assert {world.job(one).reason for one in jobs} == {"environment horovod:1 could not be built: no compiler"}
+    assert {world.job(one).error_code for one in jobs} == {"S101"}
+
+
+def test_nobody_waits_for_an_image_any_more_when_the_last_job_is_halted(world: World) -> None:
+    world.engine.images["horovod:1"] = Preparation("building horovod: 10 %")
+    jobs = [world.submit(image="horovod:1") for _ in range(2)]
+    for job in jobs:
+        world.step(job)
+    for job, wanted in zip(jobs, ({"horovod:1"}, set()), strict=True):
+        world.halt(job)
+        world.step(job)
+        assert world.engine.wanted == wanted
+    assert states(world, jobs) == ["HALTED", "HALTED"]
+
+
+def test_a_job_that_can_never_fit_does_not_wait_for_its_image(world: World) -> None:
+    world.engine.images["horovod:1"] = Preparation("building horovod: 10 %")
+    job = world.submit(resources={"cpus": 8}, image="horovod:1")
+    world.step(job)
+    assert (world.job(job).state, world.job(job).error_code) == ("FAILED", "S100")

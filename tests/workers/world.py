@@ -44,7 +44,7 @@ class World:
         resources = {"cpus": 1, "gpus": 0, "memory": GIB, **changes.pop("resources", {})}
         manifest = {
             "resources": resources,
-            "framework": {"name": "custom", "image": "python:3.11", "command": "true"},
+            "framework": {"name": "custom", "image": changes.pop("image", "python:3.11"), "command": "true"},
             "max_runtime_seconds": changes.pop("max_runtime", None),
             "profile": changes.pop("profile", None),
             "elastic": changes.pop("elastic", None),

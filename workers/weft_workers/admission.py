@@ -29,6 +29,8 @@ class Request:
     least: int | None = None
     """Of an elastic one: with so many learners it can start already; None: with all."""
     project: str = ""
+    ready: bool = True
+    """False: its image is still being made, so it can't start whatever room there is."""
 
     @property
     def smallest(self) -> Request:
@@ -59,6 +61,8 @@ class Plan:
     """Jobs that wait, in order, and why."""
     impossible: dict[str, str] = field(default_factory=dict)
     """Jobs that would not fit if the engine were empty, and why."""
+    unready: list[str] = field(default_factory=list)
+    """Jobs whose image is still being made: they keep no room from others."""
     held_back: dict[str, str] = field(default_factory=dict)
     """Those of ``waiting`` that the quota of their project (the value) holds back, whatever room there is."""
 
@@ -146,6 +150,8 @@ def plan(
         request = asked.smallest
         if why := _impossible(engine, capacity, rooms, request):
             (decided.waiting if capacity.grows else decided.impossible)[request.job_id] = why
+        elif not request.ready:
+            decided.unready.append(request.job_id)
         elif (within := _within(allowed, asked, decided)) is None:
             continue
         elif place := _place(rooms, _sized(rooms, within)):

@@ -1,6 +1,6 @@
 """The environments that learners run in on this machine: virtual environments, built from an image's own lock.
 
-    python -m weft_workers.environments build IMAGE …     build ahead of the first job, with progress
+    python -m weft_workers.environments build IMAGE …     build ahead of the first job, with progress (`weft env build`)
     python -m weft_workers.environments python IMAGE      print its interpreter's path; built if need be
 
 IMAGE is a reference such as `pytorch:2.13.0`, or what a manifest says: `horovod`, `tensorflow:2.21`.
@@ -28,8 +28,9 @@ from pathlib import Path
 from weft_core.catalogue import Catalogue, CatalogueError, Image
 from weft_core.engine import LaunchRefused
 from weft_core.settings import load_settings
-from weft_workers.supervision import build as builds
-from weft_workers.supervision.build import Recipe
+from weft_workers.supervision import processes
+from weft_workers.supervision.installer import Screen
+from weft_workers.supervision.waits import Recipe, Wait
 
 _NEEDED = ("psutil",)  # what the agent imports besides the standard library
 _OLDEST = (3, 11)
@@ -83,10 +84,24 @@ class EnvironmentBuilder:
         self._python = python
         self._probed: dict[tuple[Path, int], str] = {}
 
+    @property
+    def root(self) -> Path:
+        """Holds all of them."""
+        return self._root
+
     @staticmethod
     def root_of(home: Path) -> Path:
-        """Where the environments of an installation are: ``$WEFT_ENVIRONMENTS_DIR``, else in its home."""
-        return Path(os.environ.get("WEFT_ENVIRONMENTS_DIR") or home / "environments").expanduser().absolute()
+        """Where the environments of an installation are: ``$WEFT_ENVIRONMENTS_DIR``, else in the user's cache, so that
+        all homes share them, else in the installation's home, as a service's user may have no cache."""
+        if given := os.environ.get("WEFT_ENVIRONMENTS_DIR"):
+            return Path(given).expanduser().absolute()
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+        try:
+            shared = caches.expanduser().absolute() / "weft" / "environments"
+            shared.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except (OSError, RuntimeError):
+            return home.expanduser().absolute() / "environments"
+        return shared if os.access(shared, os.W_OK) else home.expanduser().absolute() / "environments"
 
     def locate(self, image: str) -> Environment:
         """The environment of an image of the catalogue, ``name:version``, or of a custom one: a path.
@@ -123,15 +138,17 @@ class EnvironmentBuilder:
         recipe = environment.recipe
         if recipe is None:
             return environment
-        said = ""
-        builds.ensure(recipe)
-        while builds.is_building(recipe):
-            if (text := builds.progress(recipe)) and text != said:
-                progress(text)
-                said = text
-            time.sleep(0.1)
-        if not recipe.is_complete():
-            raise EnvironmentFailed(builds.failure(recipe) or "the build was killed")
+        wait, said = Wait(recipe, f"process-{os.getpid()}", processes.identity(os.getpid())), ""
+        try:
+            while not (found := wait.look()).ready:
+                if found.failed:
+                    raise EnvironmentFailed(found.failed)
+                if found.progress != said:
+                    said = found.progress
+                    progress(said)
+                time.sleep(0.1)
+        finally:
+            wait.end()
         return environment
 
     def agent(self) -> Path:
@@ -221,7 +238,7 @@ def _probe(python: Path) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m weft_workers.environments", description="Environments of images.")
+    parser = argparse.ArgumentParser(prog="weft env", description="The environments that learners run in.")
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("build", help="build them ahead of the first job")
     command.add_argument("images", nargs="+", metavar="IMAGE", help="such as pytorch:2.13.0, or horovod")
@@ -231,12 +248,19 @@ def main() -> int:
     settings = load_settings()
     builder = EnvironmentBuilder(EnvironmentBuilder.root_of(settings.home))
     for image in given.images:
+        screen = Screen()
         try:
             reference = _reference(image, settings.images.aliases)
-            environment = builder.build(reference, lambda text: print(text, file=sys.stderr, flush=True))
+            environment = builder.build(reference, screen.show)
         except (CatalogueError, LaunchRefused, EnvironmentFailed) as error:
+            screen.close()
             print(f"{image}: {error}", file=sys.stderr)
             return 1
+        except KeyboardInterrupt:
+            screen.close()
+            print(f"{image}: no longer waited for; the build ends, unless jobs wait for it", file=sys.stderr)
+            return 130
+        screen.close()
         print(environment.python if given.command == "python" else f"{reference}: {environment.folder}", flush=True)
     return 0
 

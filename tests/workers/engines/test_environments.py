@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,19 +15,14 @@ import pytest
 from tests.workers.engines.bench import Bench, until
 
 from weft_core.catalogue import Catalogue, Image
-from weft_core.engine import LaunchRefused, LearnerState
+from weft_core.engine import LaunchRefused, LearnerState, Preparation
 from weft_workers.environments import EnvironmentBuilder, EnvironmentFailed
-from weft_workers.supervision import build as builds
-from weft_workers.supervision import processes
+from weft_workers.supervision import processes, waits
+from weft_workers.supervision.installer import Installing
+from weft_workers.supervision.waits import Recipe, Wait
 
 BUILDING = "building environment tiny:1.0"
 LOCK = "# as `pip freeze` writes it\nsix==1.16.0\n"
-
-
-# For tests that need no installation of pip's: an interpreter whose environments borrow pip, which saves seconds.
-QUICK = f"""#!/bin/sh
-exec {sys.executable} -m venv --without-pip --system-site-packages "$3"
-"""
 
 
 class Images:
@@ -39,18 +34,10 @@ class Images:
         self.lock = folder / "requirements.lock"
         self.lock.write_text(LOCK)
         self.script: Path | None = None
-        self.python = sys.executable
 
     def empty(self) -> None:
         """Let there be nothing to install."""
         self.lock.write_text("")
-        self.borrow()
-
-    def borrow(self) -> None:
-        python = self.folder / "python"
-        python.write_text(QUICK)
-        python.chmod(0o755)
-        self.python = str(python)
 
     def hook(self, script: str) -> None:
         """Give the image a build program."""
@@ -60,7 +47,7 @@ class Images:
 
     def builder(self, root: Path, agent: Path | None = None) -> EnvironmentBuilder:
         image = Image("tiny", "1.0", self.folder, self.lock, ("tiny",), ("none",), "none", (), self.script)
-        return EnvironmentBuilder(root, catalogue=Catalogue([image], {}), agent=agent, python=self.python)
+        return EnvironmentBuilder(root, catalogue=Catalogue([image], {}), agent=agent)
 
 
 @pytest.fixture
@@ -73,13 +60,13 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "environments"
 
 
-def recipe_of(builder: EnvironmentBuilder) -> builds.Recipe:
+def recipe_of(builder: EnvironmentBuilder) -> Recipe:
     recipe = builder.locate("tiny:1.0").recipe
     assert recipe
     return recipe
 
 
-def builders_of(recipe: builds.Recipe) -> list[int]:
+def builders_of(recipe: Recipe) -> list[int]:
     """The processes of the builds of this environment."""
     found = []
     for name in os.listdir("/proc"):
@@ -113,11 +100,11 @@ def test_an_environment_is_built_from_the_lock_with_progress(images: Images, roo
     )
     assert version.stdout.strip() == "1.16.0"
     assert (root / "wheels" / "made.whl").exists()
-    assert "building environment tiny:1.0: making the virtual environment" in said
+    assert said[0].startswith("building environment tiny:1.0: ")
     assert said[-1] == f"building environment tiny:1.0: compiling for {environment.python} into {root / 'wheels'}"
     recipe = recipe_of(images.builder(root))
-    assert "Successfully installed six-1.16.0" in recipe.beside(".log").read_text()
-    assert builds.progress(recipe) == ""
+    assert "+ six==1.16.0" in recipe.beside(".log").read_text(), "uv says so"
+    assert waits.progress(recipe) == ""
     before = environment.python.lstat().st_ctime_ns
     assert images.builder(root).build("tiny:1.0") == environment
     assert environment.python.lstat().st_ctime_ns == before, "it is not built again"
@@ -128,20 +115,23 @@ def test_an_environment_is_built_from_the_lock_with_progress(images: Images, roo
 @pytest.mark.parametrize(
     ("lines", "progress"),
     [
-        (["Collecting torch==2.13.0 (from -r lock (line 3))"], "installing torch (1 of 2)"),
-        (["Collecting a==1", "Collecting b==2"], "installing b (2 of 2)"),
-        (["Collecting a==1", "Collecting b==2", "Collecting c"], "installing c (2 of 2)"),
+        (["Using Python 3.11.7 environment at: /x"], ""),
+        (["Resolved 31 packages in 350ms"], "bringing 31 packages"),
+        (["Downloading torch (182.9MiB)"], "downloading torch (182.9MiB)"),
+        (["Downloading a (2.9MiB)", "Downloading b (7.0MiB)"], "downloading a (2.9MiB), b (7.0MiB)"),
+        (["Downloading a (2.9MiB)", "Downloading b (7.0MiB)", "Downloaded a"], "downloading b (7.0MiB)"),
+        (["Downloading torch (182.9MiB)", "Downloaded torch"], ""),
+        (["Building weft @ file:///x"], "building weft"),
+        (["Prepared 31 packages in 14.26s"], "unpacking 31 packages"),
+        (["Installed 31 packages in 506ms"], ""),
+        (["Collecting torch==2.13.0 (from -r lock (line 3))"], "installing torch (package 1)"),
+        (["Collecting a==1", "Collecting b==2"], "installing b (package 2)"),
         (["Installing collected packages: a, b"], "unpacking 2 packages"),
     ],
 )
-def test_pips_words_become_progress(images: Images, root: Path, lines: list[str], progress: str) -> None:
-    recipe = recipe_of(images.builder(root))
-    root.mkdir()
-    build = builds.Build(recipe)
-    build._packages = 2
-    for line in lines:
-        build._pip_said(line)
-    assert builds.progress(recipe) == f"building environment tiny:1.0: {progress}"
+def test_the_installers_words_become_progress(lines: list[str], progress: str) -> None:
+    installing = Installing()
+    assert [installing.hear(line) for line in lines][-1] == progress
 
 
 def test_its_folder_is_named_by_all_that_it_depends_on(images: Images, root: Path) -> None:
@@ -176,18 +166,30 @@ def test_a_killed_build_is_made_again_from_scratch(images: Images, root: Path, t
     # The first time it hangs, with a child that would go on writing into the environment.
     images.hook(f'if [ ! -e {gate} ]; then touch "$(dirname $1)/half"; setsid sh -c "touch {gate}; sleep 600"; fi')
     recipe = recipe_of(images.builder(root))
-    builds.ensure(recipe)
+    wait = Wait(recipe, "a-job")
+    wait.look()
     until(gate.exists)
     [builder] = builders_of(recipe)
-    assert builds.is_building(recipe)
     os.kill(builder, signal.SIGKILL)
-    until(lambda: not builds.is_building(recipe))
+    until(lambda: not waits.is_building(recipe.folder))
     assert not recipe.is_complete()
     assert processes.with_environment(f"WEFT_BUILDS={recipe.folder}"), "its child lives on"
-    environment = images.builder(root).build("tiny:1.0")
-    assert environment.python.exists()
-    assert not (environment.folder / "bin" / "half").exists()
+    until(lambda: wait.look().ready)
+    assert not Path(recipe.folder, "bin", "half").exists()
     assert not processes.with_environment(f"WEFT_BUILDS={recipe.folder}")
+
+
+def test_a_build_that_is_killed_again_and_again_is_told(images: Images, root: Path, tmp_path: Path) -> None:
+    images.empty()
+    # As the kernel does when memory is short: the build itself, the parent of its program.
+    images.hook(f"echo x >> {tmp_path / 'tries'}; kill -9 $PPID; sleep 600")
+    wait = Wait(recipe_of(images.builder(root)), "a-job")
+    failed = until(lambda: wait.look().failed)
+    assert failed.startswith("the build was killed 3 times; ")
+    assert (tmp_path / "tries").read_text() == "x\n" * 3
+    wait.end()
+    images.hook("true")
+    assert images.builder(root).build("tiny:1.0").python.exists(), "the next wish is another try"
 
 
 def test_a_build_outlives_the_worker_that_asked_for_it(images: Images, root: Path, tmp_path: Path) -> None:
@@ -198,22 +200,97 @@ def test_a_build_outlives_the_worker_that_asked_for_it(images: Images, root: Pat
     worker = os.fork()
     if worker == 0:
         os.setsid()
-        builds.ensure(recipe)
+        Wait(recipe, "a-job").look()
         os.killpg(0, signal.SIGKILL)
     os.waitpid(worker, 0)
-    assert builds.is_building(recipe)
+    assert waits.is_building(recipe.folder)
     gate.touch()
     until(recipe.is_complete)
 
 
-def test_a_lock_that_can_not_be_installed_is_told_with_pips_last_words(images: Images, root: Path) -> None:
-    images.borrow()
+def test_a_build_that_nobody_waits_for_ends_with_all_its_processes(images: Images, root: Path, tmp_path: Path) -> None:
+    images.empty()
+    gate, cleaned = tmp_path / "gate", tmp_path / "cleaned"
+    images.hook(f"trap 'touch {cleaned}; exit 1' TERM; setsid sleep 600 & touch {gate}; while :; do sleep 0.05; done")
+    recipe = recipe_of(images.builder(root))
+    one, other = Wait(recipe, "one-job"), Wait(recipe, "another-job")
+    one.look()
+    other.look()
+    until(gate.exists)
+    one.end()
+    builds = builders_of(recipe)
+    assert builds, "somebody still waits"
+    other.end()
+    until(lambda: not waits.is_building(recipe.folder))
+    assert cleaned.exists(), "its program could clean up"
+    assert not processes.with_environment(f"WEFT_BUILDS={recipe.folder}")
+    assert not Path(recipe.folder).exists(), "the space is given back"
+    gate.unlink()
+    images.hook("true")
+    assert images.builder(root).build("tiny:1.0").python.exists()
+
+
+def test_a_wait_ends_with_the_process_that_waits(images: Images, root: Path, tmp_path: Path) -> None:
+    images.empty()
+    gate = tmp_path / "gate"
+    images.hook(f"touch {gate}; sleep 600")
+    recipe = recipe_of(images.builder(root))
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        Wait(recipe, "a-terminal", processes.identity(os.getpid())).look()
+        signal.pause()
+    until(gate.exists)
+    assert waits.is_building(recipe.folder)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    until(lambda: not waits.is_building(recipe.folder))
+    assert not recipe.is_complete()
+
+
+def test_a_build_goes_behind_learners(images: Images, root: Path, tmp_path: Path) -> None:
+    images.empty()
+    images.hook(f"nice > {tmp_path / 'nice'}")
+    images.builder(root).build("tiny:1.0")
+    assert int((tmp_path / "nice").read_text()) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5)
+
+
+@pytest.mark.parametrize(
+    ("installer", "command", "words"),
+    [
+        ("uv", "`uv pip install …`", "there is no version of six==999.0"),
+        ("pip", "`python -m pip …`", "No matching distribution found for six==999.0"),
+    ],
+)
+def test_a_lock_that_can_not_be_installed_is_told_with_the_installers_last_words(
+    images: Images, root: Path, monkeypatch: pytest.MonkeyPatch, installer: str, command: str, words: str
+) -> None:
+    monkeypatch.setenv("WEFT_INSTALLER", installer)
     images.lock.write_text("six==999.0\n")
     with pytest.raises(EnvironmentFailed) as caught:
         images.builder(root).build("tiny:1.0")
-    assert "`python -m pip …` ended with code 1:" in str(caught.value)
-    assert "No matching distribution found for six==999.0" in str(caught.value)
+    assert f"{command} ended with code 1:" in str(caught.value)
+    assert words in str(caught.value)
     assert not Path(recipe_of(images.builder(root)).folder).exists(), "the space is given back"
+
+
+def test_without_uv_pip_installs(images: Images, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_INSTALLER", "pip")
+    environment = images.builder(root).build("tiny:1.0")
+    subprocess.run([environment.python, "-c", "import six"], check=True)
+    assert "Successfully installed six-1.16.0" in recipe_of(images.builder(root)).beside(".log").read_text()
+
+
+def test_files_are_shared_with_the_installers_cache(images: Images, root: Path) -> None:
+    environment = images.builder(root).build("tiny:1.0")
+    [six] = environment.folder.glob("lib/python*/site-packages/six.py")
+    other = images.builder(root.parent / "others").build("tiny:1.0")
+    [same] = other.folder.glob("lib/python*/site-packages/six.py")
+    cache = subprocess.run(
+        [Path(sys.executable).with_name("uv"), "cache", "dir"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    if os.stat(cache).st_dev == root.stat().st_dev:
+        assert os.path.samefile(six, same)
 
 
 def test_a_failing_build_program_is_told_with_its_last_words_and_tried_again(images: Images, root: Path) -> None:
@@ -235,7 +312,6 @@ def test_a_full_disk_is_told_as_such(images: Images, root: Path) -> None:
 def test_the_starters_environment_leads_pip_nowhere_else(
     images: Images, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    images.borrow()
     monkeypatch.setenv("PIP_TARGET", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("PIP_USER", "1")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -243,8 +319,17 @@ def test_the_starters_environment_leads_pip_nowhere_else(
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_where_environments_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert EnvironmentBuilder.root_of(tmp_path) == tmp_path / "environments"
+def test_all_homes_of_a_user_share_the_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WEFT_ENVIRONMENTS_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    homes = [tmp_path / "one", tmp_path / "another"]
+    assert {EnvironmentBuilder.root_of(home) for home in homes} == {tmp_path / "cache" / "weft" / "environments"}
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    assert EnvironmentBuilder.root_of(homes[0]) == tmp_path / "user" / ".cache" / "weft" / "environments"
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    assert EnvironmentBuilder.root_of(homes[0]) == homes[0] / "environments", "a service's user may have no home"
     monkeypatch.setenv("WEFT_ENVIRONMENTS_DIR", str(tmp_path / "shared"))
     assert EnvironmentBuilder.root_of(tmp_path) == tmp_path / "shared"
 
@@ -306,29 +391,83 @@ def test_a_run_survives_the_death_of_the_build_that_it_waits_for(bench: Bench, w
     spec = bench.spec("", image="tiny:1.0")
     bench.engine.launch(spec)
     recipe = recipe_of(bench.images)
-    until(lambda: "gate" in builds.progress(recipe))
+    until(lambda: "gate" in waits.progress(recipe))
     [builder] = builders_of(recipe)
     os.kill(builder, signal.SIGKILL)
     waiting.touch()
     assert bench.ended(spec)[0].exit_code == 0
 
 
-def test_stopping_a_run_that_waits_leaves_the_build_to_others(bench: Bench, waiting: Path) -> None:
-    spec = bench.spec("", image="tiny:1.0")
-    bench.engine.launch(spec)
+def test_a_build_ends_when_the_last_run_that_waits_is_stopped(bench: Bench, waiting: Path) -> None:
+    specs = [bench.spec("", job=job, image="tiny:1.0") for job in ("one", "another")]
     recipe = recipe_of(bench.images)
-    until(lambda: "gate" in builds.progress(recipe))
-    bench.engine.stop(spec.run_name, timedelta(seconds=600))
-    until(lambda: bench.look(spec) is None)
-    assert builds.is_building(recipe)
+    for spec in specs:
+        bench.engine.launch(spec)
+    until(lambda: "gate" in waits.progress(recipe))
+    bench.engine.stop(specs[0].run_name, timedelta(seconds=600))
+    until(lambda: bench.look(specs[0]) is None)
+    assert waits.is_wanted(recipe.folder)
+    bench.engine.stop(specs[1].run_name, timedelta(seconds=600))
+    until(lambda: not waits.is_building(recipe.folder))
+    assert not recipe.is_complete()
+
+
+def test_the_engine_builds_what_waiting_jobs_want_and_nothing_else(bench: Bench, waiting: Path) -> None:
+    recipe = recipe_of(bench.images)
+    jobs = {"job-a": "tiny:1.0", "job-b": "tiny:1.0", "job-c": sys.prefix, "job-d": "nothing:9"}
+    held = until(lambda: (found := bench.engine.prepare(jobs)) and "gate" in found["job-a"].progress and found)
+    assert {name: one.progress for name, one in held.items()} == {
+        "job-a": f"{BUILDING}: waiting for the gate",
+        "job-b": f"{BUILDING}: waiting for the gate",
+    }
+    assert bench.engine.observe() == {}, "nothing holds room meanwhile"
+    other = bench.new_engine(name="second")
+    assert list(other.prepare({"job-e": "tiny:1.0"})) == ["job-e"]
+    assert bench.engine.prepare({}) == {}
+    assert waits.is_wanted(recipe.folder), "another engine's job waits for it"
+    assert other.prepare({}) == {}
+    until(lambda: not waits.is_building(recipe.folder))
+    assert not recipe.is_complete()
+    bench.engine.prepare(jobs)
     waiting.touch()
-    until(recipe.is_complete)
+    until(lambda: bench.engine.prepare(jobs) == {})
+    assert recipe.is_complete()
+
+
+def test_all_jobs_that_waited_for_a_build_hear_of_its_failure_and_the_next_is_another_try(
+    bench: Bench, waiting: Path
+) -> None:
+    waiting.write_text("bad")
+    jobs = {"job-a": "tiny:1.0", "job-b": "tiny:1.0"}
+
+    def all_failed() -> Mapping[str, Preparation] | None:
+        found = bench.engine.prepare(jobs)
+        return found if found and all(one.failed for one in found.values()) else None
+
+    failed = until(all_failed)
+    assert failed
+    assert failed["job-b"].failed.startswith("environment tiny:1.0 could not be built: `build python wheels …` ended")
+    assert list(bench.engine.prepare({"job-b": "tiny:1.0"}).values()) == [failed["job-b"]], "until it is heard"
+    bench.engine.prepare({})
+    waiting.write_text("good")
+    until(lambda: not bench.engine.prepare({"job-a": "tiny:1.0"}))
+
+
+def test_the_orderly_end_of_a_home_ends_its_builds(bench: Bench, waiting: Path) -> None:
+    recipe = recipe_of(bench.images)
+    until(lambda: "gate" in str(bench.engine.prepare({"job-a": "tiny:1.0"})))
+    environment = {**os.environ, "WEFT_ENVIRONMENTS_DIR": str(bench.images.root)}
+    command = [sys.executable, "-m", "weft_workers.engines.local", "interrupt", "--home", str(bench.home)]
+    subprocess.run(command, check=True, env=environment)
+    assert not waits.is_building(recipe.folder)
+    assert not recipe.is_complete()
+    assert not Path(recipe.folder).exists()
 
 
 def test_interrupting_a_run_that_waits(bench: Bench, waiting: Path) -> None:
     spec = bench.spec("", image="tiny:1.0", learners=2)
     bench.engine.launch(spec)
-    until(lambda: "gate" in builds.progress(recipe_of(bench.images)))
+    until(lambda: "gate" in waits.progress(recipe_of(bench.images)))
     command = [sys.executable, "-m", "weft_workers.engines.local", "interrupt", "--home", str(bench.home)]
     assert subprocess.run(command, capture_output=True, text=True, timeout=60).stdout == "1 runs interrupted\n"
     assert [one.interrupted for one in bench.ended(spec).values()] == [True, True]
@@ -346,7 +485,9 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert wrong.stderr.startswith("horovod:0.1: no image has version '0.1' of horovod")
     # An environment that is there already: nothing to build.
-    folder = EnvironmentBuilder(tmp_path / "environments").locate("python:3.11").folder
+    root = tmp_path / "environments"
+    monkeypatch.setenv("WEFT_ENVIRONMENTS_DIR", str(root))
+    folder = EnvironmentBuilder(root).locate("python:3.11").folder
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").symlink_to(sys.executable)
     (folder / ".complete").touch()

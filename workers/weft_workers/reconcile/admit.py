@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy import and_, func, or_, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from weft_core.engine import Capacity, EngineUnreachable
+from weft_core.engine import Capacity, EngineUnreachable, Preparation
 from weft_core.ids import new_id, run_name
 from weft_core.launch import Placement, Resources
 from weft_core.lifecycle import Desired, JobState
@@ -29,12 +29,15 @@ from weft_workers.observing import Lookout
 from weft_workers.quotas import Allowance
 from weft_workers.reconcile.decide import backoff
 from weft_workers.reconcile.elastic import cooldown
+from weft_workers.reconcile.preparing import note_progress, prepare
 from weft_workers.reconcile.view import View, attempt_view
 from weft_workers.texts import count
 
 HEAD_POLL = 3.0
 """The first of a queue looks for room by itself this often, and on behalf of all others: a node may have been added."""
 TAIL_POLL = 30.0
+IMAGE_POLL = 1.0
+"""The first job whose image is still being made looks this often, on behalf of all others."""
 GROW_POLL, LOOK_AGAIN = 10.0, 2.0
 """An elastic job that could have more learners looks for room this often; and goes on being looked at."""
 _QUEUE = 1000
@@ -47,6 +50,7 @@ def admit(context: Context, lease: Lease, view: View) -> bool:
     try:
         engine = context.engine(name)
         capacity = engine.capacity()
+        unready = prepare(context, engine, capacity)
     except EngineUnreachable as error:
         with context.database.transaction() as session:
             taken = take(session, lease)
@@ -54,7 +58,7 @@ def admit(context: Context, lease: Lease, view: View) -> bool:
             return taken.release(HEAD_POLL)
     with context.database.transaction() as session:
         _lock(session, engine)
-        decided = _plan(session, context.settings, name, capacity, view.now)
+        decided = _plan(session, context.settings, name, capacity, view.now, unready)
         taken = take(session, lease)
         job = taken.job
         # The row is fresh and locked now: a halt that came in since the claim goes first.
@@ -66,12 +70,18 @@ def admit(context: Context, lease: Lease, view: View) -> bool:
         elif (why := decided.impossible.get(job.id)) and not job.attempt:
             transition(session, job, JobState.FAILED, why, "S100")
             again = taken.release(None)
+        elif job.id in decided.unready and unready[job.id].failed:
+            transition(session, job, JobState.FAILED, unready[job.id].failed, "S101")
+            again = taken.release(None)
+        elif job.id in decided.unready:
+            note_progress(session, job, unready[job.id].progress)
+            again = taken.release(IMAGE_POLL if decided.unready[0] == job.id else TAIL_POLL)
         else:
             # Impossible, and yet it ran here before: a node is away just now, which is no reason to give up.
             _wait(session, job, decided.waiting.get(job.id) or why or f"queued behind {count(_QUEUE, 'job')} or more")
             first = next(iter(decided.waiting), job.id) == job.id
             again = taken.release(HEAD_POLL if first else TAIL_POLL)
-        woken = _tell_others(session, decided, job.id)
+        woken = _tell_others(session, decided, unready, job.id)
     if queued_at is not None:
         context.metrics.waits.labels(name).observe((view.now - queued_at).total_seconds())
         told: dict[str, Attribute] = {"job": job.id, "attempt": job.attempt, "engine": name, "learners": job.learners}
@@ -94,13 +104,14 @@ def grow(context: Context, lease: Lease, view: View) -> bool:
     engine = context.engine(view.job.engine)
     try:
         capacity = engine.capacity(fresh=True)
+        unready = prepare(context, engine, capacity)
     except EngineUnreachable:
-        capacity = None
+        capacity, unready = None, {}
     with context.database.transaction() as session:
         place: tuple[str, ...] = ()
         if capacity is not None and not capacity.queue and engine.grows_runs:
             _lock(session, engine)
-            decided = _plan(session, context.settings, engine.name, capacity, view.now)
+            decided = _plan(session, context.settings, engine.name, capacity, view.now, unready)
             mine = view.job.project_id
             of_no_concern = {job_id for job_id, project in decided.held_back.items() if project != mine}
             if not (decided.places or decided.waiting.keys() - of_no_concern):
@@ -136,13 +147,14 @@ def survey(context: Context, engine_name: str) -> None:
     try:
         engine = context.engine(engine_name)
         capacity = engine.capacity()
+        unready = prepare(context, engine, capacity)
     except EngineUnreachable:
         return  # the first of the queue goes on asking
     with context.database.transaction() as session:
         _lock(session, engine)
         now = session.execute(select(func.now())).scalar_one()
-        decided = _plan(session, context.settings, engine_name, capacity, now)
-        woken = _tell_others(session, decided, "")
+        decided = _plan(session, context.settings, engine_name, capacity, now, unready)
+        woken = _tell_others(session, decided, unready, "")
     for job_id in woken:
         context.wake.job(job_id)
 
@@ -158,7 +170,14 @@ def _lock(session: Session, engine: Lookout) -> None:
         session.scalars(locked).one()
 
 
-def _plan(session: Session, settings: Settings, engine: str, capacity: Capacity, now: datetime) -> Plan:
+def _plan(
+    session: Session,
+    settings: Settings,
+    engine: str,
+    capacity: Capacity,
+    now: datetime,
+    unready: Collection[str],
+) -> Plan:
     profile = Job.manifest["profile"].astext
     waiting = (
         select(Job.id, Job.project_id, Job.learners, Job.manifest["resources"], profile, Job.manifest["elastic"])
@@ -176,6 +195,7 @@ def _plan(session: Session, settings: Settings, engine: str, capacity: Capacity,
             read_placement(settings, named),
             elastic["min"] if elastic else None,
             project_id,
+            ready=job_id not in unready,
         )
         for job_id, project_id, learners, resources, named, elastic, failures, last in session.execute(waiting)
         if last is None or _rested(last, failures, now)
@@ -266,19 +286,24 @@ def read_placement(settings: Settings, profile: str | None) -> Placement:
     )
 
 
-def _tell_others(session: Session, decided: Plan, but: str) -> list[str]:
-    """Make the other jobs that fit due at once; renew the reasons of those that wait. Returns whom to wake."""
-    woken = sorted(job_id for job_id in decided.places if job_id != but)
+def _tell_others(session: Session, decided: Plan, unready: Mapping[str, Preparation], but: str) -> list[str]:
+    """Make the other jobs that fit, or whose image can't be made, due at once; renew the reasons of those that wait.
+    Returns whom to wake."""
+    failed = [job_id for job_id in decided.unready if unready[job_id].failed]
+    woken = sorted(job_id for job_id in (*decided.places, *failed) if job_id != but)
     rows = session.scalars(select(Job).where(Job.id.in_(woken)).order_by(Job.id).with_for_update()) if woken else ()
     for job in rows:
         job.next_step_at = func.now()
     # Best effort: a row that is locked is being stepped, and gets its reason there.
-    others = [job_id for job_id in decided.waiting if job_id != but]
+    others = [job_id for job_id in (*decided.waiting, *decided.unready) if job_id not in (but, *woken)]
     changed = (
         select(Job).where(Job.id.in_(others), Job.state == JobState.QUEUED.value).with_for_update(skip_locked=True)
     )
     for job in session.scalars(changed) if others else ():
-        _wait(session, job, decided.waiting[job.id])
+        if why := decided.waiting.get(job.id):
+            _wait(session, job, why)
+        else:
+            note_progress(session, job, unready[job.id].progress)
     return woken
 
 

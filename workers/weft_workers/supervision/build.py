@@ -2,8 +2,7 @@
 
     build RECIPE LOCK_DESCRIPTOR
 
-Beside the environment's folder stand ``<folder>.lock`` (held by the living build), ``<folder>.status.json`` (progress,
-or why it failed) and ``<folder>.log`` (all that pip and the image's own build program printed). A virtual environment
+:mod:`weft_workers.supervision.waits` says what stands beside the environment's folder. A virtual environment
 can't be moved, so it is made in place, and counts only once ``.complete`` is in it.
 """
 
@@ -17,81 +16,38 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 import traceback
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from weft_workers.supervision import files, processes, spawn
+from weft_workers.supervision import files, processes, spawn, waits
+from weft_workers.supervision.installer import Installer, Installing
+from weft_workers.supervision.waits import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _TAIL = 12  # lines of output that a failure shows
-_QUIET = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off")
-_UNWANTED = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV")
-"""Variables of whoever started this that would lead pip out of the environment."""
-
-
-class Recipe(NamedTuple):
-    """All that a build needs; as JSON it is a part of a run's spec."""
-
-    image: str  # for people
-    folder: str
-    requirements: str
-    pip: list[str]
-    script: str | None  # called with the environment's python and `wheels`
-    wheels: str
-    python: str  # makes the environment
-
-    def is_complete(self) -> bool:
-        folder = Path(self.folder)
-        return (folder / ".complete").exists() and (folder / "bin" / "python").exists()
-
-    def beside(self, suffix: str) -> Path:
-        return Path(self.folder + suffix)
+_TRIES = 3
+"""Builds that are killed from outside (for memory, say), after which those who wait are told."""
+_UNWANTED_SECONDS = 2.0
+"""After so long with nobody who waits, the build ends. Somebody may be about to come."""
+_END_SECONDS = 5.0  # that a step may take to clean up after SIGTERM
+_NICE = 5
+"""A third of the weight of a learner's process: a small share beside training, and all of a machine that is idle."""
+_UNWANTED = (
+    *("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"),
+    *("UV_SYSTEM_PYTHON", "UV_PYTHON", "UV_PROJECT", "UV_BREAK_SYSTEM_PACKAGES"),
+)
+"""Variables of whoever started this that would lead the installer out of the environment."""
 
 
 class BuildFailed(Exception):
     """The message is for the job's owner."""
-
-
-def ensure(recipe: Recipe) -> None:
-    """See to it that the environment is complete or that a build of it runs; an earlier failure is forgotten."""
-    if recipe.is_complete():
-        return
-    Path(recipe.folder).parent.mkdir(parents=True, exist_ok=True)
-    lock = files.take(recipe.beside(".lock"))
-    if lock is None:
-        return  # it is being built
-    try:
-        recipe.beside(".status.json").unlink(missing_ok=True)
-        if not recipe.is_complete():
-            # The build inherits the lock: there is no moment at which a second one could start.
-            spawn.detached(
-                "weft_workers.supervision.build",
-                [json.dumps(recipe._asdict()), str(lock)],
-                log=recipe.beside(".log"),
-                environment=os.environ,
-                keep=[lock],
-            )
-    finally:
-        os.close(lock)
-
-
-def is_building(recipe: Recipe) -> bool:
-    return files.held(recipe.beside(".lock"))
-
-
-def failure(recipe: Recipe) -> str:
-    """Why the last build failed; empty: it didn't."""
-    return str((files.read_json(recipe.beside(".status.json")) or {}).get("failed", ""))
-
-
-def progress(recipe: Recipe) -> str:
-    """What the build is at, 'building environment pytorch:2.13.0: installing torch (3 of 37)'; empty: there is none."""
-    doing = (files.read_json(recipe.beside(".status.json")) or {}).get("progress", "starting")
-    return "" if recipe.is_complete() else f"building environment {recipe.image}: {doing}"
 
 
 class Build:
@@ -104,33 +60,72 @@ class Build:
         self._marker = f"WEFT_BUILDS={recipe.folder}"
         self._environment = {name: value for name, value in os.environ.items() if name not in _UNWANTED}
         self._environment["WEFT_BUILDS"] = recipe.folder
-        self._packages = 0
-        self._begun = 0
+        self._status = recipe.beside(".status.json")
+        self._tries = (files.read_json(self._status) or {}).get("tries", 0) + 1
+        self._installing = Installing()
+        self._step: subprocess.Popen[str] | None = None
+        self.abandoned = False
+        """Whether it was ended because nobody waits for it any more."""
 
     def run(self) -> None:
+        if self._tries > _TRIES:
+            raise BuildFailed(f"the build was killed {_TRIES} times; {self._recipe.beside('.log')} has what it printed")
+        threading.Thread(target=self._watch, daemon=True).start()
         processes.end_with_environment(self._marker)  # of a build that was killed
         self._wipe()
-        requirements = Path(self._recipe.requirements).read_text(encoding="utf-8").splitlines()
-        self._packages = sum(1 for line in requirements if line[:1].isalnum())
         self._report("making the virtual environment")
-        self._call([self._recipe.python, "-m", "venv", str(self._folder)])
-        pip = [self._python, "-m", "pip", "install", *_QUIET]
-        self._call([*pip, *self._recipe.pip, "-r", self._recipe.requirements], self._pip_said)
+        installer = Installer.find(self._environment)
+        self._environment |= dict(installer.variables)
+        self._make(installer)
+        packages = ("-r", self._recipe.requirements)
+        self._call(installer.install(self._python, [*self._recipe.pip, *packages]), self._installer_said)
         if self._recipe.script:
             Path(self._recipe.wheels).mkdir(parents=True, exist_ok=True)
             self._call([self._recipe.script, self._python, self._recipe.wheels], self._report)
         self._complete()
 
+    def _make(self, installer: Installer) -> None:
+        try:
+            self._call(installer.make(self._recipe.python, str(self._folder)))
+        except BuildFailed:
+            if installer.uv is None:
+                raise
+            # It asks an index for pip. Python brings a pip of its own: perhaps the lock needs nothing more.
+            self._wipe()
+            self._call(Installer(None).make(self._recipe.python, str(self._folder)))
+
     def explain(self, error: Exception) -> None:
-        """Note the failure, and give back the space."""
+        """Tell those who wait, and give back the space."""
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             error = BuildFailed(self._disk_full())
         message = str(error) if isinstance(error, BuildFailed) else f"{type(error).__name__}: {error}"
+        self.forget()
+        waits.tell_failure(self._recipe, message)
+
+    def forget(self) -> None:
+        """Leave nothing of it."""
         self._wipe()
-        files.write_json(self._recipe.beside(".status.json"), {"failed": message})
+        self._status.unlink(missing_ok=True)
+
+    def _watch(self) -> None:
+        """End the build when nobody has waited for it for a while."""
+        seen = time.monotonic()
+        while time.monotonic() - seen < _UNWANTED_SECONDS:
+            time.sleep(0.2)
+            if waits.is_wanted(self._recipe.folder):
+                seen = time.monotonic()
+        self.abandoned = True
+        print("nobody waits for it any more: ended", flush=True)
+        if step := self._step:
+            step.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                step.wait(_END_SECONDS)
+        processes.end_with_environment(self._marker)
 
     def _call(self, command: Sequence[str], said: Callable[[str], None] | None = None) -> None:
         """Run one step; its lines go to the log, and to ``said``."""
+        if self.abandoned:
+            raise BuildFailed("nobody waits for it")
         builder = os.getpid()
 
         def prepare() -> None:
@@ -150,6 +145,7 @@ class Build:
             preexec_fn=prepare,
         ) as process:
             assert process.stdout
+            self._step = process
             for line in process.stdout:
                 print(line, end="", flush=True)
                 if line.strip():
@@ -162,17 +158,12 @@ class Build:
             name = " ".join(Path(word).name for word in command[:3])
             raise BuildFailed(f"`{name} …` ended with code {process.returncode}:\n" + "\n".join(tail))
 
-    def _pip_said(self, line: str) -> None:
-        words = line.split()
-        if words[0] == "Collecting":
-            self._begun += 1
-            name = words[1].partition("==")[0]
-            self._report(f"installing {name} ({min(self._begun, self._packages)} of {self._packages})")
-        elif line.startswith("Installing collected packages:"):
-            self._report(f"unpacking {len(words) - 3} packages")
+    def _installer_said(self, line: str) -> None:
+        if doing := self._installing.hear(line):
+            self._report(doing)
 
     def _report(self, doing: str) -> None:
-        files.write_json(self._recipe.beside(".status.json"), {"progress": doing[:300]})
+        files.write_json(self._status, {"progress": doing[:300], "tries": self._tries})
 
     def _complete(self) -> None:
         # After a power cut the mark must not be there without the files that it vouches for.
@@ -180,7 +171,8 @@ class Build:
         ctypes.CDLL(None).syncfs(descriptor)
         os.close(descriptor)
         (self._folder / ".complete").touch()
-        self._recipe.beside(".status.json").unlink(missing_ok=True)
+        self._status.unlink(missing_ok=True)
+        shutil.rmtree(self._recipe.beside(".waits"), ignore_errors=True)
 
     def _wipe(self) -> None:
         if self._folder.exists():
@@ -192,16 +184,27 @@ class Build:
         return f"the disk is full: {self._folder.parent} has {free} MiB left"
 
 
+def _small_share() -> None:
+    """Learners go before a build."""
+    os.nice(_NICE)
+    with suppress(OSError):  # a kernel that shares time among sessions looks at this instead
+        Path("/proc/self/autogroup").write_text(str(_NICE))
+
+
 def main() -> None:
     recipe, lock = sys.argv[1:]
     spawn.leave_parent(keep=[int(lock)])
     spawn.default_signals()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     os.umask(0o022)
+    _small_share()
     build = Build(Recipe(**json.loads(recipe)))
     try:
         build.run()
     except Exception as error:
+        if build.abandoned:
+            build.forget()
+            return
         traceback.print_exc()
         build.explain(error)
         sys.exit(1)

@@ -16,11 +16,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from weft_workers.supervision import build, cgroups, processes, spawn
+from weft_workers.supervision import cgroups, processes, spawn
 from weft_workers.supervision.learner import SIGNALS, LearnerSupervisor
 from weft_workers.supervision.run import VANISHED, Exit, RunFolder
-
-_REBUILDS = 2
+from weft_workers.supervision.waits import Recipe, Wait
 
 
 class Gang:
@@ -29,7 +28,7 @@ class Gang:
     def __init__(self, run: RunFolder, spec: dict[str, Any]) -> None:
         self._run = run
         self._learners = spec["learners"]
-        self._recipe = build.Recipe(**spec["recipe"]) if spec["recipe"] else None
+        self._recipe = Recipe(**spec["recipe"]) if spec["recipe"] else None
         self._supervisors: dict[int, int] = {}  # pid -> rank
 
     def run(self) -> None:
@@ -40,21 +39,19 @@ class Gang:
         self._start()
         self._wait()
 
-    def _environment(self, recipe: build.Recipe) -> bool:
+    def _environment(self, recipe: Recipe) -> bool:
         """Wait until it is built; False: it can't be, or isn't wanted any more."""
-        for attempt in range(1 + _REBUILDS):
-            build.ensure(recipe)
-            while build.is_building(recipe):
+        wait = Wait(recipe, self._run.name, processes.identity(os.getpid()))
+        try:
+            while not (found := wait.look()).ready:
+                if found.failed:
+                    self._run.fail(f"environment {recipe.image} could not be built: {found.failed}")
+                    return False
                 if self._stopping(signal.sigtimedwait(SIGNALS, 0.1)):
                     return False
-            if recipe.is_complete():
-                return not self._stopping(None)
-            if failure := build.failure(recipe):
-                self._run.fail(f"environment {recipe.image} could not be built: {failure}")
-                return False
-            print(f"build {attempt + 1} of {recipe.folder} vanished", file=sys.stderr, flush=True)
-        self._run.fail(f"environment {recipe.image} could not be built: the build was killed, {1 + _REBUILDS} times")
-        return False
+        finally:
+            wait.end()
+        return not self._stopping(None)
 
     def _stopping(self, received: signal.struct_siginfo | None) -> bool:
         if received and received.si_signo in (signal.SIGTERM, signal.SIGINT):

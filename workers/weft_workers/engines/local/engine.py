@@ -22,13 +22,16 @@ from weft_core.engine import (
     LearnerObservation,
     LearnerState,
     Observation,
+    Preparation,
 )
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec
 from weft_workers.engines.local.machine import Machine, Slots
+from weft_workers.engines.local.preparing import prepare
 from weft_workers.environments import Environment, EnvironmentBuilder
-from weft_workers.supervision import build, files, spawn
+from weft_workers.supervision import files, spawn, waits
 from weft_workers.supervision.run import GONE, VANISHED, Exit, RunFolder, erase
+from weft_workers.supervision.waits import Recipe
 
 _logger = logging.getLogger(__name__)
 _DRAFT = ".new-"  # prefix of folders that are being made
@@ -62,6 +65,12 @@ class LocalEngine:
         self._cache = (settings.cache_dir or self._home / "cache").expanduser().absolute()
 
     # --- the contract with the reconciler ---
+
+    def prepare(self, jobs: Mapping[str, str]) -> Mapping[str, Preparation]:
+        with self._reachable():
+            if jobs:
+                self._runs.mkdir(parents=True, exist_ok=True, mode=0o700)  # so that `weft down` ends builds, too
+            return prepare(self._home, self.name, self._images, jobs)
 
     def launch(self, spec: LaunchSpec) -> None:
         with self._reachable():
@@ -279,8 +288,8 @@ class LocalEngine:
             if not run.path.is_dir():
                 return None
         learners = {rank: one for rank in ranks if (one := self._look_at(run, rank, alive))}
-        waits = alive and not any(one.state is not LearnerState.STARTING for one in learners.values())
-        progress = build.progress(build.Recipe(**spec["recipe"])) if waits and spec["recipe"] else ""
+        starting = alive and not any(one.state is not LearnerState.STARTING for one in learners.values())
+        progress = waits.progress(Recipe(**spec["recipe"])) if starting and spec["recipe"] else ""
         return Observation(run.name, learners, progress=progress, failed=run.failure())
 
     @staticmethod

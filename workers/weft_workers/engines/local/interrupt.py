@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from weft_workers.engines.local.preparing import end_builds
 from weft_workers.supervision import files
 from weft_workers.supervision.run import RunFolder
 
@@ -12,10 +13,12 @@ _PATIENCE = 30.0  # seconds after the grace that the end of killed processes may
 
 
 def interrupt(home: Path, grace: float) -> tuple[list[str], list[str]]:
-    """Interrupt all living runs of ``home`` and wait; the names of those that ended, and of those that did not.
+    """Interrupt all living runs of ``home`` and wait; the names of those that ended, and of those that did not. Builds
+    that only this home's jobs wait for end, too.
 
     The workers are to be stopped before, so that they launch nothing meanwhile.
     """
+    end_builds(home, _PATIENCE)
     runs = home.expanduser().absolute() / "runs"
     if not runs.is_dir():
         return [], []

@@ -1,0 +1,49 @@
+"""Jobs whose image is still being made: they wait in the queue, and hold no room on the engine meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from weft_core.engine import Capacity, Preparation
+from weft_core.lifecycle import Desired, JobState
+from weft_core.store.jobs import record_event
+from weft_core.store.models import Job
+from weft_workers.context import Context
+from weft_workers.observing import Lookout
+
+_QUEUE = 1000  # as many jobs at a time
+
+
+def prepare(context: Context, engine: Lookout, capacity: Capacity) -> Mapping[str, Preparation]:
+    """Have the engine make the images that waiting jobs lack, and no others.
+
+    Returns:
+        The jobs that can't start yet, and why, by id.
+
+    Raises:
+        EngineUnreachable: the engine does not answer.
+    """
+    if not engine.prepares:
+        return {}
+    image = Job.manifest["framework"]["image"].astext.label("image")
+    waiting = (
+        select(Job.id, image)
+        .where(Job.engine == engine.name, Job.state == JobState.QUEUED.value, Job.desired == Desired.RUNNING.value)
+        .where(image.not_in(capacity.images or ()))
+        .order_by(Job.priority.desc(), Job.created_at, Job.id)
+        .limit(_QUEUE)
+    )
+    with context.database.transaction() as session:
+        jobs = {row.id: str(row.image) for row in session.execute(waiting)}
+    return engine.prepare(jobs)
+
+
+def note_progress(session: Session, job: Job, progress: str) -> None:
+    """Show how far the image is, as the job's reason and in its events."""
+    job.condition = None
+    if job.reason != progress:
+        job.reason = progress
+        record_event(session, job, "image", progress)

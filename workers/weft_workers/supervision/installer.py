@@ -1,0 +1,235 @@
+"""Install packages into a virtual environment: with uv, or with pip where there is no uv.
+
+    python installer.py FOLDER ARGUMENT…
+
+makes FOLDER a virtual environment if there is none, and does in it what ``pip install ARGUMENT…`` does: that is
+``make setup``. The builds of trainer environments import this file. It needs the standard library only, as it runs
+before anything is installed.
+
+uv does not read pip's configuration. A machine that has an index of its own, or a folder of wheels, has told pip; so
+what pip was told is passed on, unless uv was told something else. ``WEFT_INSTALLER=pip`` chooses pip.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_PIP_QUIET = ("--no-input", "--disable-pip-version-check")
+# pip's option -> uv's, and uv's own variable, which goes before it: where packages come from …
+_SOURCES = {
+    "index-url": ("--default-index", "UV_DEFAULT_INDEX"),
+    "extra-index-url": ("--index", "UV_INDEX"),
+    "find-links": ("--find-links", "UV_FIND_LINKS"),
+    "trusted-host": ("--allow-insecure-host", "UV_INSECURE_HOST"),
+    "no-index": ("--no-index", "UV_NO_INDEX"),
+}
+# … and which of them may be installed.
+_LIMITS = {
+    "constraint": ("--constraint", "UV_CONSTRAINT"),
+    "no-binary": ("--no-binary", "UV_NO_BINARY"),
+    "only-binary": ("--only-binary", "UV_ONLY_BINARY"),
+    "require-hashes": ("--require-hashes", "UV_REQUIRE_HASHES"),
+}
+_FLAGS = ("--no-index", "--require-hashes")
+_VARIABLES = {
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+    "timeout": "UV_HTTP_TIMEOUT",
+}
+
+
+class Installer(NamedTuple):
+    """The program that installs, and how it is called."""
+
+    uv: str | None
+    """uv's path; None: pip is used."""
+    sources: tuple[str, ...] = ()
+    """Of pip's configuration, where packages come from, as uv's options."""
+    limits: tuple[str, ...] = ()
+    """Of pip's configuration, which packages may be installed, as uv's options."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Of pip's configuration, what uv takes as environment variables."""
+
+    @staticmethod
+    def find(environment: Mapping[str, str] = os.environ) -> Installer:
+        """uv beside this interpreter, else on the PATH, else pip."""
+        if environment.get("WEFT_INSTALLER") == "pip":
+            return Installer(None)
+        beside = Path(sys.executable).with_name("uv")
+        uv = str(beside) if beside.is_file() else shutil.which("uv", path=environment.get("PATH"))
+        return Installer.configured(uv, pip_configuration(), environment) if uv else Installer(None)
+
+    @staticmethod
+    def configured(uv: str, pip: Mapping[str, str], environment: Mapping[str, str]) -> Installer:
+        """uv, told what pip was told and uv was not."""
+        sources = _options(_SOURCES, pip, environment)
+        if "--index" in sources and "UV_INDEX_STRATEGY" not in environment:
+            sources += ("--index-strategy", "unsafe-best-match")  # as pip: the best version of all indexes
+        variables = {variable: pip[name] for name, variable in _VARIABLES.items() if name in pip}
+        told = tuple((name, value) for name, value in variables.items() if name not in environment)
+        return Installer(uv, sources, _options(_LIMITS, pip, environment), told)
+
+    def make(self, python: str, folder: str) -> list[str]:
+        """The command that makes a virtual environment with pip in it."""
+        if self.uv is None:
+            return [python, "-m", "venv", folder]
+        return [self.uv, "venv", "--seed", "--python", python, *self.sources, folder]
+
+    def install(self, python: str, arguments: Sequence[str]) -> list[str]:
+        """The command that does what ``python -m pip install ARGUMENTS`` does."""
+        if self.uv is None:
+            return [python, "-m", "pip", "install", *_PIP_QUIET, *arguments]
+        return [self.uv, "pip", "install", "--python", python, *self.sources, *self.limits, *arguments]
+
+
+def _options(table: Mapping[str, tuple[str, str]], pip: Mapping[str, str], given: Mapping[str, str]) -> tuple[str, ...]:
+    options: list[str] = []
+    for name, (option, variable) in table.items():
+        if name not in pip or variable in given:
+            continue
+        if option in _FLAGS:
+            options += [option] if pip[name].lower() in {"1", "true", "yes", "on"} else []
+        else:  # several, by white space
+            options += [word for value in pip[name].split() for word in (option, value)]
+    return tuple(options)
+
+
+class Installing:
+    """Turns what uv and pip print into progress."""
+
+    def __init__(self) -> None:
+        self._under_way: list[str] = []
+        self._collected = 0
+
+    def hear(self, line: str) -> str:
+        """What a line means; empty: nothing new."""
+        words = line.split()
+        match words:
+            case ["Resolved", number, *_]:
+                return f"bringing {number} packages"
+            case ["Downloading", name, size] if size.startswith("("):  # uv: torch (182.9MiB)
+                self._under_way.append(f"{name} {size}")
+            case ["Downloaded" | "Built", name, *_]:
+                self._under_way = [one for one in self._under_way if one.split()[0] != name]
+            case ["Building", name, *_]:
+                return f"building {name}"
+            case ["Prepared", number, *_]:
+                return f"unpacking {number} packages"
+            case ["Collecting", requirement, *_]:  # pip
+                self._collected += 1
+                return f"installing {requirement.partition('==')[0]} (package {self._collected})"
+            case ["Installing", "collected", "packages:", *names]:
+                return f"unpacking {len(names)} packages"
+            case _:
+                return ""
+        return f"downloading {', '.join(self._under_way)}" if self._under_way else ""
+
+
+def pip_configuration(python: str = sys.executable) -> dict[str, str]:
+    """What pip's files and variables tell ``pip install``; empty where there is no pip."""
+    try:
+        command = [python, "-m", "pip", "--disable-pip-version-check", "config", "list"]
+        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return parse_configuration(listing)
+
+
+def parse_configuration(listing: str) -> dict[str, str]:
+    """`pip config list`'s answer: variables go before the section of the command, which goes before ``global``."""
+    found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for line in listing.splitlines():
+        key, _, value = line.partition("=")
+        section, _, name = key.partition(".")
+        if section in found:
+            found[section][name] = str(ast.literal_eval(value))
+    return found["global"] | found["install"] | found[":env:"]
+
+
+def main() -> int:
+    folder, *arguments = sys.argv[1:]
+    python = str(Path(folder, "bin", "python"))
+    installer = Installer.find()
+    if not Path(python).exists() and not _run(installer.make(sys.executable, folder), installer):
+        _run(Installer(None).make(sys.executable, folder), installer)
+    if installer.uv is None and os.environ.get("WEFT_INSTALLER") != "pip":
+        installer = _bring_uv(python, arguments)
+    return 0 if _run(installer.install(python, arguments), installer) else 1
+
+
+def _bring_uv(python: str, arguments: Sequence[str]) -> Installer:
+    """Install uv into the environment. Where no wheel of it fits this machine, pip goes on alone."""
+    limits = [word for pair in pairwise(arguments) if pair[0] == "-c" for word in pair]
+    command = [python, "-m", "pip", "install", "--quiet", *_PIP_QUIET, *limits, "uv"]
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    uv = Path(python).with_name("uv")
+    return Installer.configured(str(uv), pip_configuration(python), os.environ) if uv.is_file() else Installer(None)
+
+
+def _run(command: Sequence[str], installer: Installer) -> bool:
+    """Run a step, with its progress on the screen; if it fails, with all that it printed."""
+    said: list[str] = []
+    installing, screen = Installing(), Screen()
+    with subprocess.Popen(
+        command,
+        env={**os.environ, **dict(installer.variables)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout
+        for line in process.stdout:
+            said.append(line)
+            screen.show(installing.hear(line))
+    screen.close()
+    if process.returncode != 0:
+        sys.stderr.writelines(said)
+    return process.returncode == 0
+
+
+class Screen:
+    """What is being done, and since when: on a terminal a line that is renewed, elsewhere a line for each change."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._doing = "…"
+        self._over = threading.Event()
+        if sys.stderr.isatty():
+            threading.Thread(target=self._renew, daemon=True).start()
+
+    def show(self, doing: str) -> None:
+        if not doing or doing == self._doing:
+            return
+        self._doing = doing
+        if not sys.stderr.isatty():
+            print(f"  {doing}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        self._over.set()
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\033[K")
+
+    def _renew(self) -> None:
+        while not self._over.wait(0.2):
+            width = max(20, shutil.get_terminal_size().columns - 1)
+            line = f"  {time.monotonic() - self._begun:3.0f} s  {self._doing}"
+            sys.stderr.write(f"\r\033[K{line[:width]}")
+            sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""A learner's environment, from the side of those who wait for it. The other side is the build.
+
+An environment is built for as long as somebody waits for it, and once for all who do. Beside its folder stand
+
+``<folder>.waits/<name>``   a wait: somebody wants the environment; in the end it says why the build failed
+``<folder>.lock``           held by the living build
+``<folder>.status.json``    the build's progress, and how often it was tried
+``<folder>.log``            all that the installer and the image's own build program printed
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft_workers.supervision import files, processes, spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from weft_workers.supervision.processes import Identity
+
+_WAITS = ".waits"
+
+
+class Recipe(NamedTuple):
+    """All that a build needs; as JSON it is a part of a run's spec."""
+
+    image: str  # for people
+    folder: str
+    requirements: str
+    pip: list[str]
+    script: str | None  # called with the environment's python and `wheels`
+    wheels: str
+    python: str  # makes the environment
+
+    def is_complete(self) -> bool:
+        folder = Path(self.folder)
+        return (folder / ".complete").exists() and (folder / "bin" / "python").exists()
+
+    def beside(self, suffix: str) -> Path:
+        return Path(self.folder + suffix)
+
+
+class Look(NamedTuple):
+    """How far an environment is."""
+
+    ready: bool = False
+    progress: str = ""
+    failed: str = ""
+
+
+class Wait:
+    """A wait for an environment.
+
+    Args:
+        name: of who waits; unique on this machine.
+        process: who waits; the wait ends with it. None: it ends by :meth:`end` alone.
+    """
+
+    def __init__(self, recipe: Recipe, name: str, process: Identity | None = None) -> None:
+        self._recipe = recipe
+        self._process = process
+        self._file = recipe.beside(_WAITS) / name
+
+    def look(self) -> Look:
+        """Go on waiting: see to it that the environment is there or that a build of it runs. A build that was killed is
+        started again. After a failure this says so until :meth:`end`; the next wait starts another build."""
+        recipe = self._recipe
+        if recipe.is_complete():
+            return Look(ready=True)
+        told = files.read_json(self._file)
+        if told and told["failed"]:
+            return Look(failed=told["failed"])
+        if told is None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            files.write_json(self._file, {"process": self._process, "failed": ""})
+        _start(recipe)
+        return Look(progress=progress(recipe) or f"building environment {recipe.image}")
+
+    def end(self) -> None:
+        """Wait no longer. A build that nobody waits for ends."""
+        self._file.unlink(missing_ok=True)
+
+
+def progress(recipe: Recipe) -> str:
+    """What the build is at: 'building environment pytorch:2.13.0: downloading torch (183 MiB)'; empty: it is made."""
+    doing = (files.read_json(recipe.beside(".status.json")) or {}).get("progress", "starting")
+    return "" if recipe.is_complete() else f"building environment {recipe.image}: {doing}"
+
+
+def is_building(folder: str) -> bool:
+    """Whether a build of the environment with this folder runs."""
+    return files.held(Path(folder + ".lock"))
+
+
+def is_wanted(folder: str) -> bool:
+    """Whether somebody who lives waits for the environment with this folder."""
+    return any(not told["failed"] and _lives(told["process"]) for _, told in _waits(folder))
+
+
+def is_unwanted_build(folder: str) -> bool:
+    """Whether a build runs that is about to end, as nobody waits for it."""
+    return is_building(folder) and not is_wanted(folder)
+
+
+def tell_failure(recipe: Recipe, message: str) -> None:
+    """Tell all who wait why there will be no environment."""
+    for file, told in _waits(recipe.folder):
+        files.write_json(file, {**told, "failed": message})
+
+
+def end_all(root: Path, prefix: str, but: Collection[str] = ()) -> list[str]:
+    """End the waits whose names begin with ``prefix``, other than ``but``. Returns the environments' folders."""
+    ended = []
+    for file in root.glob(f"*{_WAITS}/{prefix}*"):
+        if file.name not in but:
+            file.unlink(missing_ok=True)
+            ended.append(str(file.parent).removesuffix(_WAITS))
+    return ended
+
+
+def _start(recipe: Recipe) -> None:
+    """Start a build, unless there is one or the environment is complete."""
+    lock = files.take(recipe.beside(".lock"))
+    if lock is None:
+        return
+    try:
+        if not recipe.is_complete():
+            # The build inherits the lock: there is no moment at which a second one could start.
+            spawn.detached(
+                "weft_workers.supervision.build",
+                [json.dumps(recipe._asdict()), str(lock)],
+                log=recipe.beside(".log"),
+                environment=os.environ,
+                keep=[lock],
+            )
+    finally:
+        os.close(lock)
+
+
+def _waits(folder: str) -> list[tuple[Path, dict[str, object]]]:
+    found = [(file, files.read_json(file)) for file in Path(folder + _WAITS).glob("[!.]*")]
+    return [(file, told) for file, told in found if told is not None]
+
+
+def _lives(process: object) -> bool:
+    identity = processes.parse_identity(process)
+    return process is None or (identity is not None and processes.identity(identity.pid) == identity)
