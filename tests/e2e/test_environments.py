@@ -1,0 +1,104 @@
+"""Jobs that wait for an environment: they hold nothing, and no build outlives those who wait for it."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.stack import Stack, eventually, manifest
+
+import weft
+from weft_workers.environments import EnvironmentBuilder
+from weft_workers.supervision import processes, waits
+
+pytestmark = pytest.mark.timeout(900)
+IMAGE = "python:3.11"
+
+
+@pytest.fixture
+def silent_index() -> Iterator[str]:
+    """The URL of an index of packages that takes every connection and never answers."""
+    connections = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def listen() -> None:
+            while True:
+                try:
+                    connections.append(server.accept()[0])
+                except OSError:
+                    return
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+        server.shutdown(socket.SHUT_RDWR)
+    for connection in connections:
+        connection.close()
+
+
+@pytest.fixture
+def slow(own_stack: Callable[..., Stack], silent_index: str, tmp_path: Path) -> Stack:
+    """A stack in which no environment is ready, and none ever will be."""
+    # With pip, as uv would find pip's own packages in its cache and get on.
+    return own_stack(
+        WEFT_ENVIRONMENTS_DIR=str(tmp_path / "environments"),
+        WEFT_INSTALLER="pip",
+        PIP_INDEX_URL=silent_index,
+        PIP_NO_CACHE_DIR="1",
+        PIP_CONFIG_FILE="/dev/null",
+        WEFT_ENGINES__LOCAL__TYPE="local",
+        WEFT_ENGINES__LOCAL__CPUS="2",
+    )
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> waits.Recipe:
+    """Of the image that never gets ready."""
+    found = EnvironmentBuilder(tmp_path / "environments").locate(IMAGE).recipe
+    assert found
+    return found
+
+
+def builders(recipe: waits.Recipe) -> list[processes.Identity]:
+    """The processes that install."""
+    return processes.with_environment(f"WEFT_BUILDS={recipe.folder}")
+
+
+def a_job(stack: Stack, **changes: object) -> weft.Job:
+    return stack.train(manifest("true", cpus=2, **changes), None)
+
+
+def test_jobs_that_wait_for_an_environment_keep_no_ready_job_out(slow: Stack) -> None:
+    waiting = [a_job(slow) for _ in range(2)]
+    for job in waiting:
+        eventually(lambda job=job: job.refresh().reason.startswith(f"building environment {IMAGE}"), "the build")
+    ready = a_job(slow, framework={"name": "custom", "version": sys.prefix, "command": "true"}).wait()
+    assert ready.state == "COMPLETED"
+    assert [job.refresh().state for job in waiting] == ["QUEUED", "QUEUED"]
+    assert any(event.kind == "image" for event in waiting[0].events())
+
+
+def test_a_build_ends_when_the_last_job_that_waits_is_halted(slow: Stack, recipe: waits.Recipe) -> None:
+    one, other = a_job(slow), a_job(slow)
+    eventually(lambda: builders(recipe), "the build")
+    one.halt()
+    eventually(lambda: one.refresh().state == "HALTED", "the first halt")
+    assert waits.is_wanted(recipe.folder)
+    other.halt()
+    eventually(lambda: not waits.is_building(recipe.folder), "the end of the build")
+    assert not builders(recipe)
+    assert not Path(recipe.folder).exists()
+
+
+def test_weft_down_ends_builds_and_the_next_start_begins_them_again(slow: Stack, recipe: waits.Recipe) -> None:
+    job = a_job(slow)
+    eventually(lambda: builders(recipe), "the build")
+    slow.down()
+    assert not waits.is_building(recipe.folder)
+    assert not builders(recipe)
+    slow.up()
+    eventually(lambda: builders(recipe), "the build after the start")
+    assert job.refresh().state == "QUEUED"
