@@ -159,8 +159,12 @@ class Home:
             )
 
     def _socket_folder(self) -> Path:
-        """``run``, or a short folder of its own elsewhere, as the path of a socket is limited to 107 characters."""
-        if len(str(self.run)) + len(_LONGEST_SOCKET) <= _SOCKET_PATH_LIMIT:
+        """``run``, or a short folder of its own elsewhere, as the path of a socket is limited to 107 bytes.
+
+        PostgreSQL's clients take a comma in it for the end of a host's name.
+        """
+        run = os.fsencode(self.run)
+        if len(run) + len(_LONGEST_SOCKET) <= _SOCKET_PATH_LIMIT and b"," not in run:
             return self.run
         digest = hashlib.sha256(str(self.path).encode()).hexdigest()[:12]
         base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()

@@ -39,7 +39,8 @@ class Part(ABC):
     """Seconds it may take from its start until it answers."""
     refusal: int | None = None
     """Its exit code when another start would not change anything."""
-    drops_root: bool = False
+    way: str = "same"
+    """As whom it runs; see :mod:`weft_embedded.guard`."""
 
     def __init__(self, run: Path, log: Path) -> None:
         self.run = run
@@ -102,13 +103,11 @@ class Part(ABC):
         """Start the process, after ending what an earlier one left. Call it from a thread that lives on."""
         self.end_leftover()
         self.prepare()
-        root = "drop" if self.drops_root and os.geteuid() == 0 else "keep"
-        wrapper = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(int(self.stop_signal)), root]
         self._rotate_log()
         self.started = time.monotonic()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*wrapper, *self.command()],
+                self.guarded(self.command(), self.stop_signal),
                 env={**self.environment(), _MARK: self._mark.partition("=")[2]},
                 cwd=self.folder(),
                 stdin=subprocess.DEVNULL,
@@ -119,6 +118,10 @@ class Part(ABC):
         identity = ProcessId.of(self.process.pid)
         if identity is not None:
             identity.save(self._pid_file)
+
+    def guarded(self, command: list[str], death_signal: int) -> list[str]:
+        """A command that runs as this part does, and gets the signal when this process dies."""
+        return [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(int(death_signal)), self.way, *command]
 
     def stop(self) -> None:
         """End it in order, kill it after its grace, and end whatever is left of its session."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import pwd
 import shutil
 import signal
 import subprocess
@@ -16,9 +15,9 @@ from urllib.parse import quote
 
 import psycopg
 
-from weft_embedded import guard
 from weft_embedded.part import Part, PartError
 from weft_embedded.processes import ProcessId
+from weft_embedded.servers.unprivileged import choose_way, hand_over
 
 USER = "weft"
 
@@ -38,7 +37,6 @@ class PostgresServer(Part):
     # Fast shutdown: ends the sessions, writes a checkpoint. Also what it gets when its supervisor dies.
     stop_signal = signal.SIGINT
     stop_grace = 30.0
-    drops_root = True
 
     def __init__(
         self, data: Path, sockets: Path, run: Path, log: Path, *, database: str = "weft", durable: bool = True
@@ -101,7 +99,10 @@ class PostgresServer(Part):
 
     def prepare(self) -> None:
         self._end_strays()
-        if not (self.data / "PG_VERSION").exists():
+        self.way = choose_way(self._programs / "postgres", self.sockets, self.data)
+        if (self.data / "PG_VERSION").exists():
+            hand_over(self.data, self.way)
+        else:
             self._create_cluster()
 
     def _create_cluster(self) -> None:
@@ -114,11 +115,10 @@ class PostgresServer(Part):
         command += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         if not self.durable:
             command.append("--no-sync")
-        if os.geteuid() == 0:
-            os.chown(fresh, pwd.getpwnam(guard.UNPRIVILEGED).pw_uid, -1)
-            wrapper = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(int(signal.SIGKILL)), "drop"]
-            command = wrapper + command
-        done = subprocess.run(command, capture_output=True, text=True, cwd=fresh, check=False)
+        hand_over(fresh, self.way)
+        done = subprocess.run(
+            self.guarded(command, signal.SIGKILL), capture_output=True, text=True, cwd=fresh, check=False
+        )
         if done.returncode != 0:
             shutil.rmtree(fresh, ignore_errors=True)
             said = " | ".join((done.stderr or done.stdout).strip().splitlines()[-4:])
@@ -141,8 +141,10 @@ class PostgresServer(Part):
             for stray in strays:
                 stray.signal(signal.SIGKILL if overdue else signal.SIGINT)
             time.sleep(0.1)
-        # Without a process of its own, the pid in it is a stranger's at most, and postgres would refuse to start.
-        lock.unlink(missing_ok=True)
+        # Without a process of its own, the pid in it is a stranger's at most, and postgres would refuse to start. The
+        # socket's lock it would have to read, which another user's server may have left.
+        for left in (lock, self.sockets / ".s.PGSQL.5432", self.sockets / ".s.PGSQL.5432.lock"):
+            left.unlink(missing_ok=True)
 
     def _processes(self) -> list[ProcessId]:
         found = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from urllib.parse import quote
 
 from weft_embedded import probe
 from weft_embedded.part import Part, PartError
@@ -29,7 +30,7 @@ class RedisServer(Part):
 
     @property
     def url(self) -> str:
-        return f"unix://{self.socket}?db=0"
+        return f"unix://{quote(str(self.socket))}?db=0"
 
     def folder(self) -> Path:
         return self.data

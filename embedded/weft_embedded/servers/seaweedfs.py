@@ -89,7 +89,8 @@ class SeaweedServer(Part):
 
     def command(self) -> list[str]:
         options = {
-            "dir": str(self.data),
+            # Paths relative to its working directory: a comma would end one, and sockets' are limited to 107 bytes.
+            "dir": ".",
             "ip": ports.HOST,
             "ip.bind": ports.HOST,
             "master.telemetry": "false",
@@ -101,10 +102,10 @@ class SeaweedServer(Part):
             "volume.preStopSeconds": "0",
             "volume.minFreeSpace": "256MiB",
             "filer": "true",
-            "filer.localSocket": str(self.data / "filer.sock"),
+            "filer.localSocket": "filer.sock",
             "s3": "true",
-            "s3.localSocket": str(self.data / "s3.sock"),
-            "s3.config": str(self.data / "identities.json"),
+            "s3.localSocket": "s3.sock",
+            "s3.config": "identities.json",
             "s3.iam": "false",
             "s3.port.iceberg": "0",
             "s3.port.lance": "0",

@@ -1,0 +1,94 @@
+"""Tells a process that is slow from one that is stuck, by what it does: no clock alone says that on a loaded machine."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_BUSY = 0.02  # of the time: less is a server that waits for something
+_LOOK = 0.5  # seconds between two looks
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a process and its descendants have done so far."""
+
+    wanted: float = 0.0  # seconds that they had a CPU or waited for their turn
+    disk: int = 0  # bytes from and to the disk
+    said: int = 0  # bytes in the log
+
+
+class Patience:
+    """Watches a process for which somebody waits.
+
+    It gets on while it, or a descendant of it, wants the CPU for a fiftieth of the time at least, or reads or writes
+    the disk, or writes log lines. A process that is stopped, or that waits for something that never comes, does
+    none of these.
+
+    Args:
+        pid: the process.
+        log: where its output goes.
+        limit: seconds without any progress after which it counts as stuck.
+    """
+
+    def __init__(self, pid: int, log: Path, limit: float) -> None:
+        self.limit = limit
+        self._pid = pid
+        self._log = log
+        self._began = self._looked = self._since = time.monotonic()
+        self._last = self._work()
+
+    @property
+    def waited(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self._began
+
+    @property
+    def idle(self) -> float:
+        """Seconds for which the process has done nothing; looks anew where the last look is older than a moment."""
+        now = time.monotonic()
+        if now - self._looked >= min(_LOOK, self.limit / 4):
+            self._looked = now
+            work, last = self._work(), self._last
+            wanted = abs(work.wanted - last.wanted)  # less than before: a thread or a child has come to its end
+            if (work.disk, work.said) != (last.disk, last.said) or wanted > _BUSY * (now - self._since):
+                self._last, self._since = work, now
+        return now - self._since
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the process is stuck."""
+        return self.idle > self.limit
+
+    def _work(self) -> _Work:
+        wanted, disk = 0.0, 0
+        for process in self._family():
+            with contextlib.suppress(psutil.Error, OSError):
+                disk += sum(process.io_counters()[2:4])
+            with contextlib.suppress(psutil.Error, OSError):
+                wanted += sum(process.cpu_times()[:4]) + _queued(process.pid)
+        try:
+            said = self._log.stat().st_size
+        except OSError:
+            said = 0
+        return _Work(wanted, disk, said)
+
+    def _family(self) -> Iterator[psutil.Process]:
+        with contextlib.suppress(psutil.Error, OSError):
+            process = psutil.Process(self._pid)
+            yield process
+            yield from process.children(recursive=True)
+
+
+def _queued(pid: int) -> float:
+    """Seconds for which its threads were ready to run and waited for a CPU, where the kernel counts them."""
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            total += int((task / "schedstat").read_text().split()[1])
+    return total / 1e9
