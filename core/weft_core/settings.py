@@ -148,6 +148,9 @@ class Settings(BaseSettings):
     """Refuses engines that are no boundary between tenants (``local``, ``ray``)."""
     default_engine: str = ""
     """For manifests that name none; default: ``local`` where it is one of the engines, else the first."""
+    startup_patience: float = Field(60.0, gt=0)
+    """Seconds for which a part of ``weft up`` may do nothing at all while it starts; then it is started again, with
+    twice the patience."""
 
     s3: S3Settings = Field(default_factory=S3Settings)
     api: ApiSettings = Field(default_factory=ApiSettings)

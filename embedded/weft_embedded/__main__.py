@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -16,8 +17,9 @@ from rich.console import Console
 
 from weft_embedded.config import create_config, read_settings
 from weft_embedded.ending import end_leftovers, end_running
-from weft_embedded.home import Home, HomeError
+from weft_embedded.home import Home, HomeError, State
 from weft_embedded.part import PartError
+from weft_embedded.processes import ProcessId
 from weft_embedded.screen import Screen, panel
 from weft_embedded.stack import Choice, Stack, running_jobs
 from weft_embedded.supervisor import StartFailed, Supervisor
@@ -72,9 +74,12 @@ def _up(home: Home, options: argparse.Namespace) -> int:
     if options.detach:
         return _detach(home, options)
     home.open()
+    # `weft down` may ask for the end from now on; the supervisor hears of it when it has begun.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     with home.lock():
         home.forget_state()
         try:
+            home.save_state(State(supervisor=ProcessId.of_self()))
             create_config(home)
             choice = Choice(api=not options.no_api, worker=not options.no_worker, profile=not options.no_profile)
             stack = Stack(home, read_settings(home), choice)
@@ -110,11 +115,16 @@ def _detach(home: Home, options: argparse.Namespace) -> int:
             stderr=output,
             start_new_session=True,
         )
+    told = ""
     while process.poll() is None:
         state = home.load_state()
-        if state.ready and state.supervisor is not None and state.supervisor.pid == process.pid:
+        ours = state.supervisor is not None and state.supervisor.pid == process.pid
+        if ours and state.ready:
             Console().print(panel(state, home, 0, detached=True))
             return 0
+        if ours and state.doing != told:
+            told = state.doing
+            print(told, flush=True)
         time.sleep(0.1)
     said = log.read_bytes()[begin:].decode(errors="replace").strip().splitlines()
     print(said[-1] if said else f"weft up: it ended at once (log: {log})", file=sys.stderr)

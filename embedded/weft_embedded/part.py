@@ -10,10 +10,12 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 
 from weft_embedded import guard
 from weft_embedded.processes import ProcessId, session_members
+from weft_embedded.progress import Patience
 
 _MARK = "WEFT_PART"
 _LOG_LIMIT = 32 << 20
@@ -32,11 +34,13 @@ class Part(ABC):
     """
 
     name: str
+    label: str
+    """Its name in a sentence."""
     stop_signal: int = signal.SIGTERM
     stop_grace: float = 10.0
-    """Seconds from ``stop_signal`` to SIGKILL."""
+    """Seconds for which it may do nothing after ``stop_signal``; then SIGKILL."""
     start_patience: float = 60.0
-    """Seconds it may take from its start until it answers."""
+    """Seconds for which it may do nothing at all (see :class:`Patience`) while it starts and does not answer yet."""
     refusal: int | None = None
     """Its exit code when another start would not change anything."""
     way: str = "same"
@@ -56,7 +60,7 @@ class Part(ABC):
 
     @abstractmethod
     def health(self) -> str | None:
-        """None when it answers, else why not; takes a second at most."""
+        """None when it answers, else why not; may be asked on another thread, and may take half a minute."""
 
     def environment(self) -> dict[str, str]:
         """The environment of its process."""
@@ -84,17 +88,18 @@ class Part(ABC):
         return f"{_MARK}={self.name}@{self.run}"
 
     def start(self) -> None:
-        """Start it and wait until it answers.
+        """Start it and wait until it answers, for as long as it gets on.
 
         Raises:
-            PartError: it ended at once, or doesn't answer in time.
+            PartError: it ended at once, or is stuck.
         """
         self.spawn()
-        deadline = time.monotonic() + self.start_patience
+        assert self.process is not None
+        patience = Patience(self.process.pid, self.log, self.start_patience)
         while (trouble := self.health()) is not None:
             if self.pid is None:
                 raise PartError(f"{self.name} ended at once: {self.last_lines()}")
-            if time.monotonic() > deadline:
+            if patience.is_over:
                 self.stop()
                 raise PartError(f"{self.name} does not answer: {trouble} (log: {self.log})")
             time.sleep(0.02)
@@ -121,18 +126,24 @@ class Part(ABC):
 
     def guarded(self, command: list[str], death_signal: int) -> list[str]:
         """A command that runs as this part does, and gets the signal when this process dies."""
-        return [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(int(death_signal)), self.way, *command]
+        tied = [guard.__file__, str(os.getpid()), str(int(death_signal)), self.way]
+        return [sys.executable, "-I", "-S", *tied, *command]
 
-    def stop(self) -> None:
-        """End it in order, kill it after its grace, and end whatever is left of its session."""
+    def stop(self, hurried: Callable[[], bool] = lambda: False) -> None:
+        """End it in order, kill it when it gets on no more, and end whatever is left of its session.
+
+        Args:
+            hurried: whether somebody asked for the end once more: then its grace is up though it may still get on.
+        """
         if self.process is not None:
             if self.process.poll() is None:
                 self.process.send_signal(self.stop_signal)
-            try:
-                self.process.wait(self.stop_grace)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+            patience = Patience(self.process.pid, self.log, self.stop_grace)
+            while self.process.poll() is None:
+                if patience.is_over or (hurried() and patience.waited > self.stop_grace):
+                    self.process.kill()
+                    self.process.wait()
+                time.sleep(0.01)
             self._end_session(self.process.pid)
             self.process = None
             self._pid_file.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ settings; its last line of stderr is for the user.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -32,14 +33,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft_embedded.prepare", description=__doc__)
     parser.add_argument("what", choices=["database", "bucket"])
     parser.add_argument("--datastore", action="store_true", help="S3 is our own: make the datastore `default` for it")
+    parser.add_argument("--ours", action="store_true", help="the server is our own: ask it until it answers")
     parser.add_argument("--no-profile", action="store_true", help="leave the CLI's profile file alone")
     options = parser.parse_args(arguments)
+    # The supervisor starts a server of our own again when it falls, and says what is being waited for.
+    patience = math.inf if options.ours else _PATIENCE
     try:
         settings = load_settings()
         if options.what == "bucket":
-            _patiently(lambda: ensure_bucket(settings.s3))
+            _patiently(lambda: ensure_bucket(settings.s3), patience)
         else:
-            _patiently(lambda: _database(settings, options.datastore, not options.no_profile))
+            _patiently(lambda: _database(settings, options.datastore, not options.no_profile), patience)
     except DBAPIError as error:
         print(f"Postgres: {' '.join(str(error.orig).split())}", file=sys.stderr)
     except CommandError as error:
@@ -51,16 +55,24 @@ def main(arguments: list[str] | None = None) -> int:
     return 1
 
 
-def _patiently(do: Callable[[], None]) -> None:
-    """Do it; a server that doesn't answer yet is asked again for a while."""
-    deadline = time.monotonic() + _PATIENCE
+def _patiently(do: Callable[[], None], patience: float) -> None:
+    """Do it; a server that doesn't answer yet is asked again for so many seconds."""
+    deadline = time.monotonic() + patience
     while True:
         try:
             return do()
         except (OperationalError, StoreError) as error:
-            if time.monotonic() > deadline or (isinstance(error, StoreError) and error.kind != "unreachable"):
+            if time.monotonic() > deadline or not _is_away(error):
                 raise
             time.sleep(0.3)
+
+
+def _is_away(error: OperationalError | StoreError) -> bool:
+    """Whether the server could not be reached, or is starting or ending: no other trouble passes by itself."""
+    if isinstance(error, StoreError):
+        return error.kind == "unreachable"
+    state = getattr(error.orig, "sqlstate", None)
+    return state is None or state.startswith(("08", "57P"))
 
 
 def _database(settings: Settings, has_datastore: bool, has_profile: bool) -> None:

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
-_PATIENCE = 1.0  # seconds
+_PATIENCE = 30.0  # seconds: on a busy machine an answer takes its time
 
 
 def http_get(url: str) -> tuple[int, bytes]:

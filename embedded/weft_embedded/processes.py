@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
+from weft_embedded.progress import Patience
+
 _PROC = Path("/proc")
 
 
@@ -70,11 +72,14 @@ class ProcessId:
         return True
 
     def end(self, stop_signal: int, grace: float) -> None:
-        """``stop_signal``, then SIGKILL after ``grace`` seconds; returns when it is gone."""
+        """``stop_signal``, then SIGKILL once it does nothing for ``grace`` seconds; returns when it is gone."""
         self.signal(stop_signal)
-        if not self.wait_gone(grace):
-            self.signal(signal.SIGKILL)
-            self.wait_gone(10)
+        patience = Patience(self.pid, None, grace)
+        while not self.wait_gone(0.1):
+            if patience.is_over:
+                self.signal(signal.SIGKILL)
+                self.wait_gone(10)
+                return
 
     def save(self, path: Path) -> None:
         temporary = path.with_suffix(".new")

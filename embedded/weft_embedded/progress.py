@@ -1,4 +1,7 @@
-"""Tells a process that is slow from one that is stuck, by what it does: no clock alone says that on a loaded machine."""
+"""Tells a process that is slow from one that is stuck, by what it does.
+
+No clock alone can: on a loaded machine everything takes long.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,16 @@ class Patience:
     """Watches a process for which somebody waits.
 
     It gets on while it, or a descendant of it, wants the CPU for a fiftieth of the time at least, or reads or writes
-    the disk, or writes log lines. A process that is stopped, or that waits for something that never comes, does
-    none of these.
+    the disk, or writes log lines. A process that is stopped, or that waits for something that never comes, does none
+    of these.
 
     Args:
         pid: the process.
-        log: where its output goes.
+        log: where its output goes, if that is of interest.
         limit: seconds without any progress after which it counts as stuck.
     """
 
-    def __init__(self, pid: int, log: Path, limit: float) -> None:
+    def __init__(self, pid: int, log: Path | None, limit: float) -> None:
         self.limit = limit
         self._pid = pid
         self._log = log
@@ -73,7 +76,7 @@ class Patience:
             with contextlib.suppress(psutil.Error, OSError):
                 wanted += sum(process.cpu_times()[:4]) + _queued(process.pid)
         try:
-            said = self._log.stat().st_size
+            said = self._log.stat().st_size if self._log is not None else 0
         except OSError:
             said = 0
         return _Work(wanted, disk, said)

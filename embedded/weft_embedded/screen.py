@@ -75,7 +75,10 @@ def panel(state: State, home: Home, jobs: int | None, *, detached: bool = False)
         parts.add_column(heading)
     for part in state.parts:
         colour = _COLOURS.get(part.state, "none")
-        word = f"[{colour}]{part.state}[/{colour}]" + (f" [red]{escape(part.note[:60])}[/red]" if part.note else "")
+        word = f"[{colour}]{part.state}[/{colour}]"
+        if part.note:
+            note = colour if part.state == "starting" else "red"
+            word += f" [{note}]{escape(part.note[:60])}[/{note}]"
         parts.add_row(part.name, word, str(part.pid or "-"), str(part.restarts or "-"))
     facts = Table.grid(padding=(0, 2, 0, 0))
     starting = "[yellow]starting …[/yellow]"

@@ -40,6 +40,7 @@ class ApiService(Service):
     """
 
     name = "api"
+    label = "the API"
     module = "weft_api"
     stop_grace = 8.0  # followers of logs are cut off, requests may end
 
@@ -63,6 +64,7 @@ class WorkerService(Service):
     """
 
     name = "worker"
+    label = "the worker"
     module = "weft_workers"
     stop_grace = 15.0  # a step that is under way may end
 
@@ -72,15 +74,16 @@ class WorkerService(Service):
         self._works: int | None = None  # pid of the one that has been seen to work
 
     def health(self) -> str | None:
-        if self.pid is None:
+        pid = self.pid
+        if pid is None:
             return "not running"
-        if self._works != self.pid:
+        if self._works != pid:
             age = time.monotonic() - self.started
             try:
-                with psycopg.connect(self._database_url, connect_timeout=1) as connection:
+                with psycopg.connect(self._database_url, connect_timeout=30) as connection:
                     if connection.execute(_LOOKED, [age]).fetchone() is None:
                         return "has not looked at its engines yet"
             except psycopg.Error as error:
                 return str(error).strip()
-            self._works = self.pid
+            self._works = pid
         return None

@@ -97,7 +97,7 @@ class Stack:
         external = self.external
         chosen = [(external.postgres, self._postgres), (external.redis, self._redis), (external.s3, self._s3)]
         chosen.append((external.s3 or not self.listening.is_open, self._gate))
-        return [server for is_external, server in chosen if not is_external]
+        return self._patient([server for is_external, server in chosen if not is_external])
 
     def services(self) -> list[Part]:
         """API and worker; to be asked for when the servers have been started, as these choose their ports then."""
@@ -107,6 +107,11 @@ class Stack:
             parts.append(ApiService(self.local_url, environment, self.home.run, self.home.logs / "api.log"))
         if self.choice.worker:
             parts.append(WorkerService(self.database_url(), environment, self.home.run, self.home.logs / "worker.log"))
+        return self._patient(parts)
+
+    def _patient(self, parts: list[Part]) -> list[Part]:
+        for part in parts:
+            part.start_patience = self.given.startup_patience
         return parts
 
     def leftovers(self) -> list[Part]:
@@ -181,6 +186,8 @@ class Stack:
     def prepare_command(self, what: str) -> list[str]:
         """The command that prepares the ``database`` or the ``bucket``."""
         flags = [] if self.external.s3 else ["--datastore"]
+        if not (self.external.s3 if what == "bucket" else self.external.postgres):
+            flags.append("--ours")
         if not self.choice.profile:
             flags.append("--no-profile")
         return [sys.executable, "-m", "weft_embedded.prepare", what, *flags]

@@ -8,20 +8,24 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import FrameType
 
 from weft_embedded.home import Home, PartState, State
 from weft_embedded.part import Part, PartError
 from weft_embedded.processes import ProcessId
+from weft_embedded.progress import Patience
 from weft_embedded.screen import Screen
 from weft_embedded.stack import END_ORDER, Stack
+from weft_embedded.waiting import Question, Words
 
 _TICK = 0.1  # seconds between two looks at everything
 _LOOK = 5.0  # seconds between two looks at the health of what runs
 _BACKOFF_FIRST, _BACKOFF_LAST = 0.5, 30.0
 _STEADY = 30.0  # a part that ran so long starts with the first backoff again
 _TRIES = 4  # starts of a part that never answered before `weft up` gives up
+_LONGER = 4  # how often the patience with a part is doubled at most
+_NOTE = 5.0  # seconds between two notes on a part that takes its time
 _DISK_LOW = 256 << 20
 
 
@@ -35,9 +39,18 @@ class _Watched:
     known: PartState
     not_before: float = 0.0
     started: float = 0.0
-    looked: float = 0.0
     failures: int = 0  # in a row
     answered: bool = False  # ever
+    question: Question | None = None
+    patience: Patience | None = None  # while it starts
+    words: Words = field(default_factory=Words)
+
+
+@dataclass
+class _Task:
+    process: subprocess.Popen[str]
+    began: float = field(default_factory=time.monotonic)
+    words: Words = field(default_factory=Words)
 
 
 class Supervisor:
@@ -53,7 +66,7 @@ class Supervisor:
         self._home: Home = stack.home
         self._screen = screen
         self._parts: dict[str, _Watched] = {}
-        self._tasks: dict[str, subprocess.Popen[str]] = {}
+        self._tasks: dict[str, _Task] = {}
         self._began = time.monotonic()
         self._stops = 0  # how often it was asked to stop
         self._grace: float | None = None
@@ -71,6 +84,7 @@ class Supervisor:
         """
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         self._publish()
         for server in reversed(self._stack.servers()):  # S3 first: it takes longest
             self._watch(server)
@@ -109,7 +123,7 @@ class Supervisor:
             if service.name not in self._parts:
                 self._watch(service)
         if bucket and servers | {service.name for service in services} <= up:
-            self._state.ready = True
+            self._state.ready, self._state.doing = True, ""
             self._screen.line(f"ready after {time.monotonic() - self._began:.1f} s: {self._state.url}")
 
     def _prepared(self, what: str) -> bool:
@@ -121,7 +135,7 @@ class Supervisor:
         if what == "bucket" and self._stack.has_bucket():
             return True
         if what not in self._tasks:
-            self._tasks[what] = subprocess.Popen(
+            process = subprocess.Popen(
                 self._stack.prepare_command(what),
                 env=self._stack.environment(),
                 stdin=subprocess.DEVNULL,
@@ -129,7 +143,9 @@ class Supervisor:
                 stderr=subprocess.PIPE,
                 text=True,
             )
-        task = self._tasks[what]
+            self._tasks[what] = _Task(process)
+        waited = time.monotonic() - self._tasks[what].began
+        task = self._tasks[what].process
         if task.returncode is None and task.poll() is not None:
             said, trouble = task.communicate()
             if task.returncode != 0:
@@ -140,6 +156,8 @@ class Supervisor:
                 self._stack.remember_bucket()
             for hint in said.splitlines():
                 self._screen.line(hint)
+        elif task.returncode is None and self._tasks[what].words.due(waited):
+            self._say(f"preparing the {what}: {waited:.0f} s …")
         return task.returncode == 0
 
     # --- one part ---
@@ -152,41 +170,76 @@ class Supervisor:
 
     def _look(self, watched: _Watched) -> None:
         now = time.monotonic()
-        part, known = watched.part, watched.known
+        part = watched.part
         if part.process is None:
             if now >= watched.not_before:
                 self._spawn(watched)
         elif part.pid is None:
             self._fell(watched, how=_how(part.process.returncode))
-        elif known.state == "starting":
-            trouble = part.health()
-            if trouble is None:
-                known.state, known.note, watched.answered = "running", "", True
-                self._screen.line(f"{part.name} is ready (pid {part.pid}, {now - watched.started:.1f} s)")
-            elif now - watched.started > part.start_patience:
-                self._fell(watched, how=f"did not answer within {part.start_patience:.0f} s: {trouble}")
-        elif now - watched.looked > _LOOK:
-            watched.looked = now
-            known.note = part.health() or ""
-            part.trim_log()
-            if now - watched.started > _STEADY:
-                watched.failures = 0
+        else:
+            self._ask(watched)
+
+    def _ask(self, watched: _Watched) -> None:
+        """Ask it again and again whether it answers, and go by its last answer."""
+        part, known, question = watched.part, watched.known, watched.question
+        starting = known.state == "starting"
+        if question is not None and question.done and question.trouble is None and starting:
+            known.state, known.note, watched.answered, watched.patience = "running", "", True, None
+            self._screen.line(f"{part.name} is ready (pid {part.pid}, {time.monotonic() - watched.started:.1f} s)")
+        elif starting:
+            self._wait_for(watched)
+        elif question is not None and (question.done or question.age > _STEADY):
+            known.note = question.trouble or ""
+        if part.pid is not None and (question is None or (question.done and (starting or question.age > _LOOK))):
+            watched.question = Question(part.health)
+            if not starting:
+                part.trim_log()
+                if time.monotonic() - watched.started > _STEADY:
+                    watched.failures = 0
+
+    def _wait_for(self, watched: _Watched) -> None:
+        """A part that gets on is waited for, however long it takes; a part that is stuck is started again."""
+        part, patience, question = watched.part, watched.patience, watched.question
+        if patience is None or question is None:
+            return
+        idle, waited = patience.idle, patience.waited
+        # Before a part is ended its answer is waited for, too: what answers is never ended.
+        if idle > patience.limit and (question.done or question.age > patience.limit):
+            self._fell(watched, how=f"has done nothing for {idle:.0f} s and does not answer: {question.trouble}")
+            return
+        gets_on = idle < max(_NOTE, patience.limit / 4)
+        doing = "it is starting up" if gets_on else f"for {idle:.0f} s it has done nothing"
+        if waited > _NOTE:
+            watched.known.note = f"{waited - waited % _NOTE:.0f} s, {doing}"
+        if watched.words.due(waited):
+            self._say(f"waiting for {part.label}: {waited:.0f} s, {doing} …")
+
+    def _say(self, word: str, *, bad: bool = False) -> None:
+        """Why it takes a while, for whoever waits: on the screen and, until it is ready, for `weft up --detach`."""
+        if not self._state.ready:
+            self._state.doing = word
+        self._screen.line(word, bad=bad)
 
     def _spawn(self, watched: _Watched) -> None:
-        watched.started = watched.looked = time.monotonic()
+        watched.started = time.monotonic()
+        watched.question = watched.patience = None
         try:
             watched.part.spawn()
         except (PartError, OSError) as error:
             self._fell(watched, how=str(error))
             return
-        watched.known.state, watched.known.pid = "starting", watched.part.pid
+        part, known = watched.part, watched.known
+        known.state, known.note, known.pid = "starting", "", part.pid
+        if part.process is not None:
+            limit = part.start_patience * 2 ** min(watched.failures, _LONGER)
+            watched.patience, watched.words = Patience(part.process.pid, part.log, limit), Words()
 
     def _fell(self, watched: _Watched, how: str) -> None:
         """A part died or never got up: try again soon, or give up if the stack never got ready."""
         part, known = watched.part, watched.known
         refused = part.refusal is not None and part.process is not None and part.process.poll() == part.refusal
         said = part.last_lines(1 if refused else 5)
-        part.stop()
+        part.stop(self._is_hurried)
         watched.failures += 1
         if not watched.answered and not self._state.ready and (refused or watched.failures >= _TRIES):
             raise StartFailed(f"{part.name} does not start: {how}{self._disk()}. Its log ({part.log}) ends: {said}")
@@ -194,9 +247,7 @@ class Supervisor:
         watched.not_before = time.monotonic() + wait
         known.state, known.pid, known.note = "restarting", None, how
         known.restarts += 1
-        self._screen.line(
-            f"{part.name} {how}{self._disk()}; starting it again in {wait:g} s (log: {part.log})", bad=True
-        )
+        self._say(f"{part.name} {how}{self._disk()}; starting it again in {wait:g} s (log: {part.log})", bad=True)
 
     # --- the disk, the state ---
 
@@ -232,11 +283,11 @@ class Supervisor:
         """Worker first, so that nothing is started any more; learners while API and S3 live; servers last."""
         self._screen.line("stopping (once more: at once)" if not self._state.error else "giving up")
         self._stops = 0
-        was_ready, self._state.ready = self._state.ready, False
+        was_ready, self._state.ready, self._state.doing = self._state.ready, False, ""
         for task in self._tasks.values():
-            if task.poll() is None:
-                task.kill()
-                task.communicate()
+            if task.process.poll() is None:
+                task.process.kill()
+                task.process.communicate()
         self._stop_part(END_ORDER[0])
         if was_ready and self._stack.choice.worker and self._stack.has_runs():
             self._interrupt_runs()
@@ -250,10 +301,14 @@ class Supervisor:
             return
         watched.known.state = "stopping"
         self._publish()
-        watched.part.stop()
+        watched.part.stop(self._is_hurried)
         watched.known.state, watched.known.pid, watched.known.note = "stopped", None, ""
         self._screen.line(f"{name} is stopped")
         self._publish()
+
+    def _is_hurried(self) -> bool:
+        """Whether somebody asked once more for the end."""
+        return self._stops > 0
 
     def _interrupt_runs(self) -> None:
         """Have the local engine's learners save and end; asked to stop once more, they are killed."""

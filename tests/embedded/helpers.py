@@ -28,7 +28,7 @@ class Weft:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=900,  # a busy machine takes its time
             check=False,
         )
 
@@ -73,7 +73,7 @@ class Weft:
         return found
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 600) -> None:
     """Wait until it is so; the patience is for a busy machine only."""
     deadline = time.monotonic() + seconds
     while not condition():

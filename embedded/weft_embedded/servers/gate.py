@@ -24,6 +24,7 @@ class Gate(Part):
     """
 
     name = "gate"
+    label = "the gate to S3"
 
     def __init__(self, listening: Listening, target: Callable[[], int], kept: Path, run: Path, log: Path) -> None:
         super().__init__(run, log)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -17,6 +15,7 @@ import psycopg
 
 from weft_embedded.part import Part, PartError
 from weft_embedded.processes import ProcessId
+from weft_embedded.progress import Patience
 from weft_embedded.servers.unprivileged import choose_way, hand_over
 
 USER = "weft"
@@ -34,6 +33,7 @@ class PostgresServer(Part):
     """
 
     name = "postgres"
+    label = "PostgreSQL"
     # Fast shutdown: ends the sessions, writes a checkpoint. Also what it gets when its supervisor dies.
     stop_signal = signal.SIGINT
     stop_grace = 30.0
@@ -63,7 +63,7 @@ class PostgresServer(Part):
             user=USER,
             dbname=database,
             autocommit=True,
-            connect_timeout=2,
+            connect_timeout=30,
             client_encoding="utf8",
         )
 
@@ -135,11 +135,11 @@ class PostgresServer(Part):
         lock = self.data / "postmaster.pid"
         if not lock.exists():
             return
-        deadline = time.monotonic() + self.stop_grace
+        patience: dict[ProcessId, Patience] = {}
         while strays := self._processes():
-            overdue = time.monotonic() > deadline
             for stray in strays:
-                stray.signal(signal.SIGKILL if overdue else signal.SIGINT)
+                stuck = patience.setdefault(stray, Patience(stray.pid, None, self.stop_grace)).is_over
+                stray.signal(signal.SIGKILL if stuck else signal.SIGINT)
             time.sleep(0.1)
         # Without a process of its own, the pid in it is a stranger's at most, and postgres would refuse to start. The
         # socket's lock it would have to read, which another user's server may have left.

@@ -20,6 +20,7 @@ class RedisServer(Part):
     """
 
     name = "redis"
+    label = "Redis"
     stop_grace = 5.0
 
     def __init__(self, data: Path, sockets: Path, run: Path, log: Path) -> None:

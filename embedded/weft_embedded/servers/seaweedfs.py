@@ -51,6 +51,7 @@ class SeaweedServer(Part):
     """
 
     name = "s3"
+    label = "S3"
     # At SIGTERM it waits 15 s for its own internal subscriptions, in vain, and refuses requests meanwhile. What it has
     # answered is written (to the kernel at least), so there is nothing to wait for.
     stop_signal = signal.SIGKILL

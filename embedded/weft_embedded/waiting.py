@@ -1,0 +1,46 @@
+"""What waiting for a part needs: a question that holds nobody up, and words at sensible times."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+_FIRST_WORD, _RARELY = 15.0, 60.0  # seconds
+
+
+class Question:
+    """Asks a part, on a thread of its own, whether it answers. A busy machine's answer may take its time."""
+
+    def __init__(self, ask: Callable[[], str | None]) -> None:
+        self.trouble: str | None = "it has not answered yet"
+        self.done = False
+        self._asked = time.monotonic()
+        threading.Thread(target=self._put, args=(ask,), daemon=True).start()
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was asked."""
+        return time.monotonic() - self._asked
+
+    def _put(self, ask: Callable[[], str | None]) -> None:
+        try:
+            self.trouble = ask()
+        except Exception as error:  # whatever it is, it is no answer
+            self.trouble = f"{type(error).__name__}: {error}"
+        self.done = True
+
+
+class Words:
+    """When people want to be told that something still takes a while: after 15 s, later once a minute."""
+
+    def __init__(self) -> None:
+        self._next = _FIRST_WORD
+
+    def due(self, waited: float) -> bool:
+        """Whether it is time for a word after so many seconds; yes once for each time."""
+        if waited < self._next:
+            return False
+        while self._next <= waited:
+            self._next += min(self._next, _RARELY)
+        return True

@@ -1,0 +1,320 @@
+"""Parts that take their time, and parts that are stuck: who is waited for, who is started again, what is said of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tests.embedded.helpers import Weft, wait_for
+from tests.servers import Servers, free_port
+
+from weft_core.settings import S3Settings
+from weft_embedded import waiting
+from weft_embedded.config import create_config, read_settings
+from weft_embedded.home import Home, PartState
+from weft_embedded.part import Part, PartError
+from weft_embedded.processes import ProcessId
+from weft_embedded.progress import Patience
+from weft_embedded.screen import Screen
+from weft_embedded.services import ApiService
+from weft_embedded.stack import Choice, Stack
+from weft_embedded.supervisor import Supervisor
+
+# Each start leaves its time in a file; `up` in another one is the answer.
+BEGIN = "import os, pathlib, signal, time\nwith open('starts', 'a') as file: print(time.monotonic(), file=file)\n"
+BUSY = (
+    BEGIN
+    + "end = time.monotonic() + 8\nwhile time.monotonic() < end: pass\npathlib.Path('up').touch()\ntime.sleep(600)"
+)
+STUCK_TWICE = BEGIN + (
+    "if len(open('starts').readlines()) <= 2: os.kill(os.getpid(), signal.SIGSTOP)\n"
+    "pathlib.Path('up').touch()\ntime.sleep(600)"
+)
+QUICK = BEGIN + "pathlib.Path('up').touch()\ntime.sleep(600)"
+
+
+class Script(Part):
+    """In the place of S3."""
+
+    name = "s3"
+    label = "S3"
+    stop_grace = 0.2
+
+    def __init__(self, code: str, folder: Path) -> None:
+        super().__init__(folder, folder / "script.log")
+        self.code = code
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-c", self.code]
+
+    def health(self) -> str | None:
+        return None if (self.run / "up").exists() else "not up"
+
+    def starts(self) -> list[float]:
+        return [float(line) for line in (self.run / "starts").read_text().splitlines()]
+
+
+class Recorder(Screen):
+    """Keeps what people are told; when the stack is ready it does something, and then has it end."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        super().__init__(Console(quiet=True))
+        self.lines: list[str] = []
+        self._then = then
+
+    def line(self, text: str, *, bad: bool = False) -> None:
+        self.lines.append(text)
+        if text.startswith("ready after"):
+            threading.Thread(target=self._go_on).start()
+
+    def _go_on(self) -> None:
+        self._then()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture
+def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    """A stack of which the test says what runs in it."""
+    for name in ("WEFT_CONFIG", "WEFT_HOME"):  # read_settings changes them
+        monkeypatch.setenv(name, "")
+    home = Home(tmp_path / "home")
+    home.open()
+    create_config(home)
+    stack = Stack(home, read_settings(home), Choice(api=False, worker=False))
+    monkeypatch.setattr(stack, "prepare_command", lambda what: [sys.executable, "-c", ""])
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield stack
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def run(
+    stack: Stack,
+    part: Script,
+    patience: float,
+    monkeypatch: pytest.MonkeyPatch,
+    then: Callable[[], None] = lambda: None,
+) -> tuple[list[str], PartState]:
+    """Run a stack of this part until it is ready and ``then`` is done; what was said, and what was known of the part."""
+    part.start_patience = patience
+    monkeypatch.setattr(stack, "servers", lambda: [part])
+    screen = Recorder(then)
+    Supervisor(stack, screen).run()
+    return screen.lines, stack.home.load_state().parts[0]
+
+
+def test_a_part_that_gets_on_is_waited_for_with_a_word(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_FIRST_WORD", 1.0)
+    part = Script(BUSY, tmp_path)
+    lines, known = run(stack, part, 3.0, monkeypatch)
+    assert known.restarts == 0
+    assert len(part.starts()) == 1
+    words = [line for line in lines if line.startswith("waiting for S3: ")]
+    assert len(words) >= 2
+    assert all(line.endswith(" s, it is starting up …") for line in words)
+
+
+def test_a_part_that_is_stuck_is_started_again_with_more_patience(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = Script(STUCK_TWICE, tmp_path)
+    lines, known = run(stack, part, 1.0, monkeypatch)
+    assert known.restarts >= 2
+    first, second, third = part.starts()[:3]
+    assert second - first > 1.0
+    assert third - second > 2.0
+    assert [line for line in lines if "has done nothing for 1 s and does not answer: not up; starting it again" in line]
+
+
+def test_a_part_that_answers_is_never_ended(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = Script(QUICK, tmp_path)
+
+    def hold_it_up() -> None:
+        pid = part.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        (tmp_path / "up").unlink()
+        time.sleep(7)  # it is looked at every 5 s
+        os.kill(pid, signal.SIGCONT)
+
+    lines, known = run(stack, part, 0.5, monkeypatch, hold_it_up)
+    assert known.restarts == 0
+    assert not [line for line in lines if "starting it again" in line]
+
+
+SLOW_HTTP = """
+import http.server, sys, time
+class Slow(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        time.sleep(2)
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *words): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Slow).serve_forever()
+"""
+
+
+def test_an_answer_may_take_its_time(tmp_path: Path) -> None:
+    port = free_port()
+
+    class Slow(ApiService):
+        def command(self) -> list[str]:
+            return [sys.executable, "-c", SLOW_HTTP, str(port)]
+
+    part = Slow(f"http://127.0.0.1:{port}", dict(os.environ), tmp_path, tmp_path / "api.log")
+    part.start()
+    try:
+        assert part.pid is not None
+    finally:
+        part.stop()
+
+
+def test_a_start_that_is_stuck_ends(tmp_path: Path) -> None:
+    part = Script(STUCK_TWICE, tmp_path)
+    part.start_patience = 0.5
+    with pytest.raises(PartError, match="s3 does not answer: not up"):
+        part.start()
+
+
+def test_the_end_waits_for_what_gets_on(tmp_path: Path) -> None:
+    """PostgreSQL writes a checkpoint, for instance; to be killed then costs a recovery."""
+    code = "import signal, sys, time\n" + BEGIN + (
+        "def end(*_):\n"
+        "    stop = time.monotonic() + 3\n"
+        "    while time.monotonic() < stop: pass\n"
+        "    pathlib.Path('ended').touch(); sys.exit()\n"
+        "signal.signal(signal.SIGTERM, end); pathlib.Path('up').touch()\n"
+        "while True: time.sleep(1)"
+    )  # fmt: skip
+    part = Script(code, tmp_path)
+    part.stop_grace = 1.0
+    part.start()
+    part.stop()
+    assert (tmp_path / "ended").exists()
+    (tmp_path / "ended").unlink()
+    (tmp_path / "up").unlink()
+    part.start()
+    identity = ProcessId.load(tmp_path / "s3.pid")
+    assert identity is not None
+    identity.end(signal.SIGTERM, 1.0)  # as the next `weft up` does with what was left
+    assert (tmp_path / "ended").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "gets_on"),
+    [
+        ("while True: pass", True),
+        ("import time\nwhile True: time.sleep(0.2); print('step', flush=True)", True),
+        ("import os\nif os.fork(): os.wait()\nwhile True: pass", True),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", False),
+        ("import time; time.sleep(600)", False),
+    ],
+    ids=["computes", "logs", "a child computes", "stopped", "waits"],
+)
+def test_what_getting_on_is(code: str, gets_on: bool, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as output, subprocess.Popen([sys.executable, "-c", code], stdout=output) as process:
+        try:
+            if not gets_on:
+                before = Patience(process.pid, log, 2.0)
+                wait_for(lambda: before.is_over, "it has done nothing for 2 s")
+            patience = Patience(process.pid, log, 4.0)
+            longest = 0.0
+            while patience.waited < 8 and not patience.is_over:
+                longest = max(longest, patience.idle)
+                time.sleep(0.1)
+            assert patience.is_over is not gets_on, longest
+        finally:
+            subprocess.run(["pkill", "-KILL", "-P", str(process.pid)], check=False)
+            process.kill()
+
+
+@pytest.fixture
+def api_alone(servers: Servers, database_url: str, redis_url: str, s3: S3Settings, tmp_path: Path) -> Iterator[Weft]:
+    """A home in which only the API is ours."""
+    weft = Weft(
+        tmp_path / "home",
+        WEFT_DATABASE_URL=database_url,
+        WEFT_REDIS_URL=redis_url,
+        WEFT_S3__ENDPOINT=s3.endpoint,
+        WEFT_S3__ACCESS_KEY=s3.access_key,
+        WEFT_S3__SECRET_KEY=s3.secret_key.get_secret_value(),
+        WEFT_S3__BUCKET=s3.bucket,
+    )
+    yield weft
+    weft.run("down", "--grace", "0")
+
+
+def stop_the_api(weft: Weft) -> dict[str, Any]:
+    """SIGSTOP to the API while it starts, which takes it a second at least."""
+
+    def api() -> dict[str, Any] | None:
+        parts = json.loads((weft.home / "run/state.json").read_text())["parts"]
+        return next((part for part in parts if part["name"] == "api" and part["pid"]), None)
+
+    wait_for(lambda: (weft.home / "run/state.json").exists() and api() is not None, "the API is being started")
+    found = api()
+    assert found is not None
+    assert found["state"] == "starting"
+    os.kill(found["pid"], signal.SIGSTOP)
+    return found
+
+
+def detach(weft: Weft) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "weft_embedded",
+            "up",
+            "--detach",
+            "--home",
+            str(weft.home),
+            "--port",
+            "0",
+            "--no-worker",
+        ],
+        env=weft.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_detach_says_what_it_waits_for_and_gets_there(api_alone: Weft) -> None:
+    api_alone.environment["WEFT_STARTUP_PATIENCE"] = "5"
+    with detach(api_alone) as process:
+        stop_the_api(api_alone)
+        said, trouble = process.communicate()
+    assert process.returncode == 0, trouble
+    assert "api has done nothing for 5 s and does not answer" in said
+    assert api_alone.parts()["api"] | {"pid": 0, "log": ""} == {
+        "name": "api", "state": "running", "pid": 0, "restarts": 1, "note": "", "log": ""
+    }  # fmt: skip
+
+
+def test_status_and_down_while_a_part_is_stuck(api_alone: Weft) -> None:
+    api_alone.environment["WEFT_STARTUP_PATIENCE"] = "3600"
+    with detach(api_alone) as process:
+        stopped = stop_the_api(api_alone)
+        wait_for(lambda: "done nothing" in api_alone.parts()["api"]["note"] or process.poll() is not None, "it is told")
+        part = api_alone.parts()["api"]
+        assert (part["state"], part["pid"]) == ("starting", stopped["pid"])
+        down = api_alone.run("down")
+        assert down.returncode == 0, down.stderr
+        assert "api is stopped" in down.stdout
+        process.communicate()
+    assert process.returncode != 0
+    assert api_alone.processes() == {}
