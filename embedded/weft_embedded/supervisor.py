@@ -207,7 +207,7 @@ class Supervisor:
         if idle > patience.limit and (question.done or question.age > patience.limit):
             self._fell(watched, how=f"has done nothing for {idle:.0f} s and does not answer: {question.trouble}")
             return
-        gets_on = idle < max(_NOTE, patience.limit / 4)
+        gets_on = idle < 2 * _NOTE
         doing = "it is starting up" if gets_on else f"for {idle:.0f} s it has done nothing"
         if waited > _NOTE:
             watched.known.note = f"{waited - waited % _NOTE:.0f} s, {doing}"

@@ -32,15 +32,10 @@ from weft_embedded.supervisor import Supervisor
 
 # Each start leaves its time in a file; `up` in another one is the answer.
 BEGIN = "import os, pathlib, signal, time\nwith open('starts', 'a') as file: print(time.monotonic(), file=file)\n"
-BUSY = (
-    BEGIN
-    + "end = time.monotonic() + 8\nwhile time.monotonic() < end: pass\npathlib.Path('up').touch()\ntime.sleep(600)"
-)
-STUCK_TWICE = BEGIN + (
-    "if len(open('starts').readlines()) <= 2: os.kill(os.getpid(), signal.SIGSTOP)\n"
-    "pathlib.Path('up').touch()\ntime.sleep(600)"
-)
-QUICK = BEGIN + "pathlib.Path('up').touch()\ntime.sleep(600)"
+ANSWER = "pathlib.Path('up').touch()\ntime.sleep(600)"
+QUICK = BEGIN + ANSWER
+BUSY = BEGIN + "end = time.monotonic() + 8\nwhile time.monotonic() < end: pass\n" + ANSWER
+STUCK_TWICE = BEGIN + "if len(open('starts').readlines()) <= 2: os.kill(os.getpid(), signal.SIGSTOP)\n" + ANSWER
 
 
 class Script(Part):
@@ -90,6 +85,7 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
     home = Home(tmp_path / "home")
     home.open()
     create_config(home)
+    home.s3.mkdir()
     stack = Stack(home, read_settings(home), Choice(api=False, worker=False))
     monkeypatch.setattr(stack, "prepare_command", lambda what: [sys.executable, "-c", ""])
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
@@ -105,7 +101,7 @@ def run(
     monkeypatch: pytest.MonkeyPatch,
     then: Callable[[], None] = lambda: None,
 ) -> tuple[list[str], PartState]:
-    """Run a stack of this part until it is ready and ``then`` is done; what was said, and what was known of the part."""
+    """Run a stack of this part until it is ready and ``then`` is done; what was said, and what is known of it."""
     part.start_patience = patience
     monkeypatch.setattr(stack, "servers", lambda: [part])
     screen = Recorder(then)
