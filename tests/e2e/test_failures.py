@@ -48,6 +48,17 @@ def test_a_learner_that_the_kernel_kills_for_memory(stack: Stack) -> None:
     assert "was killed: out of memory (limit 128 MiB)" in job.reason
 
 
+def test_a_gpu_without_memory_left_is_told_as_that(stack: Stack) -> None:
+    """By PyTorch's own exception, raised by hand: tests/gpu has a GPU's real one."""
+    said = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 is full."
+    wanted = manifest(f"python -c 'import torch; raise torch.OutOfMemoryError(\"{said}\")'", memory="2 GiB")
+    wanted["framework"] |= {"name": "pytorch", "version": "2.13", "launcher": "none"}
+    job = stack.train(wanted).wait(timeout=240, check=False)
+    told = "the GPU ran out of memory (exit code 1): Tried to allocate 20.00 GiB; a smaller batch, "
+    assert job.reason.startswith(f"learner 1: {told}")
+    assert said in job.reason, "the end of the log is no part of the reason"
+
+
 def test_one_of_two_dies_and_the_gang_is_retried_from_its_checkpoint(stack: Stack) -> None:
     wanted = manifest("exec python steps.py 20 0.1 8", learners=2, retries=1, checkpoint={"every": "1s"})
     job = stack.train(wanted).wait(timeout=180)

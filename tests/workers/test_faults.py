@@ -107,6 +107,13 @@ def test_an_agent_that_saw_the_kernel_kill_its_command_says_the_same(world: Worl
     assert world.job(job).reason == "learner 1 was killed: out of memory (limit 1 GiB)"
 
 
+def test_a_gpus_memory_is_not_the_learners(world: World) -> None:
+    job = world.running()
+    world.exit(job, 1, reason="the GPU ran out of memory (exit code 1): Tried to allocate 20.00 GiB")
+    world.step(job)
+    assert world.job(job).reason == "learner 1: the GPU ran out of memory (exit code 1): Tried to allocate 20.00 GiB"
+
+
 def test_of_several_failures_the_earliest_is_blamed(world: World) -> None:
     job = world.running(learners=3)
     world.exit(job, 7, rank=2)

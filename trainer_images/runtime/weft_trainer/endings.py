@@ -11,6 +11,21 @@ from pathlib import Path
 STOPPED_CODE = 143  # what a shell says of SIGTERM
 NOT_RUN = (126, 127)  # what it says of a command that is not executable, or not there
 
+_LESS_GPU_MEMORY = "a smaller batch, mixed precision or gradient checkpointing needs less, and a larger GPU has more"
+_EXCEPTION = re.compile(r"(?:\[[^\]]*\]:? ?)*(?:[A-Za-z_]\w*\.)*\w+(?:Error|Exception|Interrupt|Exit)\b(?:: |$)")
+"""The end of a traceback: the exception's name, then its message. Before it may stand which of the processes it was."""
+_CAUSE = "The above exception was the direct cause of the following exception"
+_GPU_MEMORY = re.compile(
+    r"(?:CUDA|HIP|XPU) out of memory\.?"  # PyTorch's allocator
+    r"|(?:CUDA|HIP) error: out of memory"  # the driver, by PyTorch
+    r"|(?:CUDA|HIP)_ERROR_OUT_OF_MEMORY|[cC]uda(?:ErrorMemoryAllocation| failure 2)|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED"
+    r"|(?i:OOM when allocating tensor\b.*\bdevice:GPU:\d+)"  # TensorFlow
+    r"|RESOURCE_EXHAUSTED: Out of memory while trying to allocate"  # JAX; on a CPU it words that otherwise
+    r"|\bcupy\.\S+OutOfMemoryError: "
+)
+_AMOUNTS = re.compile(r"Tried to allocate [\d.]+ \w+(?:\. GPU \d+ has a total capaci?ty of .*? is free)?")
+"""The part of the message that says how much was wanted and how much there is."""
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -39,12 +54,32 @@ def describe(code: int, command: str, last_lines: Sequence[str], out_of_memory: 
         return Ending(code, f"command not found: {_culprit(command, last_lines)}")
     if code == 126:
         return Ending(code, f"command not executable: {_culprit(command, last_lines)}")
+    if code < 128 and (memory := gpu_memory(last_lines)):
+        return Ending(code, f"the GPU ran out of memory (exit code {code}): {memory}")
     name = _signal_name(code - 128) if code > 128 else ""
     if name:
         # A shell's way to say what happened to the program that it ran.
         memory = ", out of memory" if out_of_memory and name == "SIGKILL" else ""
         return Ending(code, f"exit code {code} (signal {code - 128}, {name}{memory})")
     return Ending(code, f"exit code {code}")
+
+
+def gpu_memory(last_lines: Sequence[str]) -> str:
+    """What to tell of a program that ended as its GPU had no memory left, by the exception that ended it; else empty.
+
+    An exception that the program has caught and written down decides nothing: only the last one does, with its causes.
+    """
+    ends = [at for at, line in enumerate(last_lines) if _EXCEPTION.match(line)]
+    after = len(last_lines)
+    for at in reversed(ends):
+        if after < len(last_lines) and not any(_CAUSE in line for line in last_lines[at:after]):
+            break  # another exception, of before
+        message = "\n".join(last_lines[at:after])
+        if _GPU_MEMORY.search(message):
+            amounts = _AMOUNTS.search(message)
+            return f"{amounts[0]}; {_LESS_GPU_MEMORY}" if amounts else _LESS_GPU_MEMORY
+        after = at
+    return ""
 
 
 def was_killed(code: int) -> bool:

@@ -19,6 +19,9 @@ _REPORTED = 2
 _CODE = re.compile(r"^([SC]\d{3}):? +")
 """An agent that could not do its own part (data, results) begins its reason with FfDL's code: 'S302 can't reach …'."""
 
+_KILLED_FOR_MEMORY = re.compile(r"SIGKILL\)?[:,] out of memory")
+"""The agent's words for a program that the kernel has killed; a GPU's memory is another."""
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -102,7 +105,7 @@ def reported(view: View, learner: LearnerView, seen: LearnerObservation | None) 
     """The failure that a learner has said itself."""
     code = 1 if learner.exit_code is None else learner.exit_code
     reason = learner.exit_reason or describe_exit(code)
-    if (seen and seen.oom) or "out of memory" in reason:
+    if (seen and seen.oom) or _KILLED_FOR_MEMORY.search(reason):
         return _out_of_memory(view, learner, code)
     error_code = CRASHED
     if found := _CODE.match(reason):
