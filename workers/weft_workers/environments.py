@@ -57,7 +57,9 @@ class Environment:
 
     @property
     def python(self) -> Path:
-        return self.folder / "bin" / "python"
+        plain = self.folder / "bin" / "python"
+        # A Python that no venv has made, in /usr say, may have the other name only.
+        return plain if self.recipe or plain.exists() else self.folder / "bin" / "python3"
 
 
 class EnvironmentBuilder:
@@ -152,8 +154,9 @@ class EnvironmentBuilder:
         return environment
 
     def agent(self) -> Path:
-        """A folder for PYTHONPATH that holds a copy of ``weft_trainer`` as it is now, and py-spy in its ``bin`` if this
-        installation has it: a program of its own, which need not be in each environment.
+        """A folder for PYTHONPATH that holds a copy of ``weft_trainer`` as it is now. If this installation has them,
+        py-spy is in its ``bin``: a program of its own, which need not be in each environment; and psutil in its
+        ``brought``, for environments of the users' own that lack it.
 
         A copy, named by its content, so that an upgrade of Weft changes nothing under a running learner.
         """
@@ -165,6 +168,9 @@ class EnvironmentBuilder:
         spy = Path(sysconfig.get_path("scripts"), "py-spy")
         if spy.is_file():
             digest.update(b"py-spy\0" + spy.read_bytes())
+        brought = _portable("psutil")
+        if brought:
+            digest.update(b"".join(path.read_bytes() for path in sorted(brought.glob("*.*"))))
         target = self._root / f"runtime-{digest.hexdigest()[:16]}"
         if target.is_dir():
             return target
@@ -175,6 +181,9 @@ class EnvironmentBuilder:
             if spy.is_file():
                 (copy / "weft_trainer" / "bin").mkdir()
                 shutil.copy2(spy, copy / "weft_trainer" / "bin")
+            if brought:
+                place = copy / "weft_trainer" / "brought" / brought.name
+                shutil.copytree(brought, place, ignore=shutil.ignore_patterns("__pycache__"))
             try:
                 copy.rename(target)
             except OSError:
@@ -220,11 +229,24 @@ def _installed_agent() -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
+def _portable(package: str) -> Path | None:
+    """The folder of a package of this installation whose compiled parts serve every Python (its stable ABI)."""
+    spec = importlib.util.find_spec(package)
+    folder = Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
+    if folder is None or any(not path.name.endswith(".abi3.so") for path in folder.glob("*.so")):
+        return None
+    return folder
+
+
 def _probe(python: Path) -> str:
     """Why no learner can run by this interpreter; empty: one can."""
     try:
         answer = subprocess.run(
-            [python, "-I", "-c", _PROBE, *_NEEDED], capture_output=True, text=True, timeout=30, check=True
+            [python, "-I", "-c", _PROBE, *(name for name in _NEEDED if _portable(name) is None)],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
         return f"its Python does not run: {error}"

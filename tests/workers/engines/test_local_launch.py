@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -12,13 +13,16 @@ from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 
+import psutil
 import pytest
 from tests.workers.engines.bench import COUNT, FOREVER, Bench, until
 
 from weft_core.engine import EngineUnreachable, LaunchRefused, LearnerState
 from weft_core.settings import Settings
-from weft_workers import engines
+from weft_workers import engines, environments
 from weft_workers.engines.local import LocalEngine
+
+AGENT = Path(__file__).parents[3] / "trainer_images" / "runtime" / "weft_trainer"
 
 
 def test_a_run_from_start_to_end(bench: Bench) -> None:
@@ -239,9 +243,51 @@ def test_what_can_never_run_is_refused(bench: Bench, asked: dict[str, object], m
     assert engine.observe() == {}
 
 
-def test_a_custom_environment_that_lacks_what_the_agent_needs_is_refused(bench: Bench) -> None:
+_PSUTIL = """
+import os, sys, weft_trainer, psutil
+open(f"{OUT}/draft", "w").write(f"{psutil.__file__} {psutil.Process().pid == os.getpid()} {sys.executable}")
+os.rename(f"{OUT}/draft", f"{OUT}/psutil")
+"""
+
+
+def looks_for_what_was_brought(bench: Bench) -> None:
+    """The stand-in for the agent does so as the agent itself."""
+    shutil.copy(AGENT / "__init__.py", bench.agent)
+    (bench.agent / "metrics").mkdir()
+    (bench.agent / "metrics" / "__init__.py").touch()
+    (bench.agent / "metrics" / "logging.py").write_text("log_metrics = None\n")
+
+
+def test_an_environment_of_the_users_own_need_not_have_what_the_agent_needs(bench: Bench) -> None:
+    """Nor a program of the name `python`, nor may anything be written into it."""
     bare = bench.folder / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+    (bare / "bin" / "python").unlink()
+    (bare / "bin" / "python3").unlink()
+    (bare / "bin" / "python3").symlink_to(os.path.realpath(sys.executable))
+    before = {path: path.lstat().st_mtime_ns for path in bare.rglob("*")}
+    looks_for_what_was_brought(bench)
+    spec = bench.spec(_PSUTIL, image=str(bare))
+    bench.engine.launch(spec)
+    where, works, python = bench.said("psutil").read_text().split()
+    assert Path(where).parents[1].name == "brought"
+    assert works == "True"
+    assert python == str(bare / "bin" / "python3")
+    assert {path: path.lstat().st_mtime_ns for path in bare.rglob("*")} == before
+
+
+def test_the_environments_own_psutil_comes_first(bench: Bench) -> None:
+    looks_for_what_was_brought(bench)
+    bench.engine.launch(bench.spec(_PSUTIL))
+    assert bench.said("psutil").read_text().split()[0] == psutil.__file__
+
+
+def test_an_environment_that_lacks_what_is_not_here_either_is_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = bench.folder / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+    monkeypatch.setattr(environments, "_portable", lambda package: None)
     with pytest.raises(LaunchRefused, match=rf"lacks psutil.*`{bare}/bin/python -m pip install psutil`"):
         bench.engine.launch(bench.spec(FOREVER, image=str(bare)))
 

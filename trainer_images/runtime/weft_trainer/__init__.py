@@ -3,6 +3,14 @@
 Training code needs one name of it: ``from weft_trainer import log_metrics``.
 """
 
-from weft_trainer.metrics.logging import log_metrics
+import os
+import sys
+
+# What an engine has put beside the agent, for an image that lacks it; last, so that the image's own comes first.
+_BROUGHT = os.path.join(os.path.dirname(__file__), "brought")
+if os.path.isdir(_BROUGHT) and _BROUGHT not in sys.path:
+    sys.path.append(_BROUGHT)
+
+from weft_trainer.metrics.logging import log_metrics  # noqa: E402
 
 __all__ = ["log_metrics"]
