@@ -21,7 +21,7 @@ from weft_core.settings import S3Settings, Settings
 from weft_core.store.database import Database
 
 # Of `make test`'s two processes: what shares a cluster or a stack stays together, and the slowest begins first.
-_TOGETHER = ("kubernetes", "e2e", "ray", "dashboard")
+_TOGETHER = ("kubernetes", "e2e", "ray", "dashboard", "gpu")
 _FIRST_RUN = 1500
 """Seconds for a test of a cluster: on a machine's first run it may build an environment and fetch a cluster's parts."""
 
@@ -65,7 +65,7 @@ def _group(item: pytest.Item) -> str:
         return "kubernetes"
     if kind == "ray" or "ray" in path.parts or path.stem == "test_ray_launcher":
         return "ray"
-    return path.parts[0] if path.parts[0] in ("e2e", "dashboard") else str(path)
+    return path.parts[0] if path.parts[0] in ("e2e", "dashboard", "gpu") else str(path)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from tests.nvml import make_library
 from tests.trainer.agents import Launch
 from tests.trainer.conftest import StartApi
 
@@ -17,24 +17,6 @@ with open('data', 'wb') as file:
     file.write(data); os.fsync(file.fileno())
 while not os.path.exists('go'): sum(range(10000))
 " """
-NVML = """
-#include <string.h>
-typedef struct { unsigned int gpu, memory; } rates;
-typedef struct { unsigned long long total, free, used; } memory;
-int nvmlInit_v2(void) { return 0; }
-int nvmlDeviceGetCount_v2(unsigned int *count) { *count = 3; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **device) { *device = (void *)(index + 1L); return 0; }
-int nvmlDeviceGetUUID(void *device, char *uuid, unsigned int length) {
-  strcpy(uuid, "GPU-0"); uuid[4] = '0' + (long)device - 1; return 0;
-}
-int nvmlDeviceGetUtilizationRates(void *device, rates *found) { found->gpu = 10 * (long)device; return 0; }
-int nvmlDeviceGetMemoryInfo(void *device, memory *found) { found->total = 1000; found->used = 7; return 0; }
-int nvmlDeviceGetTemperature(void *device, int sensor, unsigned int *degrees) { *degrees = 60 + sensor; return 0; }
-int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatts) {
-  if ((long)device == 3) return 3; /* not supported */
-  *milliwatts = 123456; return 0;
-}
-"""
 
 
 def test_a_learners_cpu_memory_disk_and_network(start_api: StartApi, launch: Launch) -> None:
@@ -73,9 +55,7 @@ def test_without_system_metrics(start_api: StartApi, launch: Launch) -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_gpus(start_api: StartApi, launch: Launch, tmp_path: Path) -> None:
-    (tmp_path / "nvml.c").write_text(NVML)
-    library = tmp_path / "libnvidia-ml.so.1"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "nvml.c"], check=True)
+    make_library(tmp_path)
     api = start_api("while ! [ -e go ]; do sleep 0.05; done", system_metrics_seconds=0.2, heartbeat_seconds=0.2)
     agent = launch(api, LD_LIBRARY_PATH=str(tmp_path), CUDA_VISIBLE_DEVICES="1,GPU-2")
     learner = api.learners[0]

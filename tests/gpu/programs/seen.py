@@ -1,0 +1,17 @@
+"""What a learner sees of the machine's GPUs."""
+
+import json
+import os
+
+import torch
+
+found = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+for index in range(len(found)):
+    assert torch.ones(1000, device=f"cuda:{index}").sum().item() == 1000
+told = {
+    "visible": os.environ["CUDA_VISIBLE_DEVICES"],
+    "count": os.environ["GPU_COUNT"],
+    "names": [one.name for one in found],
+    "uuids": [f"GPU-{one.uuid}" for one in found],
+}
+print("seen", json.dumps(told))
