@@ -130,7 +130,8 @@ class Bench:
         wanted = self._manifest(command, "none")
         del wanted["data_stores"]
         path.write_text(yaml.safe_dump(wanted))
-        done = self._stack.weft("run", str(path), str(PROGRAM), "--out", str(self._folder / "out"), timeout=600)
+        out = tempfile.mkdtemp(prefix="run-", dir=self._folder)
+        done = self._stack.weft("run", str(path), str(PROGRAM), "--out", f"{out}/out", timeout=600)
         return _rate(done.stdout.splitlines())
 
     def _job(self, command: str, launcher: str = "none") -> float:

@@ -12,6 +12,6 @@ told = {
     "visible": os.environ["CUDA_VISIBLE_DEVICES"],
     "count": os.environ["GPU_COUNT"],
     "names": [one.name for one in found],
-    "uuids": [f"GPU-{one.uuid}" for one in found],
+    "uuids": ["GPU-" + str(one.uuid).removeprefix("GPU-") for one in found],
 }
 print("seen", json.dumps(told))
