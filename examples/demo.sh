@@ -38,7 +38,7 @@ run python examples/data/digits.py "$work/mnist"
 run weft data put "$work/mnist" default:mnist-data
 run weft data create default:mnist-models
 
-bold "3. Train on two learners with Horovod (the first time, the environment is built: a few minutes)"
+bold "3. Train on two learners with Horovod (the first time, Horovod is compiled: a few minutes)"
 run weft train $job/manifest.yml --follow
 
 bold "4. The job, its metrics, and the trained model from S3"
