@@ -1,22 +1,46 @@
 # syntax=docker/dockerfile:1
 # The API. The context is the repository:  docker build -f deploy/docker/api.Dockerfile -t weft/api .
 # The same image runs the migrations (python -m weft_core.store.migrate) and the set-up (python -m weft_core.setup).
+#
+# Dependencies come before sources, in layers of their own: a change of Weft's sources makes Weft's layer anew, no other.
 ARG BASE=python:3.11-slim
 
-FROM ${BASE} AS build
-WORKDIR /src
-COPY . .
 # The web page, made by Node from PyPI: the base image has none, and the finished one needs none.
+FROM ${BASE} AS page
+WORKDIR /src/dashboard
+RUN python -m venv /opt/node
+COPY dashboard/npm dashboard/.npmrc dashboard/package.json dashboard/package-lock.json ./
 RUN --mount=type=cache,target=/root/.cache/pip --mount=type=cache,target=/root/.npm \
-    python -m venv /opt/node && VENV=/opt/node dashboard/npm ci && VENV=/opt/node dashboard/npm run build
+    VENV=/opt/node ./npm ci
+COPY dashboard .
+RUN VENV=/opt/node ./npm run build
+
+FROM ${BASE} AS packages
+ENV UV_LINK_MODE=copy
+WORKDIR /src
+COPY requirements/constraints.txt pyproject.toml trainer_images/pip-settings ./
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python -m venv /opt/weft \
-    && /opt/weft/bin/pip install --constraint requirements/constraints.txt ".[otel,server]"
+    python -m pip install --constraint constraints.txt uv
+RUN --mount=type=cache,target=/root/.cache/uv \
+    python -m venv --without-pip /opt/weft \
+    && eval "$(python pip-settings)" \
+    && uv pip install --python /opt/weft/bin/python --compile-bytecode --constraint constraints.txt \
+      --requirement pyproject.toml --extra api --extra otel
+
+FROM packages AS weft
+COPY . .
+COPY --from=page /src/api/weft_api/dashboard/static api/weft_api/dashboard/static
+RUN --mount=type=cache,target=/root/.cache/uv \
+    eval "$(python pip-settings)" && uv build --wheel --out-dir /dist
 
 FROM ${BASE}
-COPY --from=build /opt/weft /opt/weft
+COPY --from=packages /opt/weft /opt/weft
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/weft weft \
     && install --directory --owner weft --group weft --mode 0700 /var/lib/weft
+RUN --mount=type=bind,from=packages,source=/usr/local/bin/uv,target=/usr/local/bin/uv \
+    --mount=type=bind,from=weft,source=/dist,target=/dist \
+    uv pip install --python /opt/weft/bin/python --compile-bytecode --no-cache --no-deps --offline /dist/*.whl
+COPY --chmod=0755 deploy/docker/api-healthy /usr/local/bin/api-healthy
 ENV PATH=/opt/weft/bin:${PATH} \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

@@ -3,24 +3,40 @@
 #
 # With an engine of type `local`, learners run inside this container: hence the compiler (Horovod is built on first use)
 # and the whole Python. For other engines give a slim base:  --build-arg BASE=python:3.11-slim --build-arg TOOLS=
+#
+# Dependencies come before sources, in layers of their own: a change of Weft's sources makes Weft's layer anew, no other.
 ARG BASE=python:3.11
 
-FROM python:3.11-slim AS build
+FROM python:3.11-slim AS packages
+ENV UV_LINK_MODE=copy
 WORKDIR /src
-COPY . .
+COPY requirements/constraints.txt pyproject.toml trainer_images/pip-settings ./
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python -m venv /opt/weft \
-    && /opt/weft/bin/pip install --constraint requirements/constraints.txt ".[otel,server]"
+    python -m pip install --constraint constraints.txt uv
+# The engine `local` brings py-spy (of the extra `trainer`) to its learners, and makes their environments with uv.
+RUN --mount=type=cache,target=/root/.cache/uv \
+    python -m venv --without-pip /opt/weft \
+    && eval "$(python pip-settings)" \
+    && uv pip install --python /opt/weft/bin/python --compile-bytecode --constraint constraints.txt \
+      --requirement pyproject.toml --extra otel --extra trainer --extra worker \
+    && uv pip install --python /opt/weft/bin/python --compile-bytecode --constraint constraints.txt uv
+
+FROM packages AS weft
+COPY . .
+RUN --mount=type=cache,target=/root/.cache/uv \
+    eval "$(python pip-settings)" && uv build --wheel --out-dir /dist
 
 FROM ${BASE}
 ARG TOOLS="cmake g++ make"
 RUN if [ -n "${TOOLS}" ]; then \
         apt-get update && apt-get install --yes --no-install-recommends ${TOOLS} && rm -rf /var/lib/apt/lists/*; \
     fi
-COPY --from=build /opt/weft /opt/weft
-COPY --chmod=0755 deploy/docker/worker-healthy /usr/local/bin/worker-healthy
+COPY --from=packages /opt/weft /opt/weft
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/weft weft \
     && install --directory --owner weft --group weft --mode 0700 /var/lib/weft /var/lib/weft/tmp
+RUN --mount=type=bind,from=weft,source=/dist,target=/dist \
+    /opt/weft/bin/uv pip install --python /opt/weft/bin/python --compile-bytecode --no-cache --no-deps --offline /dist/*.whl
+COPY --chmod=0755 deploy/docker/worker-healthy /usr/local/bin/worker-healthy
 ENV PATH=/opt/weft/bin:${PATH} \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
