@@ -37,6 +37,17 @@ class S3Settings(_Section):
     bucket: str = "weft"
 
 
+class DatastoreSettings(_Section):
+    """The data store `default` of the project `default`, which the set-up makes (``python -m weft_core.setup``)."""
+
+    endpoint: str = ""
+    """As the API, learners and users reach it; default: the installation's own store, ``s3.public_endpoint``."""
+    region: str = "us-east-1"
+    access_key: str = ""
+    """Users' jobs get it, so it must not open the installation's own bucket. Empty: no data store is made."""
+    secret_key: SecretStr = SecretStr("")
+
+
 class ApiSettings(_Section):
     host: str = "127.0.0.1"
     port: int = 8080
@@ -153,6 +164,7 @@ class Settings(BaseSettings):
     twice the patience."""
 
     s3: S3Settings = Field(default_factory=S3Settings)
+    datastore: DatastoreSettings = Field(default_factory=DatastoreSettings)
     api: ApiSettings = Field(default_factory=ApiSettings)
     engines: dict[str, EngineSettings] = Field(default_factory=_local)
     profiles: dict[str, ProfileSettings] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What an installation needs besides its schema: bucket, administrator, project.
+"""What an installation needs besides its schema: bucket, administrator, project, and a data store if the settings name one.
 
 ``python -m weft_core.setup`` is idempotent, and to be run after the migrations. ``--token`` also prints a fresh token
 of the administrator's, which is how the first user of an installation gets in.
@@ -7,6 +7,7 @@ of the administrator's, which is how the first user of an installation gets in.
 from __future__ import annotations
 
 import argparse
+import json
 import socket
 import sys
 
@@ -17,13 +18,15 @@ from sqlalchemy.orm import Session
 
 from weft_core.ids import new_id
 from weft_core.objects import Objects, StoreError
-from weft_core.settings import S3Settings, load_settings
+from weft_core.secrets import SecretBox, SecretsUnreadable
+from weft_core.settings import S3Settings, Settings, load_settings
 from weft_core.store.database import Database
-from weft_core.store.models import Member, Project, Token, User
+from weft_core.store.models import Datastore, Member, Project, Secret, Token, User
 from weft_core.tokens import new_token
 
 ADMIN = "admin"
 PROJECT = "default"
+DATASTORE = "default"
 
 
 def ensure_bucket(settings: S3Settings) -> None:
@@ -53,6 +56,57 @@ def ensure_admin(session: Session) -> tuple[User, Project]:
     return user, project
 
 
+def add_datastore(
+    session: Session, box: SecretBox, project: Project, endpoint: str, region: str, user_name: str, password: str
+) -> None:
+    """Make the project's data store `default`."""
+    secret = Secret(
+        id=new_id("sec"),
+        project_id=project.id,
+        name=f"datastore/{DATASTORE}",
+        ciphertext=box.encrypt(json.dumps({"user_name": user_name, "password": password})),
+    )
+    session.add(secret)
+    session.flush()
+    session.add(
+        Datastore(
+            id=new_id("ds"),
+            project_id=project.id,
+            name=DATASTORE,
+            endpoint=endpoint,
+            region=region,
+            secret_id=secret.id,
+        )
+    )
+
+
+def ensure_datastore(session: Session, settings: Settings, project: Project) -> None:
+    """Make the data store of the settings, or let it follow them. One with another access key is the users' own: it stays.
+
+    Raises:
+        SecretsUnreadable: what is stored was encrypted with a key that is no more in the settings.
+        ValueError: there are no keys to encrypt with.
+    """
+    wanted = settings.datastore
+    if not wanted.access_key:
+        return
+    box = SecretBox(settings.secret_keys)
+    endpoint = wanted.endpoint or settings.s3.public_endpoint or settings.s3.endpoint
+    password = wanted.secret_key.get_secret_value()
+    row = session.scalars(
+        select(Datastore).where(Datastore.project_id == project.id, Datastore.name == DATASTORE)
+    ).one_or_none()
+    if row is None:
+        add_datastore(session, box, project, endpoint, wanted.region, wanted.access_key, password)
+        return
+    kept = session.get_one(Secret, row.secret_id)
+    credentials = json.loads(box.decrypt(kept.ciphertext))
+    if credentials["user_name"] == wanted.access_key:
+        row.endpoint, row.region = endpoint, wanted.region
+        if credentials["password"] != password:
+            kept.ciphertext = box.encrypt(json.dumps({**credentials, "password": password}))
+
+
 def issue_token(session: Session, user: User, project: Project, name: str) -> str:
     """A fresh token of the user's for the project, in plain: nobody sees it again."""
     token = new_token("user")
@@ -80,6 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             with database.transaction() as session:
                 user, project = ensure_admin(session)
+                ensure_datastore(session, settings, project)
                 name = f"setup on {socket.gethostname()}"
                 token = issue_token(session, user, project, name) if options.token else None
         finally:
@@ -91,7 +146,7 @@ def main(arguments: list[str] | None = None) -> int:
     except DBAPIError as error:
         print(f"Postgres: {' '.join(str(error.orig).split())}", file=sys.stderr)
         return 1
-    except StoreError as error:
+    except (StoreError, SecretsUnreadable, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     if token is not None:

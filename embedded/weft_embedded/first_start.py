@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from dataclasses import dataclass
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from weft_core.ids import new_id
 from weft_core.secrets import SecretBox
 from weft_core.settings import Settings
-from weft_core.setup import ensure_admin, issue_token
+from weft_core.setup import DATASTORE, add_datastore, ensure_admin, issue_token
 from weft_core.store.database import Database
 from weft_core.store.models import Datastore, Project, Secret, Token
 from weft_core.tokens import hash_token
 from weft_embedded.servers.seaweedfs import S3Identity
-from weft_embedded.stack import DATASTORE
 
 
 @dataclass(frozen=True)
@@ -52,26 +49,12 @@ def ensure_accounts(
 
 def _datastore(session: Session, box: SecretBox, project: Project, store: EmbeddedStore) -> None:
     """Make it, or follow a store whose address or port changed; one that points elsewhere is the user's."""
-    value = json.dumps({"user_name": store.identity.access_key, "password": store.identity.secret_key})
     row = session.scalars(
         select(Datastore).where(Datastore.project_id == project.id, Datastore.name == DATASTORE)
     ).one_or_none()
     if row is None:
-        secret = Secret(
-            id=new_id("sec"), project_id=project.id, name=f"datastore/{DATASTORE}", ciphertext=box.encrypt(value)
-        )
-        session.add(secret)
-        session.flush()
-        session.add(
-            Datastore(
-                id=new_id("ds"),
-                project_id=project.id,
-                name=DATASTORE,
-                endpoint=store.endpoint,
-                region="us-east-1",
-                secret_id=secret.id,
-            )
-        )
+        identity = store.identity
+        add_datastore(session, box, project, store.endpoint, "us-east-1", identity.access_key, identity.secret_key)
     elif row.endpoint != store.endpoint and (
         row.endpoint == store.former or row.endpoint.startswith("http://127.0.0.1:")
     ):

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,39 @@ def test_the_same_package_has_the_same_version_in_all_images() -> None:
         for name, version in pins(image.lock).items():
             versions.setdefault(name, set()).add(version)
     assert {name: found for name, found in versions.items() if len(found) > 1} == {}
+
+
+def tool(folder: Path, name: str, answer: int) -> None:
+    """A program that says that it was run, and ends ``info`` and ``version`` with ``answer``."""
+    program = folder / name
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$1" in info | version) echo "{name}: no daemon" >&2; exit {answer} ;; esac\n'
+        f'echo "$0 $*" >>"{folder}/run"\n'
+    )
+    program.chmod(0o755)
+
+
+def build_with(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(FOLDER / "images"), *arguments, "python"]
+    return subprocess.run(command, env={"PATH": str(folder)}, capture_output=True, text=True, check=False)
+
+
+def test_the_tool_that_answers_builds_not_the_one_whose_client_is_there(tmp_path: Path) -> None:
+    assert build_with(tmp_path).stderr.splitlines() == [
+        "images: no tool to build with:",
+        "  docker is not there",
+        "  podman is not there",
+        "  buildah is not there",
+    ]
+    tool(tmp_path, "docker", 1)
+    tool(tmp_path, "podman", 0)
+    assert build_with(tmp_path).returncode == 0
+    assert {Path(line.split()[0]).name for line in (tmp_path / "run").read_text().splitlines()} == {"podman"}
+    refused = build_with(tmp_path, "--tool", "docker")
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[1] == "  docker does not answer: docker: no daemon"
+    tool(tmp_path, "docker", 0)
+    (tmp_path / "run").unlink()
+    assert build_with(tmp_path).returncode == 0
+    assert {Path(line.split()[0]).name for line in (tmp_path / "run").read_text().splitlines()} == {"docker"}
