@@ -30,16 +30,17 @@ RUN --mount=type=cache,target=/root/.cache/uv \
 FROM packages AS weft
 COPY . .
 COPY --from=page /src/api/weft_api/dashboard/static api/weft_api/dashboard/static
+# Beside the packages, so that it is a layer without them.
 RUN --mount=type=cache,target=/root/.cache/uv \
-    eval "$(python pip-settings)" && uv build --wheel --out-dir /dist
+    eval "$(python pip-settings)" \
+    && uv build --wheel --out-dir dist \
+    && uv pip install --python /opt/weft/bin/python --prefix /opt/own --compile-bytecode --no-deps dist/*.whl
 
 FROM ${BASE}
 COPY --from=packages /opt/weft /opt/weft
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/weft weft \
     && install --directory --owner weft --group weft --mode 0700 /var/lib/weft
-RUN --mount=type=bind,from=packages,source=/usr/local/bin/uv,target=/usr/local/bin/uv \
-    --mount=type=bind,from=weft,source=/dist,target=/dist \
-    uv pip install --python /opt/weft/bin/python --compile-bytecode --no-cache --no-deps --offline /dist/*.whl
+COPY --from=weft /opt/own /opt/weft
 COPY --chmod=0755 deploy/docker/api-healthy /usr/local/bin/api-healthy
 ENV PATH=/opt/weft/bin:${PATH} \
     PYTHONDONTWRITEBYTECODE=1 \

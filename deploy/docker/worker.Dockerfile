@@ -23,8 +23,11 @@ RUN --mount=type=cache,target=/root/.cache/uv \
 
 FROM packages AS weft
 COPY . .
+# Beside the packages, so that it is a layer without them.
 RUN --mount=type=cache,target=/root/.cache/uv \
-    eval "$(python pip-settings)" && uv build --wheel --out-dir /dist
+    eval "$(python pip-settings)" \
+    && uv build --wheel --out-dir dist \
+    && uv pip install --python /opt/weft/bin/python --prefix /opt/own --compile-bytecode --no-deps dist/*.whl
 
 FROM ${BASE}
 ARG TOOLS="cmake g++ make"
@@ -34,8 +37,7 @@ RUN if [ -n "${TOOLS}" ]; then \
 COPY --from=packages /opt/weft /opt/weft
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/weft weft \
     && install --directory --owner weft --group weft --mode 0700 /var/lib/weft /var/lib/weft/tmp
-RUN --mount=type=bind,from=weft,source=/dist,target=/dist \
-    /opt/weft/bin/uv pip install --python /opt/weft/bin/python --compile-bytecode --no-cache --no-deps --offline /dist/*.whl
+COPY --from=weft /opt/own /opt/weft
 COPY --chmod=0755 deploy/docker/worker-healthy /usr/local/bin/worker-healthy
 ENV PATH=/opt/weft/bin:${PATH} \
     PYTHONDONTWRITEBYTECODE=1 \
