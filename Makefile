@@ -7,7 +7,7 @@ DASHBOARD := api/weft_api/dashboard/static/index.html
 DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/scripts -type f -not -name schema.d.ts) \
   dashboard/index.html dashboard/vite.config.ts
 
-.PHONY: help setup dashboard screenshots demo test check format bench bench-logs images clean
+.PHONY: help setup dashboard screenshots demo test test-containers check format bench bench-logs images clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
@@ -42,6 +42,10 @@ demo: $(VENV)/.installed ## start the embedded stack, train on two learners, dow
 # fails is run once more; what then passes is in the summary as RERUN, with how it failed, for somebody to look into.
 test: setup ## all tests, in two processes
 	@$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --reruns 1 $(ARGS)
+
+# Not part of `make test`: it wants Docker (or podman behind DOCKER_HOST) with Compose, 15 GB, and on the first run an hour.
+test-containers: setup ## the images and docker-compose.yml on a real container engine (docs/containers.md)
+	@$(BIN)/pytest tests/containers $(ARGS)
 
 check: setup ## ruff, ruff format, mypy --strict, import-linter; tsc and eslint
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -22,12 +22,22 @@ from weft_core.store.database import Database
 
 # Of `make test`'s two processes: what shares a cluster or a stack stays together, and the slowest begins first.
 _TOGETHER = ("kubernetes", "e2e", "ray", "dashboard", "gpu")
+_CONTAINERS = Path(__file__).parent / "containers"
+"""Root or a group's right to a container engine, 15 GB, and half an hour."""
 _FIRST_RUN = 1500
 """Seconds for a test of a cluster: on a machine's first run it may build an environment and fetch a cluster's parts."""
 
 # How long an example takes says how busy the machine is.
 hypothesis_settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("busy")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What wants more of a machine than `make test` does is collected where it is named (`make test-containers`)."""
+    if collection_path != _CONTAINERS:
+        return None
+    named = (Path(config.invocation_params.dir, argument.partition("::")[0]) for argument in config.args)
+    return None if any(path.resolve().is_relative_to(_CONTAINERS) for path in named) else True
 
 
 @pytest.hookimpl(tryfirst=True)
