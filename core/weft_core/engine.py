@@ -41,6 +41,7 @@ class LearnerObservation:
         ""  # 'killed by the kernel: out of memory (limit 1.0 GiB)', 'unschedulable: …', 'image pull failed: …'
     )
     oom: bool = False
+    over_storage: bool = False  # taken off its node because it wrote more than its own storage
     interrupted: bool = False  # the platform took it back (preempted, drained, evicted), not its fault
     node: str = ""  # where it runs
     unreachable: bool = False

@@ -57,7 +57,7 @@ class Outcome(StrEnum):
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
-    """User code failed: counts against ``retries``."""
+    """User code failed, or took more memory or storage than it has: counts against ``retries``."""
     LOST = "LOST"
     """Learners vanished (node lost, killed with no exit report): counts against ``retries``."""
     HALTED = "HALTED"

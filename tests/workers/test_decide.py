@@ -70,6 +70,7 @@ def observations(draw: st.DrawFn, learners: int) -> Observation | None:
             state,
             exit_code=draw(st.sampled_from([None, 0, 1, -9])) if ended else None,
             oom=ended and draw(st.booleans()),
+            over_storage=ended and draw(st.booleans()),
             reason=draw(st.sampled_from(["", "node n1 does not answer"])),
             interrupted=ended and draw(st.integers(0, 5)) == 0,
             node=draw(st.sampled_from(["", "n1", "n2"])),

@@ -114,6 +114,31 @@ def test_a_gpus_memory_is_not_the_learners(world: World) -> None:
     assert world.job(job).reason == "learner 1: the GPU ran out of memory (exit code 1): Tried to allocate 20.00 GiB"
 
 
+EVICTED = 'evicted: it used more storage than it has: Usage of EmptyDir volume "work" exceeds the limit "1Gi".'
+
+
+def test_a_learner_that_wrote_too_much_has_failed_and_is_blamed_before_those_it_dragged_along(world: World) -> None:
+    job = world.running(learners=2, retries=1)
+    world.engine.end_learner(world.run, 1, reason=EVICTED, over_storage=True)
+    world.exit(job, 1, rank=0, reason="exit code 1", lines="connection reset by peer")
+    world.step(job)
+    assert world.attempts(job)[0].outcome == "FAILED"
+    assert world.attempts(job)[0].reason == f"learner 2 was {EVICTED}"
+    world.step(job)
+    assert world.job(job).state == "QUEUED"
+    assert world.job(job).reason == f"retry 1 of 1 after: learner 2 was {EVICTED}"
+
+
+def test_an_agent_that_could_still_report_says_the_same(world: World) -> None:
+    job = world.running()
+    world.engine.end_learner(world.run, 0, exit_code=143, reason=EVICTED, over_storage=True)
+    world.exit(job, 143, reason="stopped")
+    world.step(job)
+    assert world.job(job).state == "FAILED"
+    assert world.job(job).reason == f"learner 1 was {EVICTED}"
+    assert world.attempts(job)[0].outcome == "FAILED"
+
+
 def test_of_several_failures_the_earliest_is_blamed(world: World) -> None:
     job = world.running(learners=3)
     world.exit(job, 7, rank=2)

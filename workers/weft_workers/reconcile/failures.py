@@ -107,6 +107,8 @@ def reported(view: View, learner: LearnerView, seen: LearnerObservation | None) 
     reason = learner.exit_reason or describe_exit(code)
     if (seen and seen.oom) or _KILLED_FOR_MEMORY.search(reason):
         return _out_of_memory(view, learner, code)
+    if seen and seen.over_storage:
+        return _out_of_storage(learner, seen, code)
     error_code = CRASHED
     if found := _CODE.match(reason):
         error_code, reason = found[1], reason[found.end() :]
@@ -121,6 +123,8 @@ def _died(view: View, learner: LearnerView, seen: LearnerObservation) -> Failure
     code = 1 if seen.exit_code is None else seen.exit_code
     if seen.oom:
         return _out_of_memory(view, learner, code)
+    if seen.over_storage:
+        return _out_of_storage(learner, seen, code)
     how = seen.reason or describe_exit(code)
     what = f"was {how}" if how.startswith("killed") else f"its agent ended without a report: {how}"
     return Failure(learner.rank, Outcome.LOST, what, CRASHED, code, (1, learner.rank))
@@ -129,6 +133,10 @@ def _died(view: View, learner: LearnerView, seen: LearnerObservation) -> Failure
 def _out_of_memory(view: View, learner: LearnerView, code: int) -> Failure:
     limit = f" (limit {size(view.attempt.memory)})" if view.attempt else ""
     return Failure(learner.rank, Outcome.FAILED, f"was killed: out of memory{limit}", CRASHED, code, (0, learner.rank))
+
+
+def _out_of_storage(learner: LearnerView, seen: LearnerObservation, code: int) -> Failure:
+    return Failure(learner.rank, Outcome.FAILED, f"was {seen.reason}", CRASHED, code, (0, learner.rank))
 
 
 def _lost(view: View, learner: LearnerView, seen: LearnerObservation | None) -> Failure | None:

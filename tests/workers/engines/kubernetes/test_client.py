@@ -194,7 +194,11 @@ class Counting:
         self.asked.append(args[1])
         if args[1] == "v1beta2":
             raise Refused(404, "NotFound", "no such version")
-        return {"status": {"conditions": [{"status": "False", "message": "insufficient quota for cpu"}]}}
+        conditions = [
+            {"type": "PodsReady", "status": "False", "message": "Not all pods are ready or succeeded"},
+            {"type": "QuotaReserved", "status": "False", "message": "insufficient quota for cpu"},
+        ]
+        return {"status": {"conditions": conditions}}
 
 
 def waits(n: int) -> Json:

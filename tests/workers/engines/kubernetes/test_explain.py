@@ -20,7 +20,7 @@ from tests.workers.engines.kubernetes.samples import (
 )
 
 from weft_core.engine import LearnerObservation, LearnerState
-from weft_workers.engines.kubernetes import explain, runs, schedule
+from weft_workers.engines.kubernetes import events, explain, runs
 
 Json = dict[str, Any]
 NODES = {name: node(name) for name in ("node-1", "node-2")}
@@ -78,7 +78,8 @@ def look(found: Json, nodes: dict[str, Json] | None = None, **more: Any) -> Lear
 def test_recorded_pods(name: str, state: LearnerState, code: int | None, reason: str, oom: bool) -> None:
     found = recorded(name)
     seen = look(found)
-    assert seen == LearnerObservation(0, state, code, reason, oom=oom, node=found["spec"].get("nodeName") or "")
+    node, over = found["spec"].get("nodeName") or "", name == "storage"
+    assert seen == LearnerObservation(0, state, code, reason, oom=oom, over_storage=over, node=node)
     assert explain.failure(found, "", NOW) is None
 
 
@@ -96,12 +97,12 @@ def test_recorded_pods_that_can_never_run(name: str, failed: str) -> None:
 
 def test_a_recorded_pull_that_may_still_work() -> None:
     found = recorded("bad-image")
-    seen = look(found, event=explain.say(recorded_events("bad-image")))
+    seen = look(found, event=events.say(recorded_events("bad-image")))
     assert seen.state is STARTING
     assert seen.reason.startswith("image pull failed: nowhere.test/nothing:1: failed to do request: Head")
     assert seen.reason.endswith("connection refused")
     hour = NOW + timedelta(hours=1)
-    assert explain.failure(found, explain.say(recorded_events("bad-image")), hour) is None
+    assert explain.failure(found, events.say(recorded_events("bad-image")), hour) is None
 
 
 # --- the start ----------------------------------------------------------------------------------------------------
@@ -203,59 +204,15 @@ def test_what_a_starting_learner_waits_for_is_in_its_events() -> None:
     assert explain.needs_events(found, NOW)
     assert not explain.needs_events(pod(waiting("ContainerCreating"), phase="Pending", age=1), NOW)
     assert not explain.needs_events(pod(running()), NOW)
-    events = [
+    there = [
         {"type": "Normal", "reason": "Scheduled", "message": "…", "lastTimestamp": at(20)},
         {"type": "Normal", "reason": "Pulling", "message": 'Pulling image "weft/python:3.11"', "lastTimestamp": at(10)},
     ]
-    assert look(found, event=explain.say(events)).reason == "pulling its image weft/python:3.11"
-    mount = 'MountVolume.SetUp failed for volume "cache" : claim "cache" not found'
-    events.append({"type": "Warning", "reason": "FailedMount", "message": mount, "lastTimestamp": at(15)})
-    assert look(found, event=explain.say(events)).reason == f"FailedMount: {mount}"
-    assert explain.say([]) == ""
+    assert look(found, event=events.say(there)).reason == "pulling its image weft/python:3.11"
+    assert events.say([]) == ""
 
 
 # --- scheduling ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("message", "words"),
-    [
-        (
-            "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No preemption victims "
-            "found for incoming pod.",
-            "unschedulable: no node has 8 CPUs free (3 nodes: 3 with too little CPU)",
-        ),
-        (
-            "0/4 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
-            "1 node(s) were unschedulable, 2 Insufficient nvidia.com/gpu. preemption: 0/4 nodes are available: …",
-            "unschedulable: no node has 2 GPUs free (4 nodes: 1 tainted node-role.kubernetes.io/control-plane, "
-            "1 cordoned, 2 with too little nvidia.com/gpu)",
-        ),
-        (
-            "0/2 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }, "
-            "1 node(s) didn't match Pod's node affinity/selector.",
-            "unschedulable: no node fits (2 nodes: 1 not answering, 1 not of the kind asked for)",
-        ),
-        (
-            "0/2 nodes are available: 2 node(s) had taint {team: a, b}, that the pod didn't tolerate.",
-            "unschedulable: no node fits (2 nodes: 2 tainted team: a, b)",
-        ),
-        ("0/1 nodes are available: 1 Too many pods.", "unschedulable: no node fits (1 node: 1 full of pods)"),
-        (
-            "0/1 nodes are available: 1 Insufficient memory.",
-            "unschedulable: no node has 1 GiB of memory free (1 node: 1 with too little memory)",
-        ),
-        ("0/1 nodes are available: 1 Insufficient vendor.com/nic.", "unschedulable: no node has enough vendor.com/nic "
-         "free (1 node: 1 with too little vendor.com/nic)"),
-        ("no nodes available to schedule pods", "unschedulable: no nodes available to schedule pods"),
-        ("", "waiting to be scheduled"),
-    ],
-)  # fmt: skip
-def test_why_no_node_takes_it(message: str, words: str) -> None:
-    unscheduled = (condition("PodScheduled", "False", "Unschedulable", message),)
-    assert schedule.explain(pod(), message) == words
-    if message:
-        assert look(pod(phase="Pending", node=None, conditions=unscheduled)).reason == words
 
 
 def test_a_pod_that_is_held_back() -> None:
@@ -353,6 +310,7 @@ EVICTED = "The node was low on resource: memory. Threshold quantity: 100Mi, avai
 def test_what_is_the_platforms_doing(found: Json, reason: str) -> None:
     seen = look(found)
     assert (seen.reason, seen.interrupted, seen.oom, seen.unreachable) == (reason, True, False, False)
+    assert not seen.over_storage
 
 
 @pytest.mark.parametrize(
@@ -366,7 +324,7 @@ def test_what_is_the_platforms_doing(found: Json, reason: str) -> None:
 def test_more_storage_than_its_own_is_its_own_fault(message: str) -> None:
     disrupted = (condition("DisruptionTarget", reason="TerminationByKubelet", message=message),)
     seen = look(pod(terminated(137), phase="Failed", reason="Evicted", message=message, conditions=disrupted))
-    assert not seen.interrupted
+    assert (seen.over_storage, seen.interrupted) == (True, False)
     assert seen.reason == f"evicted: it used more storage than it has: {message.strip()}"
 
 

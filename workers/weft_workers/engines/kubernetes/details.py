@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 
 from weft_core.engine import EngineUnreachable
-from weft_workers.engines.kubernetes import explain, names
+from weft_workers.engines.kubernetes import events, explain, kueue, names
 from weft_workers.engines.kubernetes.client import Cluster, Json, Refused
 
 _EVERY = 10.0  # seconds between two looks at the same thing
@@ -63,7 +63,7 @@ class Details:
         metadata = pod["metadata"]
         chosen = f"involvedObject.uid={metadata['uid']}"
         found, _ = self._cluster.list("list_namespaced_event", metadata["namespace"], field_selector=chosen)
-        return explain.say(found)
+        return events.say(found)
 
     def _read_workload(self, pod: Json) -> str:
         namespace, run = pod["metadata"]["namespace"], names.label(pod, names.RUN)
@@ -72,6 +72,5 @@ class Details:
                 found = self._cluster.get("get_namespaced_custom_object", _KUEUE, version, namespace, "workloads", run)
             except Refused:
                 continue
-            conditions = (found.get("status") or {}).get("conditions") or []
-            return next((str(one.get("message") or "") for one in conditions if one["status"] == "False"), "")
+            return kueue.explain(found.get("status") or {})
         return ""

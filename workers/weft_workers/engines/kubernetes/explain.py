@@ -10,6 +10,7 @@ from typing import Any
 
 from weft_core.engine import LearnerObservation, LearnerState
 from weft_workers.engines.kubernetes import names, quantity, schedule
+from weft_workers.engines.kubernetes.errors import brief, pull_error
 from weft_workers.texts import size
 
 Json = dict[str, Any]
@@ -20,15 +21,21 @@ _SILENT = 60.0
 """Seconds after which a node that says it is not ready counts as one that does not answer."""
 BAD_IMAGE, BAD_START = "S103", "S101"
 
-_PULL = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError"}
+_PULL = {
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "ErrImageNeverPull",
+    "RegistryUnavailable",
+    "ImageInspectError",
+    "SignatureValidationFailed",
+}
 _CREATE = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 _NEVER_RAN = {"StartError", "ContainerCannotRun"}  # of containers that ended before they began
 _HOPELESS = re.compile(
     r"not found|unauthorized|authentication required|denied|forbidden|manifest unknown|does not exist|"
-    r"no match for platform|no matching manifest|ErrImageNeverPull|unsupported",
+    r"no match for platform|no matching manifest|ErrImageNeverPull|SignatureValidationFailed|unsupported",
     re.IGNORECASE,
 )
-_SAYS_NOTHING = re.compile(r"(Error: )?\w*")
 _OVER_OWN_LIMIT = re.compile(r"exceeds the (total )?limit|exceeded its local ephemeral storage limit")
 _NO_PYTHON = re.compile(r"exec: \\?\"(python3?)\\?\"|(python3?): no such file", re.IGNORECASE)
 _NO_AGENT = "No module named weft_trainer"
@@ -95,7 +102,7 @@ def failure(pod: Json, event: str, now: datetime) -> tuple[str, str] | None:
         if ended.get("reason") in _NEVER_RAN:
             if found := _NO_PYTHON.search(message):
                 return f"image {image} can't run a learner: it has no program '{found[1] or found[2]}'", BAD_IMAGE
-            return f"the container can't be started: {_brief(message) or ended['reason']}", BAD_START
+            return f"the container can't be started: {brief(message) or ended['reason']}", BAD_START
         if _NO_AGENT in message and ended.get("exitCode"):
             return f"image {image} can't run a learner: its python has no module weft_trainer", BAD_IMAGE
         return None
@@ -107,9 +114,9 @@ def failure(pod: Json, event: str, now: datetime) -> tuple[str, str] | None:
     if since is None or (now - since).total_seconds() < PERSISTS:
         return None
     if reason in _PULL and _HOPELESS.search(f"{reason} {message} {event}"):
-        return f"image pull failed: {_pull_error(message, event, image)}", BAD_IMAGE
+        return f"image pull failed: {pull_error(message, event, image)}", BAD_IMAGE
     if reason in _CREATE:
-        return f"the container can't be started: {_brief(message) or reason}", BAD_START
+        return f"the container can't be started: {brief(message) or reason}", BAD_START
     return None
 
 
@@ -132,19 +139,6 @@ def needs_events(pod: Json, now: datetime) -> bool:
         and bool(pod["spec"].get("nodeName"))
         and (waiting.get("reason") in (None, "ContainerCreating", "PodInitializing", *_PULL))
     )
-
-
-def say(events: list[Json]) -> str:
-    """What a pod's events say: the newest warning, else the newest of what explains a wait."""
-    events = [one for one in events if not _SAYS_NOTHING.fullmatch(one.get("message") or "")]
-    told = [one for one in events if one.get("type") == "Warning" and one.get("reason") != "BackOff"]
-    told = told or [one for one in events if one.get("reason") in ("Pulling", "Preempted", "TaintManagerEviction")]
-    if not told:
-        return ""
-    newest = max(told, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
-    if newest["reason"] == "Pulling":
-        return f"pulling its image {newest.get('message', '').rpartition(' ')[2].strip(chr(34))}"
-    return f"{newest['reason']}: {_brief(newest.get('message') or '')}"
 
 
 def silence(node: Json | None, name: str, now: datetime) -> str:
@@ -198,22 +192,30 @@ def _exited(pod: Json, rank: int, ended: Json, taken: str, where: str) -> Learne
         reason = f"killed by the kernel: out of memory{_memory_limit(pod)}"
         return LearnerObservation(rank, LearnerState.EXITED, code, reason, oom=True, node=where)
     reason = taken or _own_end(pod, ended, code)
-    return LearnerObservation(rank, LearnerState.EXITED, code, reason, interrupted=bool(taken), node=where)
+    return LearnerObservation(
+        rank,
+        LearnerState.EXITED,
+        code,
+        reason,
+        over_storage=_over_storage(pod),
+        interrupted=bool(taken),
+        node=where,
+    )
 
 
 def _own_end(pod: Json, ended: Json, code: int | None) -> str:
     """Words for an end that is the learner's own."""
     status = pod.get("status") or {}
-    if status.get("reason") == "Evicted":
-        return f"evicted: it used more storage than it has: {_brief(status.get('message') or '')}"
+    if _over_storage(pod):
+        return f"evicted: it used more storage than it has: {brief(status.get('message') or '')}"
     if code and (message := (ended.get("message") or "").strip()):
-        return f"{_how(code)}: {_brief(message.splitlines()[-1])}"
+        return f"{_how(code)}: {brief(message.splitlines()[-1])}"
     if status.get("phase") == "Failed" and not ended:
         for one in status.get("initContainerStatuses") or []:
             if failed := (one.get("state") or {}).get("terminated"):
-                why = _brief((failed.get("message") or "").strip()) or failed.get("reason") or "no reason given"
+                why = brief((failed.get("message") or "").strip()) or failed.get("reason") or "no reason given"
                 return f"the agent could not be brought into its pod: exit code {failed.get('exitCode')}: {why}"
-        return f"its pod failed: {_brief(status.get('message') or status.get('reason') or 'no reason given')}"
+        return f"its pod failed: {brief(status.get('message') or status.get('reason') or 'no reason given')}"
     return _how(code) if code else ""
 
 
@@ -224,12 +226,12 @@ def _how(code: int) -> str:
 def _taken(pod: Json, ended: Json | None) -> str:
     """How the platform took a learner back; '' if it did not."""
     status = pod.get("status") or {}
-    message, reason = _brief(status.get("message") or ""), status.get("reason") or ""
-    if reason == "Evicted" and _OVER_OWN_LIMIT.search(status.get("message") or ""):
+    message, reason = brief(status.get("message") or ""), status.get("reason") or ""
+    if _over_storage(pod):
         return ""
     conditions = {one["type"]: one for one in status.get("conditions") or [] if one["status"] == "True"}
     if found := conditions.get("TerminationTarget"):  # Kueue's
-        return f"taken back by Kueue: {_brief(found.get('message') or found.get('reason') or '')}"
+        return f"taken back by Kueue: {brief(found.get('message') or found.get('reason') or '')}"
     if found := conditions.get("DisruptionTarget"):
         return _disruption(found, message)
     if status.get("phase") == "Failed":
@@ -242,12 +244,18 @@ def _taken(pod: Json, ended: Json | None) -> str:
     return ""
 
 
+def _over_storage(pod: Json) -> bool:
+    """Whether its node evicted it for what it has written itself, not for being short of room."""
+    status = pod.get("status") or {}
+    return status.get("reason") == "Evicted" and bool(_OVER_OWN_LIMIT.search(status.get("message") or ""))
+
+
 def _disruption(condition: Json, message: str) -> str:
     reason = condition.get("reason") or ""
     if reason == "TerminationByKubelet":
-        return f"ended by its node: {message or _brief(condition.get('message') or '')}"
+        return f"ended by its node: {message or brief(condition.get('message') or '')}"
     what = _DISRUPTIONS.get(reason, "taken back by the cluster")
-    return f"{what} ({_brief(condition['message'])})" if condition.get("message") else what
+    return f"{what} ({brief(condition['message'])})" if condition.get("message") else what
 
 
 def _deleted(pod: Json, ended: Json | None, event: str) -> str:
@@ -282,34 +290,17 @@ def _memory_limit(pod: Json) -> str:
 def _waits(pod: Json, event: str) -> str:
     """Why a learner has not started yet."""
     for one in pod["status"].get("conditions") or []:
-        if one["type"] == "PodScheduled" and one["status"] == "False":
+        if one["type"] == "PodScheduled" and one["status"] == "False" and not pod["spec"].get("nodeName"):
             if one.get("reason") == "SchedulingGated":
                 return "held back by a scheduling gate"
             return schedule.explain(pod, one.get("message") or one.get("reason") or "")
     waiting = _container(pod).get("waiting") or {}
     reason, message = waiting.get("reason", ""), waiting.get("message") or ""
     if reason in _PULL:
-        return f"image pull failed: {_pull_error(message, event, _image(pod))}"
+        return f"image pull failed: {pull_error(message, event, _image(pod))}"
     if reason in _CREATE:
-        return f"the container can't be started: {_brief(message) or reason}"
+        return f"the container can't be started: {brief(message) or reason}"
     return event
-
-
-def _pull_error(message: str, event: str, image: str) -> str:
-    """The cause of a failed pull; while the kubelet waits to try again, only its event may tell it."""
-    told = event if message.startswith("Back-off") and "Failed" in event and ": Err" not in message else message
-    told = told.removeprefix("Failed: ")
-    if image not in (brief := _brief(told)):
-        brief = f"{image}: {brief}"
-    return brief
-
-
-def _brief(message: str) -> str:
-    """An error without the programs that it went through."""
-    text = " ".join(message.split())
-    text = re.sub(r"^(.*?)rpc error: code = \w+ desc = ", r"", text)
-    text = re.sub(r"failed to (pull and unpack|resolve|pull) (image|reference) \\?\"[^\"]*\": ", "", text)
-    return text if len(text) <= 300 else f"{text[:299]}…"
 
 
 def _container(pod: Json) -> Json:

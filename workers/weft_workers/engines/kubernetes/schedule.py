@@ -10,11 +10,16 @@ from weft_workers.texts import count, size
 
 Json = dict[str, Any]
 
+# The first sentence says why each node was ruled out. What follows is about preemption and device claims, in words
+# that change with each release; a taint in braces or a name in quotes may hold a full stop of its own.
+_SENTENCE = re.compile(r"(?:\{[^}]*\}|\"[^\"]*\"|(?!\.\s|\.$).)*")
+_ASIDE = re.compile(r"[.,;]?\s*\b(preemption: |no new claims to deallocate|still not schedulable)")
 _HEAD = re.compile(r"0/(\d+) nodes? are available: (.*)", re.DOTALL)
 _PART = re.compile(r"(\d+) (.*)", re.DOTALL)
-_INSUFFICIENT = re.compile(r"Insufficient (\S+)")
+_INSUFFICIENT = re.compile(r"Insufficient ([^\s,;]+)")
 _PARTS = (  # the scheduler's words differ a little from version to version
     (re.compile(r"untolerated taint \{(?P<what>[^}]*)\}|had taint \{(?P<old>[^}]*)\}"), "tainted {what}"),
+    (re.compile(r"untolerated taint"), "tainted"),
     (
         re.compile(r"didn't match (Pod's )?node (affinity|selector)"),
         "not of the kind asked for",
@@ -34,9 +39,9 @@ _TAINTS = {
 
 
 def explain(pod: Json, message: str) -> str:
-    """Why no node takes a pod: ``unschedulable: no node has 8 CPUs free (2 nodes: …)``."""
-    text = " ".join(message.split())
-    text = text.partition(" preemption: ")[0].rstrip(". ")
+    """Why no node takes a pod: ``unschedulable: no node has 8 CPUs free (2 nodes: …)``; words that are not known are
+    passed on as the scheduler says them."""
+    text = _first_sentence(message)
     head = _HEAD.search(text)
     if not head:
         return f"unschedulable: {text}" if text else "waiting to be scheduled"
@@ -48,6 +53,14 @@ def explain(pod: Json, message: str) -> str:
         wanted = " and ".join(dict.fromkeys(_wanted(pod, name) for name in lacking))
         return f"unschedulable: no node has {wanted} free ({nodes}: {', '.join(told)})"
     return f"unschedulable: no node fits ({nodes}: {', '.join(told) or head[2]})"
+
+
+def _first_sentence(message: str) -> str:
+    text = " ".join(message.split())
+    if aside := _ASIDE.search(text):
+        text = text[: aside.start()]
+    sentence = _SENTENCE.match(text)
+    return sentence[0].rstrip(". ") if sentence else text
 
 
 def _split(text: str) -> list[str]:
@@ -64,7 +77,7 @@ def _translate(part: str) -> str:
             taint = (groups.get("what") or groups.get("old") or "").strip()
             key = taint.partition(":")[0].strip()
             return _TAINTS.get(key) or words.format(what=taint.removesuffix(":").strip())
-    return part
+    return part.removeprefix("node(s) ")
 
 
 def _resource(name: str) -> str:
