@@ -11,6 +11,7 @@ import sys
 import tempfile
 import tomllib
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -85,13 +86,20 @@ def _wheel(folder: Path, packages: Path) -> None:
 def _dependencies() -> list[str]:
     """What the wheel wants with [server], in the versions that are installed here."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    wanted = [Requirement(one) for one in (*project["dependencies"], *project["optional-dependencies"]["server"])]
+    wanted = [Requirement(one) for one in project["dependencies"]] + _extra("server", project["optional-dependencies"])
     found = {}
     for one in wanted:
         extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
         found[one.name] = f"{one.name}{extras}=={importlib.metadata.version(one.name)}"
     # The base's Python is 3.11.2: redis wants this below 3.11.3, and pip looks at the Python that it runs on.
     return [*sorted(found.values()), "async-timeout"]
+
+
+def _extra(name: str, extras: Mapping[str, list[str]]) -> list[Requirement]:
+    """What an extra stands for; of extras of Weft's own, what those stand for."""
+    wanted = [Requirement(one) for one in extras[name]]
+    others = [found for one in wanted if one.name == "weft" for extra in one.extras for found in _extra(extra, extras)]
+    return [one for one in wanted if one.name != "weft"] + others
 
 
 def _mark(*folders: Path) -> str:

@@ -18,6 +18,7 @@ from tests.deploy.chart import (
     EXTERNAL,
     REPOSITORY,
     Document,
+    HelmError,
     Rendered,
     environment,
     helm,
@@ -280,6 +281,19 @@ def test_migrations_run_beside_bundled_servers_that_are_still_to_come() -> None:
     )
     assert before == same
     assert before != after  # a Job can't be changed
+
+
+def test_a_migrations_job_does_not_stay_for_ever() -> None:
+    """Helm forgets those of revisions that failed; each has a name of its own where servers are still to come."""
+    for values in ({}, EXTERNAL):
+        (job,) = render(values).all("Job")
+        assert job["spec"]["ttlSecondsAfterFinished"] == 86400
+        for seconds in (60, None):
+            (job,) = render(merged(values, {"migrate": {"ttlSecondsAfterFinished": seconds}})).all("Job")
+            assert job["spec"].get("ttlSecondsAfterFinished") == seconds
+    for wrong in (0, -1, "soon"):
+        with pytest.raises(HelmError, match="ttlSecondsAfterFinished"):
+            render({"migrate": {"ttlSecondsAfterFinished": wrong}})
 
 
 def test_the_migrations_job_does_them_in_order() -> None:

@@ -5,117 +5,23 @@ The cluster is an old one without DNS: servers are reached by addresses, and wha
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
-import re
-import shutil
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-import yaml
 from tests.deploy import images
-from tests.deploy.chart import CHART, HelmError, helm
-from tests.deploy.forward import Forward, forward
+from tests.deploy.chart import HelmError, helm
+from tests.deploy.forward import forward
+from tests.deploy.installing import SMALL, Installation, eventually, for_old_clusters
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.fixtures import python_image
 from tests.servers import Servers
 
-import weft
-
 __all__ = ["python_image"]
-
-_SMALL = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
-
-
-@dataclasses.dataclass
-class Installation:
-    """A release, the ways to it, and what it was installed with."""
-
-    kube: Cluster
-    namespace: str
-    chart: Path
-    values: dict[str, Any]
-    api: Forward
-    token: str = ""
-
-    @property
-    def learners(self) -> str:
-        return f"{self.namespace}-learners"
-
-    @property
-    def client(self) -> weft.Client:
-        return weft.Client(f"http://{self.api.address}", self.token)
-
-    def helm(self, command: str) -> str:
-        """``helm install`` or ``upgrade`` with the values; raises HelmError with what the pods say."""
-        try:
-            return helm(
-                *(command, "weft", str(self.chart), "--namespace", self.namespace, "--values", "-"),
-                *("--kubeconfig", str(self.kube.kubeconfig), "--wait", "--timeout", "240s"),
-                stdin=yaml.safe_dump(self.values),
-                timeout=300,
-            )
-        except HelmError as error:
-            raise HelmError(f"{error}\n{self.diagnosis()}") from None
-
-    def diagnosis(self) -> str:
-        where = ("-n", self.namespace)
-        said = [self.kube.kubectl("get", "pods", *where, "-o", "wide")]
-        said.append(self.kube.kubectl("get", "events", *where, "--field-selector", "type=Warning"))
-        for pod in self.kube.items("pods", self.namespace):
-            name = pod["metadata"]["name"]
-            said.append(f"--- {name}")
-            said.append(self.kube.kubectl("logs", name, *where, "--all-containers", "--tail", "30", check=False))
-        return "\n".join(said)
-
-    def pods(self, component: str) -> list[dict[str, Any]]:
-        """Those that are to stay, oldest first."""
-        found = self.kube.items("pods", self.namespace, f"app.kubernetes.io/component={component}")
-        there = [one for one in found if "deletionTimestamp" not in one["metadata"]]
-        return sorted(there, key=lambda one: one["metadata"]["creationTimestamp"])
-
-    def reach_api(self) -> None:
-        """Lead the address that learners and this test know to an API pod: there is no kube-proxy."""
-        self.api.target = (self.pods("api")[-1]["status"]["podIP"], 8080)
-
-    def ask(self, path: str) -> httpx.Response:
-        return httpx.get(f"http://{self.api.address}{path}", timeout=60)
-
-    def secret(self, name: str) -> dict[str, str]:
-        (found,) = [one for one in self.kube.items("secrets", self.namespace) if one["metadata"]["name"] == name]
-        return {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
-
-    def can(self, account: str, verb: str, what: str, namespace: str) -> bool:
-        user = f"system:serviceaccount:{self.namespace}:{account}"
-        resource, _, part = what.partition("/")
-        command = ("auth", "can-i", verb, resource, f"--subresource={part}", "-n", namespace, "--as", user)
-        said = self.kube.kubectl(*command, check=False)
-        return said.strip() == "yes"
-
-
-def eventually(condition: Callable[[], Any], what: str, seconds: float = 120) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.5)
-    raise AssertionError(f"{what}: not within {seconds:.0f} s")
-
-
-def _for_old_clusters(folder: Path) -> Path:
-    """The chart without its lower bound of Kubernetes' version."""
-    chart = folder / "weft"
-    shutil.copytree(CHART, chart)
-    text = (chart / "Chart.yaml").read_text()
-    (chart / "Chart.yaml").write_text(re.sub(r"(?m)^kubeVersion:.*\n", "", text))
-    return chart
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +46,7 @@ def installation(kube: Cluster, servers: Servers, tmp_path_factory: pytest.TempP
                 "timings": {"heartbeat": 1, "sweep": 1},
             },
             "learners": {"namespace": f"{name}-learners"},
-            "migrate": {"resources": _SMALL},
+            "migrate": {"resources": SMALL},
             "postgres": {"enabled": False, "url": f"postgresql://weft@{ways['postgres'].address}/{name}"},
             "redis": {"enabled": False, "url": f"redis://{ways['redis'].address}/0"},
             "s3": {
@@ -156,12 +62,12 @@ def installation(kube: Cluster, servers: Servers, tmp_path_factory: pytest.TempP
             values[part] = {
                 "image": image,
                 "replicas": 1,
-                "resources": _SMALL,
+                "resources": SMALL,
                 "podDisruptionBudget": {"enabled": False},
             }
         values["api"]["autoscaling"] = {"enabled": False}
         values["worker"]["concurrency"] = 1
-        one = Installation(kube, name, _for_old_clusters(tmp_path_factory.mktemp("chart")), values, api)
+        one = Installation(kube, name, for_old_clusters(tmp_path_factory.mktemp("chart")), values, api)
         try:
             one.helm("install")
             one.reach_api()
@@ -279,3 +185,11 @@ def test_an_upgrade_that_can_not_be_stops_before_anything_is_replaced(installati
     for component, uid in before.items():
         assert [one["metadata"]["uid"] for one in installation.pods(component)] == [uid]
     eventually(lambda: installation.ask("/readyz").json()["status"] == "ready", "ready")
+    # The Job stays for its log, and not for ever: the cluster removes it and its pods in time.
+    kube, where = installation.kube, ("-n", installation.namespace)
+    (job,) = kube.items("jobs", installation.namespace)
+    assert job["spec"]["ttlSecondsAfterFinished"] == 86400
+    patch = '{"spec": {"ttlSecondsAfterFinished": 1}}'
+    kube.kubectl("patch", "job", "weft-migrate", *where, "--type=merge", "--patch", patch)
+    eventually(lambda: not kube.items("jobs", installation.namespace), "its time to live")
+    eventually(lambda: not installation.pods("migrate"), "its pods' end")

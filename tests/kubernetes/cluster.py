@@ -10,7 +10,8 @@ import fcntl
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,15 @@ class Cluster:
         """Build an image and load it into every node that is up; ``arguments`` as the script's own help says."""
         with (self.home / "image.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self._script("image", name, *arguments, timeout=600)
+            self._script("image", name, *arguments, timeout=1400)
+
+    def load(self, archive: Path, ids: Collection[str]) -> None:
+        """Load an archive that an engine's `save` wrote into every node that is up, and wait until the kubelets can
+        use its images; ``ids``: theirs (`sha256:…`)."""
+        for node in self.nodes:
+            self._ctr(node, "import", "--all-platforms", str(archive), timeout=900)
+            while set(ids) - {line.split()[0] for line in self._ctr(node, "ls").splitlines()}:
+                time.sleep(0.2)
 
     def has_image(self, name: str, mark: str) -> bool:
         """Whether every node has the image with this mark of its content (see :meth:`mark_image`)."""
@@ -176,11 +185,11 @@ class Cluster:
         for node in self.nodes:
             self._ctr(node, "label", full(name), f"weft.test.mark={mark}")
 
-    def _ctr(self, node: str, *arguments: str) -> str:
+    def _ctr(self, node: str, *arguments: str, timeout: float = 60) -> str:
         socket = self.home / "run" / node / "containerd.sock"
         program = self.home / "debian" / "usr" / "bin" / "ctr"
         command = [str(program), "-a", str(socket), "-n", "k8s.io", "image", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=True).stdout
 
 
 def _cpus(quantity: str) -> float:

@@ -34,6 +34,14 @@ def test_a_learner_that_the_kernel_kills_for_memory(on_kube: KubeStack) -> None:
     assert "out of memory (limit 256 MiB)" in on_kube.shown(job)
 
 
+def test_a_learner_that_writes_more_than_its_storage(on_kube: KubeStack) -> None:
+    job = failed(on_kube.train("head -c 64M /dev/zero > big; sleep 600", storage="20 MiB"))
+    assert job.reason.startswith("learner 1 was evicted: it used more storage than it has: "), job.reason
+    assert outcomes(job) == ["FAILED"]
+    assert job.failures == 1
+    assert "evicted: it used more storage than it has" in on_kube.shown(job)
+
+
 def test_a_gang_whose_learner_is_killed_goes_on_from_its_checkpoint(on_kube: KubeStack) -> None:
     job = on_kube.train("exec python steps.py 30 0.1 10", learners=2, retries=1, checkpoint={"every": "1s"})
     job = job.wait(timeout=240)

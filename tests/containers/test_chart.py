@@ -1,0 +1,318 @@
+"""The chart as it is installed by default, with its own Postgres, Redis and S3, from images of the real Dockerfiles.
+
+A container engine builds the images and hands them to the test cluster, which pulls nothing. Postgres, Redis and
+SeaweedFS are what the engine has under their official names.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import boto3
+import psycopg
+import pytest
+import yaml
+from botocore.config import Config
+from tests.containers.service_names import service_names
+from tests.deploy.chart import CHART, REPOSITORY, helm
+from tests.deploy.forward import forward
+from tests.deploy.installing import SMALL, Installation, eventually, for_old_clusters
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.fixtures import kube
+
+import weft
+
+__all__ = ["kube"]
+
+pytestmark = pytest.mark.timeout(3600)  # images are built
+
+NO_ENGINE = "NOT RUN: no container engine (neither docker nor podman answers)"
+TRAINERS = "weft-built"  # not `weft`, where other tests have images of the same names that no Dockerfile made
+_DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+STORES = [
+    "{repository}:{tag}".format(**_DEFAULTS[store]["image"]) if "/" in _DEFAULTS[store]["image"]["repository"]
+    else "library/{repository}:{tag}".format(**_DEFAULTS[store]["image"])
+    for store in ("postgres", "redis", "s3")
+]  # fmt: skip
+
+
+class Engine:
+    """docker or podman, whichever answers."""
+
+    def __init__(self) -> None:
+        self.tool = next((tool for tool, ask in (("docker", "version"), ("podman", "info")) if _answers(tool, ask)), "")
+
+    def build(self, dockerfile: str, tag: str, **arguments: str) -> None:
+        given = [f"--build-arg={name}={value}" for name, value in arguments.items()]
+        self.run("build", "--network=host", f"--file=deploy/docker/{dockerfile}", f"--tag={tag}", *given, ".")
+
+    def image_id(self, name: str) -> str:
+        found = self.run("image", "inspect", "--format={{.Id}}", name).strip()
+        return found if found.startswith("sha256:") else f"sha256:{found}"
+
+    def run(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [self.tool, *arguments], cwd=REPOSITORY, capture_output=True, text=True, timeout=3000, check=False
+        )
+        assert done.returncode == 0, f"{self.tool} {' '.join(arguments)}: {done.stderr[-4000:]}"
+        return done.stdout
+
+
+def _answers(tool: str, ask: str) -> bool:
+    if shutil.which(tool) is None:
+        return False
+    return subprocess.run([tool, ask], capture_output=True, timeout=120, check=False).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    found = Engine()
+    if not found.tool:
+        pytest.skip(NO_ENGINE)
+    return found
+
+
+@pytest.fixture(scope="module")
+def tags(engine: Engine, kube: Cluster) -> tuple[str, str]:
+    """Two tags of the service's images on every node, an older and a newer; beside them the stores' and a trainer."""
+    # As docs/helm.md builds them.
+    engine.build("api.Dockerfile", "docker.io/weft/api:built")
+    engine.build("worker.Dockerfile", "docker.io/weft/worker:built", BASE="python:3.11-slim", TOOLS="")
+    images = REPOSITORY / "trainer_images" / "images"
+    subprocess.run(
+        [images, "--tool", engine.tool, "--repository", f"docker.io/{TRAINERS}", "python"], check=True, timeout=3000
+    )
+    # A tag for each content: a node may have images of an earlier run.
+    services = ("docker.io/weft/api", "docker.io/weft/worker")
+    mark = "-".join(engine.image_id(f"{one}:built").removeprefix("sha256:")[:12] for one in services)
+    tags = f"{mark}-1", f"{mark}-2"
+    for one in services:
+        for tag in tags:
+            engine.run("tag", f"{one}:built", f"{one}:{tag}")
+    wanted = [f"{one}:{tag}" for one in services for tag in tags]
+    wanted += [f"docker.io/{one}" for one in STORES] + [f"docker.io/{TRAINERS}/python:3.11"]
+    with tempfile.TemporaryDirectory(prefix="weft-images-") as folder:
+        archive = Path(folder, "images.tar")
+        several = ["--multi-image-archive"] if engine.tool == "podman" else []
+        engine.run("save", *several, f"--output={archive}", *wanted)
+        kube.load(archive, {engine.image_id(one) for one in wanted})
+    return tags
+
+
+def _volume(name: str, folder: Path) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": name,
+            "hostPath": {"path": str(folder)},
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def installation(
+    kube: Cluster,
+    tags: tuple[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Installation]:
+    name = f"weft-chart-{uuid.uuid4().hex[:8]}"
+    volumes = {store: f"{name}-{store}" for store in ("postgres", "s3")}
+    # What the test cluster has not: policy/v1, autoscaling/v2, 8 CPUs. The rest is the chart's default.
+    services = {
+        "image": {"tag": tags[0]},
+        "replicas": 1,
+        "resources": SMALL,
+        "podDisruptionBudget": {"enabled": False},
+    }
+    values: dict[str, Any] = {
+        "settings": {"images": {"repository": f"docker.io/{TRAINERS}"}, "timings": {"heartbeat": 1, "sweep": 1}},
+        "learners": {"namespace": f"{name}-learners"},
+        "api": {**services, "autoscaling": {"enabled": False}},
+        "worker": {**services, "concurrency": 1},
+        "migrate": {"resources": SMALL},
+        "redis": {"resources": SMALL},
+    }
+    for store, claimed in volumes.items():
+        values[store] = {"resources": SMALL, "persistence": {"size": "1Gi", "storageClass": claimed}}
+    with ExitStack() as stack:
+        stack.enter_context(service_names(kube))
+        api = stack.enter_context(forward(kube.host_ip))
+        for claimed in volumes.values():
+            # A folder of this machine, as there is no storage class. A hostPath does not take over fsGroup.
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{claimed}-", dir="/tmp")))
+            folder.chmod(0o777)
+            kube.kubectl("apply", "-f", "-", stdin=json.dumps(_volume(claimed, folder)))
+            stack.callback(kube.kubectl, "delete", "pv", claimed, "--wait=false", check=False)
+        stack.enter_context(kube.namespace(name))
+        one = Installation(kube, name, for_old_clusters(tmp_path_factory.mktemp("chart")), values, api)
+        stack.callback(kube.kubectl, "delete", "namespace", one.learners, "--wait=false", check=False)
+        stack.callback(_uninstall, one)
+        one.helm("install")
+        one.reach_api()
+        one.token = _token(one)
+        yield one
+
+
+def _uninstall(installation: Installation) -> None:
+    where = ("--namespace", installation.namespace, "--kubeconfig", str(installation.kube.kubeconfig))
+    helm("uninstall", "weft", *where, "--wait", "--timeout", "600s", "--ignore-not-found", timeout=660)
+
+
+def _token(installation: Installation) -> str:
+    command = ("exec", "deployment/weft-api", "-c", "api", "-n", installation.namespace, "--")
+    return installation.kube.kubectl(*command, "python", "-m", "weft_core.setup", "--token").strip()
+
+
+def _address(installation: Installation, component: str) -> str:
+    return str(installation.pods(component)[-1]["status"]["podIP"])
+
+
+def _s3(installation: Installation) -> Any:
+    kept = installation.secret("weft")
+    return boto3.client(
+        "s3",
+        endpoint_url=f"http://{_address(installation, 's3')}:8333",
+        region_name="us-east-1",
+        aws_access_key_id=kept["s3-access-key"],
+        aws_secret_access_key=kept["s3-secret-key"],
+        config=Config(connect_timeout=10, read_timeout=60, s3={"addressing_style": "path"}),
+    )
+
+
+def _train(installation: Installation, name: str, command: str) -> weft.Job:
+    kept = installation.secret("weft")
+    store = {
+        "auth_url": f"http://weft-s3.{installation.namespace}.svc:8333",
+        "user_name": kept["s3-access-key"],
+        "password": kept["s3-secret-key"],
+    }
+    return installation.client.train(
+        {
+            "name": name,
+            "learners": 2,
+            "cpus": 0.1,
+            "memory": "256 MiB",
+            "framework": {"name": "python", "version": "3.11", "command": command},
+            "data_stores": [
+                {"id": "s3", "type": "s3", "connection": store, "training_results": {"container": "results"}}
+            ],
+        }
+    )
+
+
+def _names(installation: Installation, kind: str, namespace: str = "") -> set[str]:
+    found = installation.kube.items(kind, namespace or installation.namespace)
+    return {one["metadata"]["name"] for one in found}
+
+
+def test_what_is_bundled_comes_up_by_itself(installation: Installation) -> None:
+    ready = {"status": "ready", "checks": {"postgres": "ok", "s3": "ok", "redis": "ok"}}
+    eventually(lambda: installation.ask("/readyz").json() == ready, "ready")
+    for component in ("postgres", "redis", "s3", "worker"):
+        (pod,) = installation.pods(component)
+        assert all(one["ready"] for one in pod["status"]["containerStatuses"]), component
+    # There was nothing to migrate before Postgres: the Job came among the other objects, and is through.
+    (job,) = installation.kube.items("jobs", installation.namespace)
+    assert job["metadata"]["name"].startswith("weft-migrate-")
+    assert job["status"].get("succeeded") == 1
+
+
+def test_the_database_has_unicode_and_no_collation_of_its_c_library(installation: Installation) -> None:
+    password = installation.secret("weft")["postgres-password"]
+    where = f"host={_address(installation, 'postgres')} user=weft dbname=weft password={password} connect_timeout=30"
+    with psycopg.connect(where) as connection:
+        found = connection.execute(
+            "select pg_encoding_to_char(encoding), datlocprovider::text, datlocale from pg_database "
+            "where datname = current_database()"
+        ).fetchone()
+    assert found == ("UTF8", "b", "C.UTF-8")
+
+
+def test_a_job_of_two_learners(installation: Installation) -> None:
+    job = _train(installation, "chart", "echo I am $LEARNER_ID > $RESULT_DIR/$LEARNER_ID").wait(600, check=False)
+    assert job.state == "COMPLETED", [event.message for event in job.events()]
+    stored = _s3(installation).list_objects_v2(Bucket="results", Prefix=job.id)["Contents"]
+    assert {one["Key"].rpartition("/")[2] for one in stored} >= {"1", "2"}
+
+
+def test_an_upgrade_migrates_first_and_disturbs_no_job(installation: Installation, tags: tuple[str, str]) -> None:
+    job = _train(installation, "long", "for n in $(seq 600); do test -e $CHECKPOINT_DIR/end && break; sleep 1; done")
+    eventually(lambda: job.refresh().state == "PROCESSING", "it runs", 600)
+    learners = {one["metadata"]["uid"] for one in installation.kube.items("pods", installation.learners)}
+    before = installation.secret("weft")
+    for part in ("api", "worker"):
+        installation.values[part]["image"] = {"tag": tags[1]}
+    installation.helm("upgrade")
+    installation.reach_api()
+    # The hook has run, and neither it nor the first installation's Job is left.
+    seen = installation.kube.items("events", installation.namespace)
+    assert "weft-migrate" in {one["involvedObject"]["name"] for one in seen if one["involvedObject"]["kind"] == "Job"}
+    assert _names(installation, "jobs") == set()
+    assert "weft-migrate" not in _names(installation, "secrets") | _names(installation, "configmaps")
+    assert installation.secret("weft") == before
+    for part in ("api", "worker"):
+        (pod,) = installation.pods(part)
+        assert pod["spec"]["containers"][0]["image"].endswith(tags[1])
+    assert {one["metadata"]["uid"] for one in installation.kube.items("pods", installation.learners)} == learners
+    job = installation.client.jobs.get(job.id)
+    assert (job.state, len(job.attempts)) == ("PROCESSING", 1)
+    job.halt(grace_seconds=1)
+    assert job.wait(600, check=False).state == "HALTED"
+
+
+def _left(installation: Installation, namespace: str) -> set[str]:
+    """Everything in a namespace, but what Kubernetes itself puts into each, and what only tells of the past."""
+    kube = installation.kube
+    kinds = kube.kubectl("api-resources", "--verbs=list", "--namespaced", "-o", "name").split()
+    kinds = [kind for kind in kinds if kind.partition(".")[0] not in ("events", "endpoints", "endpointslices")]
+    found = json.loads(kube.kubectl("get", ",".join(kinds), "-n", namespace, "-o", "json"))["items"]
+    named = {f"{one['kind']}/{one['metadata']['name']}" for one in found if "deletionTimestamp" not in one["metadata"]}
+    own = ("ServiceAccount/default", "Secret/default-token-", "ConfigMap/kube-root-ca.crt")
+    return {one for one in named if not one.startswith(own)}
+
+
+def _rights(installation: Installation) -> set[str]:
+    """Of the release, in the whole cluster."""
+    found = installation.kube.items("clusterroles", installation.namespace)
+    found += installation.kube.items("clusterrolebindings", installation.namespace)
+    names = {one["metadata"]["name"] for one in found}
+    return {one for one in names if one.startswith(installation.namespace)}
+
+
+def test_what_an_uninstallation_leaves_and_another_installation_finds(installation: Installation) -> None:
+    jobs = {one.id for one in installation.client.jobs.list()}
+    assert len(jobs) == 2
+    assert _rights(installation)
+    _uninstall(installation)
+    eventually(lambda: not installation.kube.items("pods", installation.namespace), "its pods' end")
+    # As docs/helm.md says: credentials, volumes, the learners' namespace.
+    claims = {f"PersistentVolumeClaim/data-weft-{store}-0" for store in ("postgres", "s3")}
+    assert _left(installation, installation.namespace) == {"Secret/weft", *claims}
+    assert _left(installation, installation.learners) == set()
+    assert _rights(installation) == set()
+
+    installation.helm("install")
+    installation.reach_api()
+    assert {one.id for one in installation.client.jobs.list()} == jobs, "with the token of before"
+    job = installation.client.jobs.get(min(jobs))
+    assert _s3(installation).list_objects_v2(Bucket="results")["KeyCount"] > 0
+    assert job.events()
+
+    _uninstall(installation)
+    eventually(lambda: not installation.kube.items("pods", installation.namespace), "its pods' end")
+    where = ("-n", installation.namespace)
+    installation.kube.kubectl("delete", "secret", "weft", *where)
+    installation.kube.kubectl("delete", "pvc", "-l", "app.kubernetes.io/instance=weft", *where)
+    eventually(lambda: not _left(installation, installation.namespace), "nothing left")
