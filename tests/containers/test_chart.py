@@ -24,7 +24,7 @@ from botocore.config import Config
 from tests.containers.service_names import service_names
 from tests.deploy.chart import CHART, REPOSITORY, helm
 from tests.deploy.forward import forward
-from tests.deploy.installing import SMALL, Installation, eventually, for_old_clusters
+from tests.deploy.installing import SMALL, Installation, eventually, for_old_clusters, left
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.fixtures import kube
 
@@ -272,17 +272,6 @@ def test_an_upgrade_migrates_first_and_disturbs_no_job(installation: Installatio
     assert job.wait(600, check=False).state == "HALTED"
 
 
-def _left(installation: Installation, namespace: str) -> set[str]:
-    """Everything in a namespace, but what Kubernetes itself puts into each, and what only tells of the past."""
-    kube = installation.kube
-    kinds = kube.kubectl("api-resources", "--verbs=list", "--namespaced", "-o", "name").split()
-    kinds = [kind for kind in kinds if kind.partition(".")[0] not in ("events", "endpoints", "endpointslices")]
-    found = json.loads(kube.kubectl("get", ",".join(kinds), "-n", namespace, "-o", "json"))["items"]
-    named = {f"{one['kind']}/{one['metadata']['name']}" for one in found if "deletionTimestamp" not in one["metadata"]}
-    own = ("ServiceAccount/default", "Secret/default-token-", "ConfigMap/kube-root-ca.crt")
-    return {one for one in named if not one.startswith(own)}
-
-
 def _rights(installation: Installation) -> set[str]:
     """Of the release, in the whole cluster."""
     found = installation.kube.items("clusterroles", installation.namespace)
@@ -299,8 +288,8 @@ def test_what_an_uninstallation_leaves_and_another_installation_finds(installati
     eventually(lambda: not installation.kube.items("pods", installation.namespace), "its pods' end")
     # As docs/helm.md says: credentials, volumes, the learners' namespace.
     claims = {f"PersistentVolumeClaim/data-weft-{store}-0" for store in ("postgres", "s3")}
-    assert _left(installation, installation.namespace) == {"Secret/weft", *claims}
-    assert _left(installation, installation.learners) == set()
+    assert left(installation.kube, installation.namespace) == {"Secret/weft", *claims}
+    assert left(installation.kube, installation.learners) == set()
     assert _rights(installation) == set()
 
     installation.helm("install")
@@ -315,4 +304,4 @@ def test_what_an_uninstallation_leaves_and_another_installation_finds(installati
     where = ("-n", installation.namespace)
     installation.kube.kubectl("delete", "secret", "weft", *where)
     installation.kube.kubectl("delete", "pvc", "-l", "app.kubernetes.io/instance=weft", *where)
-    eventually(lambda: not _left(installation, installation.namespace), "nothing left")
+    eventually(lambda: not left(installation.kube, installation.namespace), "nothing left")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 import re
 import shutil
 import time
@@ -107,3 +108,13 @@ def for_old_clusters(folder: Path) -> Path:
     text = (chart / "Chart.yaml").read_text()
     (chart / "Chart.yaml").write_text(re.sub(r"(?m)^kubeVersion:.*\n", "", text))
     return chart
+
+
+def left(kube: Cluster, namespace: str) -> set[str]:
+    """Everything in a namespace, but what Kubernetes itself puts into each, and what only tells of the past."""
+    kinds = kube.kubectl("api-resources", "--verbs=list", "--namespaced", "-o", "name").split()
+    kinds = [kind for kind in kinds if kind.partition(".")[0] not in ("events", "endpoints", "endpointslices")]
+    found = json.loads(kube.kubectl("get", ",".join(kinds), "-n", namespace, "-o", "json"))["items"]
+    named = {f"{one['kind']}/{one['metadata']['name']}" for one in found if "deletionTimestamp" not in one["metadata"]}
+    own = ("ServiceAccount/default", "Secret/default-token-", "ConfigMap/kube-root-ca.crt")
+    return {one for one in named if not one.startswith(own)}

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.deploy.chart import CASES, merged, render
+from tests.deploy.chart import CASES, EXTERNAL, HelmError, helm, merged, render
+from tests.deploy.installing import eventually, for_old_clusters, left
 from tests.kubernetes.cluster import Cluster
 
+_NOT_THERE = {"podDisruptionBudget": {"enabled": False}}
 # Of a 1.28, and not of the test cluster: these kinds are checked in test_chart.py.
 _UNKNOWN = {"PodDisruptionBudget", "HorizontalPodAutoscaler", "ServiceMonitor", "PodMonitor"}
 
@@ -50,3 +53,33 @@ def test_the_api_server_would_find_a_wrong_field(kube: Cluster, namespaces: tupl
     wrong["spec"]["template"]["spec"]["containers"][0]["ressources"] = {}
     with pytest.raises(AssertionError, match="ressources"):
         kube.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(wrong))
+
+
+def test_a_migration_that_failed_does_not_stay(kube: Cluster, namespaces: tuple[str, str], tmp_path: Path) -> None:
+    """Nor does what Helm made for it, once the release is gone."""
+    release, learners = namespaces
+    values = merged(
+        EXTERNAL,
+        {
+            "learners": {"namespace": learners, "createNamespace": False},
+            # No image: it can't even begin.
+            "api": {"image": {"repository": "nowhere.test/api"}, **_NOT_THERE, "autoscaling": {"enabled": False}},
+            "worker": _NOT_THERE,
+            "migrate": {
+                "deadlineSeconds": 5,
+                "ttlSecondsAfterFinished": 10,
+                "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+            },
+        },
+    )
+    where = ("--namespace", release, "--kubeconfig", str(kube.kubeconfig))
+    install = ("install", "weft", str(for_old_clusters(tmp_path)), *where, "--values", "-", "--timeout", "600s")
+    with pytest.raises(HelmError, match="pre-install"):
+        helm(*install, stdin=yaml.safe_dump(values), timeout=660)
+    (job,) = kube.items("jobs", release)
+    assert job["spec"]["ttlSecondsAfterFinished"] == 10
+    # Its pods go first, and the kubelet takes its time for that.
+    eventually(lambda: not kube.items("jobs,pods", release), "its time to live", 600)
+    assert left(kube, release) >= {"Secret/weft-migrate", "ConfigMap/weft-migrate"}
+    helm("uninstall", "weft", *where, "--timeout", "600s", timeout=660)
+    assert left(kube, release) == set()

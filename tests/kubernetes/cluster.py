@@ -173,8 +173,10 @@ class Cluster:
         """Load an archive that an engine's `save` wrote into every node that is up, and wait until the kubelets can
         use its images; ``ids``: theirs (`sha256:…`)."""
         for node in self.nodes:
-            self._ctr(node, "import", "--all-platforms", str(archive), timeout=900)
-            while set(ids) - {line.split()[0] for line in self._ctr(node, "ls").splitlines()}:
+            self._ctr(node, "import", str(archive), timeout=1400)
+            deadline = time.monotonic() + 300
+            while missing := set(ids) - {line.split()[0] for line in self._ctr(node, "ls").splitlines()}:
+                assert time.monotonic() < deadline, f"{node} does not show {sorted(missing)}"
                 time.sleep(0.2)
 
     def has_image(self, name: str, mark: str) -> bool:
