@@ -85,6 +85,7 @@ def make_context(settings: Settings) -> Context:
         metrics=Metrics(database),
         tracing=open_tracing(settings.telemetry, "weft-api"),
         checker=Checker(),
+        drafts=Checker(),
         guesses=guesses,
         verified=Verified(),
         lanes=Lanes(),

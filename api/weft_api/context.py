@@ -39,6 +39,9 @@ class Context:
     metrics: Metrics
     tracing: Tracing
     checker: Checker
+    drafts: Checker
+    """For manifests that are only validated, which pages do as they are typed: a slow store takes no thread from jobs
+    that are submitted."""
     guesses: Guesses
     verified: Verified
     lanes: Lanes[Taken]
@@ -49,6 +52,7 @@ class Context:
 
     def close(self) -> None:
         self.checker.close()
+        self.drafts.close()
         self.tracing.close()
         self.guesses.close()
         self.wake.close()

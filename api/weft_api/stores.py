@@ -185,10 +185,10 @@ class Checker:
 
     PATIENCE = 5.0  # seconds; a store that takes longer is treated as one that is away
     TRUST = 20.0  # seconds for which a good answer is not asked for again
+    _making = threading.Lock()  # boto's default session is not safe to make clients from at the same time
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="store-check")
-        self._making = threading.Lock()  # boto's default session is not safe to make clients from at the same time
         self._good: dict[S3Location, float] = {}
 
     def check(self, wanted: Sequence[Wanted]) -> tuple[list[Refusal], list[str]]:
@@ -208,7 +208,7 @@ class Checker:
             if error is None:
                 continue
             if error.kind == "unreachable":
-                warnings.append(f"{one.path}: {error}; the job will need it when it starts")
+                warnings.append(f"{one.path}: not checked: {error}; the job will need it when it starts")
             elif error.kind in {"no_container", "not_found"}:
                 accepted = "a container that is there (`weft data create` and `weft data put` make one)"
                 refusals.append(Refusal(f"{one.path}.container", str(error), one.place.container, accepted))

@@ -248,6 +248,51 @@ def test_a_store_that_is_away_is_a_warning(ann: Person, own: S3Settings) -> None
     assert "http://127.0.0.1:9" in warning
 
 
+def _validate(person: Person, manifest: str, **query: str) -> httpx.Response:
+    return person.http.post("/api/v1/manifests:validate", content=manifest, params=query)
+
+
+def test_validating_finds_what_submitting_would_refuse(ann: Person, cos: S3Settings) -> None:
+    wrong = [
+        (_manifest("datastore: nope", cos.bucket), "data_stores[0].datastore", "weft datastores list"),
+        (_manifest("datastore: cos", "no-such-container"), "data_stores[0].training_data.container", "weft data"),
+        (_manifest(_connection(cos), "no-such-container"), "data_stores[0].training_data.container", "weft data"),
+        (HELLO + "data_stores: [{id: d, model: digits@3}]", "data_stores[0].model", "weft models list"),
+        (HELLO + "secrets: {KEY: wandb}", "secrets.KEY", "`weft secrets set wandb`"),
+    ]
+    for manifest, path, accepted in wrong:
+        problem = _problem(_validate(ann, manifest))
+        assert (problem["path"], problem["line"]) == (path, 4), "the line that has to be changed"
+        assert accepted in problem["accepted"]
+        assert "/api/v1" not in str(problem), "users read this, and type commands"
+        assert problem == _problem(ann.http.post("/api/v1/jobs", json={"manifest": manifest}))
+    refused = _problem(_validate(ann, _manifest(_connection(cos, password="wrong-password"), cos.bucket)))
+    assert refused["path"] == "data_stores[0].connection"
+    assert "wrong-password" not in str(refused)
+
+    ann.http.put("/api/v1/secrets/wandb", json={"value": "x"}).raise_for_status()
+    right = _manifest("datastore: cos", cos.bucket) + "\nsecrets: {KEY: wandb}"
+    assert _validate(ann, right).json()["notes"] == []
+    given = _problem(_validate(ann, right, set="data_stores[0].training_data.container=no-such-container"))
+    assert "line" not in given, "it stands in no line"
+
+
+def test_validating_says_what_it_could_not_check(api: Api, ann: Person, cos: S3Settings, own: S3Settings) -> None:
+    away = _manifest(_connection(own, endpoint="http://127.0.0.1:9"), own.bucket)
+    (note,) = _validate(ann, away).json()["notes"]
+    assert note.startswith("data_stores[0].training_data: not checked: ")
+    assert "http://127.0.0.1:9" in note
+
+
+def test_a_viewer_has_no_store_asked_but_the_projects(api: Api, ann: Person, cos: S3Settings) -> None:
+    """The server calls an address that stands in a manifest only for those who may submit it."""
+    viewer = api.person("viewer", ann.project_id)
+    (note,) = _validate(viewer, _manifest(_connection(cos), "no-such-container")).json()["notes"]
+    assert note == "data_stores[0].training_data: not checked: only editors may have its data store asked"
+    problem = _problem(_validate(viewer, _manifest("datastore: cos", "no-such-container")))
+    assert problem["path"] == "data_stores[0].training_data.container"
+
+
 def test_the_learner_gets_the_data_stores_credentials(api: Api, ann: Person, cos: S3Settings) -> None:
     job = ann.submit(_manifest("datastore: cos", cos.bucket))
     (data,) = api.attempt(job["id"]).agents[0].start()["data"]

@@ -17,6 +17,7 @@ from weft_api.jobs.service import JobFilter, detail_job, find_job, list_jobs
 from weft_api.jobs.submission import Submitted as SubmissionDep
 from weft_api.jobs.submission import parse_set
 from weft_api.jobs.submit import Submitted, submit
+from weft_api.jobs.validation import validate
 from weft_api.paging import Cursor, Limit
 from weft_api.problems import (
     CODE_MISSING,
@@ -35,7 +36,7 @@ from weft_api.problems import (
 )
 from weft_api.since import Since, parse_since
 from weft_core.lifecycle import JobState
-from weft_core.manifest import Manifest, parse_manifest
+from weft_core.manifest import Manifest
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
@@ -85,16 +86,10 @@ def validate_manifest(
         str | None, Query(description="Its credentials open the same endpoints where none are given.", max_length=100)
     ] = None,
 ) -> ValidManifest:
-    """All problems at once, each with its path, line, what stood there and what is accepted."""
-    credentials = None
-    if rerun_of is not None:
-        with context.database.transaction() as session:
-            scope = who.scope(session)
-            credentials = lifecycle.credentials_of(context, scope, find_job(scope, rerun_of))
-    sets = parse_set(overrides, "query.set")
-    parsed = parse_manifest(text, context.settings, overrides=sets, credentials=credentials)
-    shown = parsed.manifest.model_dump(mode="json", exclude_none=True)
-    return ValidManifest(manifest=shown, notes=parsed.manifest.notes)
+    """All problems at once, each with its path, line, what stood there and what is accepted. The project's secrets and
+    models, and its data stores with their containers, have to be there, as for a job; a store that does not answer is
+    a note."""
+    return validate(context, who, text, parse_set(overrides, "query.set"), rerun_of)
 
 
 @router.post(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,31 +13,19 @@ from weft_api.checkpoints.service import copy_checkpoint, discard, own_place, us
 from weft_api.code.service import find_code, record_code, store_code
 from weft_api.context import Context
 from weft_api.idempotency import Once
-from weft_api.jobs.mounts import mount_problems
+from weft_api.jobs.checks import Checks, ask_stores, look_up
 from weft_api.jobs.schemas import JobView
 from weft_api.jobs.service import find_job, show_job
 from weft_api.jobs.submission import Submission
-from weft_api.models.files import FilesGone, VersionFiles, version_files
-from weft_api.problems import CODE_MISSING, INVALID_MANIFEST, NOT_FOUND, FieldProblem, Problem
+from weft_api.problems import CODE_MISSING, NOT_FOUND, Problem
 from weft_api.spool import Spooled
-from weft_api.stores import (
-    Opened,
-    StoreGone,
-    Wanted,
-    checkpoints_in,
-    credentials_name,
-    open_kept,
-    seal,
-    users_store,
-)
+from weft_api.stores import checkpoints_in, credentials_name, seal, users_store
 from weft_core.bundle import BundleInfo
 from weft_core.ids import new_id
-from weft_core.manifest import Manifest, ModelReference, ParsedManifest, parse_manifest
-from weft_core.objects import StoreError
+from weft_core.manifest import Manifest, ParsedManifest, parse_manifest
 from weft_core.service_log import note
-from weft_core.store import jobs, registry
+from weft_core.store import jobs
 from weft_core.store.models import Job, Secret
-from weft_core.store.registry import UnknownModel
 from weft_core.store.scope import Scope
 
 
@@ -49,31 +37,12 @@ class Submitted:
 
 
 @dataclass(frozen=True)
-class Pinned:
-    """The version that a manifest's model means, once and for all attempts of the job."""
-
-    id: str
-    path: str  # data_stores[0].model
-    written: str  # mnist@production
-    files: VersionFiles
-
-
-@dataclass(frozen=True)
 class BeginsWith:
     """A job, where its checkpoints are, and which of them; None: the last."""
 
     job_id: str
     place: Checkpoints
     generation: str | None
-
-
-@dataclass
-class _Findings:
-    """What the project's kept things say about a manifest."""
-
-    problems: list[FieldProblem] = field(default_factory=list)
-    wanted: list[Wanted] = field(default_factory=list)
-    pinned: Pinned | None = None
 
 
 def submit(
@@ -108,15 +77,15 @@ def submit(
             credentials=submission.credentials,
         )
         _check_code(scope, submission)
-        findings = _look_up(scope, context, parsed)
-    warnings = _check_stores(context, findings)
+        checks = look_up(scope, context, parsed)
+    warnings = ask_stores(context, context.checker, checks)
     info = bring_code(context, who.project_id, submission.code) if submission.code else None
     job_id = new_id("job")
     checkpoint = target = None
     if begins_with:
-        target = _checkpoints(context, who, findings, parsed.manifest, job_id)
+        target = _checkpoints(context, who, checks, parsed.manifest, job_id)
         checkpoint = copy_checkpoint(begins_with.place, target, begins_with.job_id, begins_with.generation)
-    pretrained_id = findings.pinned.id if findings.pinned else None
+    pretrained_id = checks.pinned.id if checks.pinned else None
     job = _row(job_id, who, parsed.manifest, submission.code_sha256, rerun_of, pretrained_id, checkpoint)
     try:
         submitted = _insert(context, who, submission, once, parsed, info, warnings, job)
@@ -129,9 +98,9 @@ def submit(
     return submitted
 
 
-def _checkpoints(context: Context, who: Principal, findings: _Findings, manifest: Manifest, job_id: str) -> Checkpoints:
+def _checkpoints(context: Context, who: Principal, checks: Checks, manifest: Manifest, job_id: str) -> Checkpoints:
     """Where the job's checkpoints will be."""
-    wanted = next((one for one in findings.wanted if one.path.endswith(".training_results")), None)
+    wanted = next((one for one in checks.wanted if one.path.endswith(".training_results")), None)
     if manifest.results is None or wanted is None:
         return own_place(context, who.project_id, job_id)
     with users_store():
@@ -156,89 +125,6 @@ def _check_code(scope: Scope, submission: Submission) -> None:
             f"no code bundle with the sha256 {submission.code_sha256} in this project: "
             "PUT it to /api/v1/code/{sha256} first",
         )
-
-
-def _look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> _Findings:
-    findings = _Findings()
-    manifest = parsed.manifest
-    kept_secrets = (
-        scope.all(scope.select(Secret, Secret.name.in_(set(manifest.secrets.values())))) if manifest.secrets else []
-    )
-    names = {secret.name for secret in kept_secrets if secret.job_id is None}
-    for variable, name in manifest.secrets.items():
-        if name not in names:
-            findings.problems.append(
-                FieldProblem(
-                    path=f"secrets.{variable}",
-                    message=f"no secret named {name!r} in this project",
-                    found=name,
-                    accepted="the name of a secret (`PUT /api/v1/secrets/{name}`)",
-                )
-            )
-    for number, store in enumerate(manifest.data_stores):
-        path = f"data_stores[{number}]"
-        if store.mount is not None:
-            findings.problems += mount_problems(store, store.mount, path, manifest.engine, context.settings)
-        if store.model is not None:
-            _pin(scope, context, store.model, f"{path}.model", findings)
-        opened: Opened | None = None
-        if store.datastore is not None:
-            opened = open_kept(scope, context.box, store.datastore)
-            if opened is None:
-                findings.problems.append(
-                    FieldProblem(
-                        path=f"{path}.datastore",
-                        message=f"no data store named {store.datastore!r} in this project",
-                        found=store.datastore,
-                        accepted="the name of a data store (`GET /api/v1/datastores`)",
-                    )
-                )
-        elif store.connection is not None and store.id in parsed.credentials:
-            opened = Opened(store.connection.auth_url, store.connection.region, parsed.credentials[store.id])
-        if opened is None:
-            continue
-        credentials_path = f"{path}.datastore" if store.datastore is not None else f"{path}.connection"
-        for use in ("training_data", "training_results", "pretrained_model"):
-            place = getattr(store, use)
-            if place is not None and place.container is not None:
-                findings.wanted.append(Wanted(f"{path}.{use}", credentials_path, opened, place))
-    return findings
-
-
-def _pin(scope: Scope, context: Context, reference: ModelReference, path: str, findings: _Findings) -> None:
-    """Find out which version a manifest's model means now."""
-    written = f"{reference.name}@{reference.version}"
-    try:
-        model = registry.find_model(scope, reference.name)
-        version = registry.find_version(scope, model, reference.version)
-        findings.pinned = Pinned(version.id, path, written, version_files(context, scope, model, version))
-    except (UnknownModel, StoreGone) as error:
-        accepted = "NAME@VERSION of a version that is there (`weft models list`)"
-        findings.problems.append(FieldProblem(path=path, message=str(error), found=written, accepted=accepted))
-
-
-def _check_stores(context: Context, findings: _Findings) -> list[str]:
-    """Ask the users' stores; returns warnings. Raises Problem invalid_manifest with everything that was found."""
-    refusals, warnings = context.checker.check(findings.wanted)
-    if findings.pinned:
-        warnings += _check_model(context, findings.pinned, findings.problems)
-    problems = findings.problems + [
-        FieldProblem(path=one.path, message=one.message, found=one.found, accepted=one.accepted) for one in refusals
-    ]
-    if problems:
-        raise Problem(INVALID_MANIFEST, "; ".join(f"{one.path}: {one.message}" for one in problems), problems)
-    return warnings
-
-
-def _check_model(context: Context, pinned: Pinned, problems: list[FieldProblem]) -> list[str]:
-    """Whether the version's objects still are what was registered; returns warnings."""
-    try:
-        context.checker.within_patience(lambda: pinned.files.listing(pinned.files.bucket(context)))
-    except (FilesGone, StoreError) as error:
-        if isinstance(error, StoreError) and error.kind == "unreachable":
-            return [f"{pinned.path}: {error}; the job will need it when it starts"]
-        problems.append(FieldProblem(path=pinned.path, message=str(error), found=pinned.written))
-    return []
 
 
 def _insert(

@@ -38,6 +38,11 @@ class Findings:
         line, column = (node.line, node.column) if node else (None, None)
         self.problems.append(Problem(path, message, line, found, accepted, column))
 
+    def position(self, path: str) -> tuple[int | None, int | None]:
+        """Line and column, from 1, of what was read at ``path`` (or of what holds it); None: given with ``--set``."""
+        node = self._nearest(path)
+        return (node.line, node.column) if node else (None, None)
+
     def expected(self, path: str, node: Node, accepted: str, *, hint: str = "", sensitive: bool = False) -> Invalid:
         """Note ``expected …, found …``; what a sensitive field holds is not quoted."""
         found = describe(node)

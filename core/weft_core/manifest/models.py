@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -178,3 +179,5 @@ class ParsedManifest:
     manifest: Manifest
     credentials: dict[str, Credentials]
     """By data store id."""
+    position: Callable[[str], tuple[int | None, int | None]] = field(repr=False, compare=False)
+    """Line and column, from 1, of what stands at a path (or of what holds it); None for what came with ``--set``."""

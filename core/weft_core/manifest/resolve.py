@@ -72,7 +72,7 @@ def resolve(
         ],
         notes=notes,
     )
-    return ParsedManifest(manifest, credentials)
+    return ParsedManifest(manifest, credentials, findings.position)
 
 
 def _engine(values: dict[str, Any], settings: Settings, findings: Findings) -> str:

@@ -74,6 +74,8 @@ async function validate(
 }
 
 const NONE: readonly FieldProblem[] = [];
+/** Milliseconds. What is missing (a secret, a container) may be made on another page meanwhile. */
+const AGAIN = 5000;
 
 function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
   const [text, setText] = useState(first);
@@ -88,19 +90,24 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
   const problemsId = useId();
 
   const settled = useDebounced(text, 350);
-  const { data: checked, error } = useQuery({
+  const {
+    data: checked,
+    error,
+    isPlaceholderData: checking,
+  } = useQuery({
     queryKey: ["validate", settled, job?.id],
     queryFn: ({ signal }) => validate(settled, job?.id, signal),
     placeholderData: keepPreviousData,
-    staleTime: 60_000,
-    gcTime: 60_000,
+    staleTime: AGAIN,
+    refetchInterval: ({ state }) => (state.data && "problems" in state.data ? AGAIN : false),
   });
-  // What only submitting finds out (a store that refuses, say) holds for that text.
+  const wrong = checked && "problems" in checked ? checked.problems : NONE;
+  // What only submitting has found out holds for that text.
   const later = refused?.text === text && refused.error instanceof ApiError ? refused.error.problems : NONE;
-  const problems = useMemo(
-    () => [...(checked && "problems" in checked ? checked.problems : NONE), ...later],
-    [checked, later],
-  );
+  const problems = useMemo(() => {
+    const known = new Set(wrong.map((one) => `${one.path} ${one.message}`));
+    return [...wrong, ...later.filter((one) => !known.has(`${one.path} ${one.message}`))];
+  }, [wrong, later]);
   const marks = useMemo(
     () => new Map(problems.flatMap((one) => (one.line ? [[one.line, one.message] as const] : []))),
     [problems],
@@ -162,7 +169,7 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
                 <Problems problems={problems} goTo={goTo} />
               ) : error ? (
                 <ErrorNote error={error} />
-              ) : checked ? (
+              ) : checked && !checking ? (
                 <p className="good">The manifest is valid.</p>
               ) : (
                 <p className="muted">Checking …</p>
@@ -201,7 +208,7 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
             <button
               type="button"
               className="button primary"
-              disabled={step !== null || problems.length > later.length || !checked || text !== settled}
+              disabled={step !== null || wrong.length > 0 || !checked || text !== settled}
               onClick={() => void submit()}
             >
               {step ? "Submitting …" : job ? "Rerun" : "Submit"}

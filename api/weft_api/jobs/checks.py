@@ -1,0 +1,146 @@
+"""Whether what a manifest names is there. Submitting and validating ask the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from weft_api.context import Context
+from weft_api.jobs.mounts import mount_problems
+from weft_api.models.files import FilesGone, VersionFiles, version_files
+from weft_api.problems import INVALID_MANIFEST, FieldProblem, Problem
+from weft_api.stores import Checker, Opened, StoreGone, Wanted, open_kept
+from weft_core.manifest import DataStore, ModelReference, ParsedManifest
+from weft_core.objects import StoreError
+from weft_core.store import registry
+from weft_core.store.models import Secret
+from weft_core.store.registry import UnknownModel
+from weft_core.store.scope import Scope
+
+_USES = ("training_data", "training_results", "pretrained_model")
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """The version that a manifest's model means, once and for all attempts of the job."""
+
+    id: str
+    path: str  # data_stores[0].model
+    written: str  # mnist@production
+    files: VersionFiles
+
+
+@dataclass
+class Checks:
+    """What the project's rows say about a manifest, and what is left to ask the stores."""
+
+    position: Callable[[str], tuple[int | None, int | None]]
+    problems: list[FieldProblem] = field(default_factory=list)
+    wanted: list[Wanted] = field(default_factory=list)
+    pinned: Pinned | None = None
+
+    def add(self, path: str, message: str, *, found: str | None = None, accepted: str | None = None) -> None:
+        self.problems.append(FieldProblem(path=path, message=message, found=found, accepted=accepted))
+
+    def refuse(self) -> None:
+        """Raise Problem invalid_manifest with everything that was found, if anything was."""
+        if not self.problems:
+            return
+        located = []
+        for one in self.problems:
+            line, column = self.position(one.path)
+            located.append(one.model_copy(update={"line": line, "column": column}))
+        raise Problem(INVALID_MANIFEST, "; ".join(f"{one.path}: {one.message}" for one in located), located)
+
+
+def look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> Checks:
+    """Ask the database about everything that the manifest names."""
+    checks = Checks(parsed.position)
+    manifest = parsed.manifest
+    _look_up_secrets(scope, manifest.secrets, checks)
+    for number, store in enumerate(manifest.data_stores):
+        path = f"data_stores[{number}]"
+        if store.mount is not None:
+            checks.problems += mount_problems(store, store.mount, path, manifest.engine, context.settings)
+        if store.model is not None:
+            _pin(scope, context, store.model, f"{path}.model", checks)
+        if (opened := _opened(scope, context, parsed, store, path, checks)) is None:
+            continue
+        credentials_path = f"{path}.datastore" if store.datastore is not None else f"{path}.connection"
+        for use in _USES:
+            place = getattr(store, use)
+            if place is not None and place.container is not None:
+                checks.wanted.append(Wanted(f"{path}.{use}", credentials_path, opened, place))
+    return checks
+
+
+def _look_up_secrets(scope: Scope, wanted: dict[str, str], checks: Checks) -> None:
+    if not wanted:
+        return
+    kept = scope.all(scope.select(Secret, Secret.name.in_(set(wanted.values())), Secret.job_id.is_(None)))
+    names = {secret.name for secret in kept}
+    for variable, name in wanted.items():
+        if name not in names:
+            checks.add(
+                f"secrets.{variable}",
+                f"no secret named {name!r} in this project",
+                found=name,
+                accepted=f"the name of a secret that is kept (`weft secrets set {name}` keeps one)",
+            )
+
+
+def _opened(
+    scope: Scope, context: Context, parsed: ParsedManifest, store: DataStore, path: str, checks: Checks
+) -> Opened | None:
+    if store.datastore is not None:
+        opened = open_kept(scope, context.box, store.datastore)
+        if opened is None:
+            checks.add(
+                f"{path}.datastore",
+                f"no data store named {store.datastore!r} in this project",
+                found=store.datastore,
+                accepted="the name of a data store that is kept (`weft datastores list`)",
+            )
+        return opened
+    if store.connection is not None and store.id in parsed.credentials:
+        return Opened(store.connection.auth_url, store.connection.region, parsed.credentials[store.id])
+    return None
+
+
+def _pin(scope: Scope, context: Context, reference: ModelReference, path: str, checks: Checks) -> None:
+    """Find out which version a manifest's model means now."""
+    written = f"{reference.name}@{reference.version}"
+    try:
+        model = registry.find_model(scope, reference.name)
+        version = registry.find_version(scope, model, reference.version)
+        checks.pinned = Pinned(version.id, path, written, version_files(context, scope, model, version))
+    except (UnknownModel, StoreGone) as error:
+        checks.add(
+            path, str(error), found=written, accepted="NAME@VERSION of a version that is there (`weft models list`)"
+        )
+
+
+def ask_stores(context: Context, checker: Checker, checks: Checks) -> list[str]:
+    """Ask the users' stores for what is named; returns a warning for each that did not answer.
+
+    Raises:
+        Problem: invalid_manifest, with everything that was found.
+    """
+    refusals, warnings = checker.check(checks.wanted)
+    if checks.pinned:
+        warnings += _ask_model(context, checker, checks.pinned, checks)
+    for one in refusals:
+        checks.add(one.path, one.message, found=one.found, accepted=one.accepted)
+    checks.refuse()
+    return warnings
+
+
+def _ask_model(context: Context, checker: Checker, pinned: Pinned, checks: Checks) -> list[str]:
+    """Whether the version's objects still are what was registered."""
+    try:
+        checker.within_patience(lambda: pinned.files.listing(pinned.files.bucket(context)))
+    except (FilesGone, StoreError) as error:
+        if isinstance(error, StoreError) and error.kind == "unreachable":
+            return [f"{pinned.path}: not checked: {error}; the job will need it when it starts"]
+        checks.add(pinned.path, str(error), found=pinned.written)
+    return []

@@ -1,0 +1,41 @@
+"""Checking a manifest without submitting it: what would be refused at submit is refused here, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weft_api.auth import Principal
+from weft_api.context import Context
+from weft_api.jobs.checks import ask_stores, look_up
+from weft_api.jobs.lifecycle import credentials_of
+from weft_api.jobs.schemas import ValidManifest
+from weft_api.jobs.service import find_job
+from weft_core.manifest import parse_manifest
+
+
+def validate(
+    context: Context, who: Principal, text: bytes, overrides: Mapping[str, str], rerun_of: str | None
+) -> ValidManifest:
+    """What a manifest means.
+
+    A viewer can't have the server call an address that stands in a manifest, as a viewer can't submit one either: such
+    a store is not asked, and a note says so. Stores that the project keeps are.
+
+    Args:
+        rerun_of: a job, whose credentials open the same endpoints where the manifest has none.
+
+    Raises:
+        ManifestError, Problem: it would be refused.
+    """
+    with context.database.transaction() as session:
+        scope = who.scope(session)
+        credentials = credentials_of(context, scope, find_job(scope, rerun_of)) if rerun_of is not None else None
+        parsed = parse_manifest(text, context.settings, overrides=overrides, credentials=credentials)
+        checks = look_up(scope, context, parsed)
+    own = [one for one in checks.wanted if one.credentials_path.endswith(".connection")]
+    unasked = [] if who.may("editor") else own
+    checks.wanted = [one for one in checks.wanted if one not in unasked]
+    warnings = ask_stores(context, context.drafts, checks)
+    warnings += [f"{one.path}: not checked: only editors may have its data store asked" for one in unasked]
+    shown = parsed.manifest.model_dump(mode="json", exclude_none=True)
+    return ValidManifest(manifest=shown, notes=[*parsed.manifest.notes, *warnings])
