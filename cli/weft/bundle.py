@@ -7,7 +7,7 @@ import os
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -26,6 +26,13 @@ MAX_BYTES = 512 << 20
 """Limit of a folder's zip; a zip that is given is measured by the server alone."""
 MAX_FILES = 20_000
 
+_KINDS = {
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+_NAMED = 5
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -37,11 +44,22 @@ class Bundle:
     sha256: str
     size: int
     files: int | None = None
+    left_out: tuple[str, ...] = ()
+    """What lies in the folder and no zip can hold, each in words: ``run/agent.sock (a socket)``."""
+
+    @property
+    def warning(self) -> str | None:
+        """The same as one sentence; None: nothing was left out."""
+        if not self.left_out:
+            return None
+        more = f" and {len(self.left_out) - _NAMED} more" if len(self.left_out) > _NAMED else ""
+        return f"left out of the code, as no file: {', '.join(self.left_out[:_NAMED])}{more}"
 
 
 @contextmanager
 def open_bundle(code: Path, leave_out: Path | None = None, *, max_bytes: int = MAX_BYTES) -> Iterator[Bundle | None]:
     """The bundle of a folder (packed into a temporary file) or of a zip (as it is); None when the folder holds no file.
+    Sockets, pipes and devices are left out; ``left_out`` names them.
 
     Args:
         code: the folder or zip.
@@ -54,8 +72,10 @@ def open_bundle(code: Path, leave_out: Path | None = None, *, max_bytes: int = M
     if code.is_dir():
         with tempfile.TemporaryDirectory(prefix="weft-code-") as scratch:
             target = Path(scratch) / "code.zip"
-            files = pack(code, target, leave_out, max_bytes=max_bytes)
-            yield Bundle(target, sha256_of(target), target.stat().st_size, files) if files else None
+            special: list[str] = []
+            files = pack(code, target, leave_out, max_bytes=max_bytes, left_out=special.append)
+            found = Bundle(target, sha256_of(target), target.stat().st_size, files, tuple(special))
+            yield found if files else None
         return
     if not code.exists():
         raise BundleError(f"there is no folder or zip {code}")
@@ -75,13 +95,23 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def pack(folder: Path, target: Path, leave_out: Path | None = None, *, max_bytes: int = MAX_BYTES) -> int:
+def pack(
+    folder: Path,
+    target: Path,
+    leave_out: Path | None = None,
+    *,
+    max_bytes: int = MAX_BYTES,
+    left_out: Callable[[str], None] = lambda name: None,
+) -> int:
     """Write the deterministic zip of ``folder``: sorted names, fixed times, modes 644 or 755. Returns how many files.
 
+    Args:
+        left_out: is told of each socket, pipe and device.
+
     Raises:
-        BundleError: a file can't be read or is none, a link leads out of the folder, or the limits are passed.
+        BundleError: a file can't be read, a link leads out of the folder, or the limits are passed.
     """
-    files = list(collect(folder, leave_out))
+    files = list(collect(folder, leave_out, left_out))
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name, path in files:
             info = zipfile.ZipInfo(name, _EPOCH)
@@ -104,7 +134,9 @@ def pack(folder: Path, target: Path, leave_out: Path | None = None, *, max_bytes
     return len(files)
 
 
-def collect(folder: Path, leave_out: Path | None = None) -> Iterator[tuple[str, Path]]:
+def collect(
+    folder: Path, leave_out: Path | None = None, left_out: Callable[[str], None] = lambda name: None
+) -> Iterator[tuple[str, Path]]:
     """The files that go into the bundle, as (name in the zip, real path), sorted by name.
 
     ``.gitignore`` and ``.weftignore`` count in each folder they stand in, in git's way; where both speak of a file,
@@ -119,6 +151,9 @@ def collect(folder: Path, leave_out: Path | None = None) -> Iterator[tuple[str, 
     found = []
     for name, path in _walk(root, root, "", [], (root,)):
         if path == unwanted:
+            continue
+        if (kind := stat.S_IFMT(path.stat().st_mode)) != stat.S_IFREG:
+            left_out(f"{name} ({_KINDS.get(kind, 'no plain file')})")
             continue
         count += 1
         if count > MAX_FILES:
@@ -156,10 +191,8 @@ def _walk(
             if path in parents:
                 raise BundleError(f"the link {name} leads back to a folder it stands in: put it into .weftignore")
             yield from _walk(root, path, name + "/", rules, (*parents, path))
-        elif stat.S_ISREG(path.stat().st_mode):
-            yield name, path
         else:
-            raise BundleError(f"{name} is no regular file (a socket, pipe or device): put it into .weftignore")
+            yield name, path
 
 
 def _resolved(root: Path, path: Path, name: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,12 +115,17 @@ class Client:
         Raises:
             InvalidManifest: ``problems`` names each fault.
             BundleError, InvalidBundle: the code can't be packed or is refused.
+
+        Warns:
+            UserWarning: a socket, pipe or device in the folder was left out.
         """
         text, path = read_manifest(manifest)
         values = dict(overrides or {}) | ({"name": name} if name else {})
         if code is None:
             return self.jobs.submit(text, None, values, keepalive=keepalive)
         with open_bundle(Path(code), leave_out=path) as bundle:
+            if bundle and bundle.warning:
+                warnings.warn(bundle.warning, stacklevel=2)
             sha256 = bundle.sha256 if bundle else None
             if bundle:
                 self.send_code(bundle, progress)

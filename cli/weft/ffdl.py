@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -48,7 +49,12 @@ def train(
     """Train a model."""
     what = "model file" if ".zip" in code.name else "model files in"
     _say(f"Deploying model with manifest '{manifest.name}' and {what} '{code}'...")
-    _say(f"Model ID: {client_of(ctx).train(manifest, code).id}\nOK")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        job = client_of(ctx).train(manifest, code)
+    for one in caught:
+        print(one.message, file=sys.stderr)
+    _say(f"Model ID: {job.id}\nOK")
 
 
 @app.command("list")

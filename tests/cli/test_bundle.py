@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import socket
 import subprocess
 import zipfile
 from pathlib import Path
@@ -155,10 +156,20 @@ def test_a_link_that_goes_round_is_refused(tmp_path: Path) -> None:
         names(folder)
 
 
-def test_a_pipe_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(BundleError, match="pipe is no regular file"):
-        names(tmp_path)
+def test_what_no_zip_can_hold_is_left_out_and_named(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "code", {"train.py": "", ".weftignore": "ignored\n"})
+    before = digest(folder)
+    for name in ("pipe", "ignored"):
+        os.mkfifo(folder / name)
+    (folder / "run").mkdir()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(folder / "run" / "agent.sock"))
+        (folder / "link").symlink_to("run/agent.sock")
+        with open_bundle(folder) as bundle:
+            assert bundle is not None
+            assert bundle.left_out == ("link (a socket)", "pipe (a pipe)", "run/agent.sock (a socket)")
+            assert bundle.files == 2
+            assert bundle.sha256 == before, "it is the same code"
 
 
 def test_too_much_names_the_largest(tmp_path: Path) -> None:

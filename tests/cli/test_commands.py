@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 import stat
 import subprocess
 import sys
@@ -17,7 +19,9 @@ from tests.cli.conftest import Weft
 from tests.cli.double import DROP, Answer, Double, Seen, as_json, events, job, line, line_events, problem
 from tests.cli.engines import AWAY, CLUSTER, CLUSTER_NODES, LOCAL, QUEUE
 
+from weft import ffdl
 from weft.bundle import open_bundle
+from weft.client import Client
 from weft.commands import COMMANDS
 from weft.exits import MEANINGS, ExitCode
 from weft.main import load
@@ -92,6 +96,22 @@ def test_a_folder_with_nothing_but_the_manifest_sends_no_code(server: Double, we
     (code / "train.py").unlink()
     assert weft("train", str(code / "manifest.yml")).code == 0
     assert server.requests("POST", "jobs")[0].json["code_sha256"] is None
+
+
+def test_a_pipe_among_the_code_is_left_out_with_a_word(
+    server: Double, weft: Weft, client: Client, code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    accept_code(server, code)
+    os.mkfifo(code / "pipe")
+    said = "left out of the code, as no file: pipe (a pipe)"
+    done = weft("train", str(code / "manifest.yml"))
+    assert (done.code, done.out) == (0, f"{ID}\n")
+    assert said in done.err
+    with pytest.warns(UserWarning, match=re.escape(said)) as warned:
+        client.train(code / "manifest.yml", code)
+    assert warned[0].filename == __file__, "the caller's line"
+    old = Weft(capsys, ffdl.app, "ffdl")("train", str(code / "manifest.yml"), str(code))
+    assert (old.code, old.err) == (0, f"{said}\n")
 
 
 FAULT = {"path": "learners", "message": "expected a number, found 'two'", "line": 2, "found": "2"}

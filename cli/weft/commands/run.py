@@ -105,6 +105,8 @@ def run(
             with open_bundle(code or manifest.parent, leave_out=manifest) as bundle:
                 if bundle is None:
                     say(f"[dim]{escape(str(code or manifest.parent))} holds no code[/]")
+                elif bundle.warning:
+                    say(f"[yellow]{escape(bundle.warning)}[/]")
                 _run(request | {"code": str(bundle.path.absolute()) if bundle else None}, manifest, as_json=as_json)
     except InvalidManifest as error:
         problems.explain(str(manifest), text, error.problems, error.detail)

@@ -153,6 +153,8 @@ def _submit_with_code(client: Client, manifest: Path, text: str, code: Path, val
         if bundle is None:
             say(f"[dim]{escape(str(code))} holds no code: none is sent[/]")
             return client.jobs.submit(text, None, values)
+        if bundle.warning:
+            say(f"[yellow]{escape(bundle.warning)}[/]")
         if bundle.size > _LARGE:
             # Before many bytes are sent, the manifest should be right.
             client.validate(manifest, values)
