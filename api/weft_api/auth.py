@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from ipaddress import ip_address
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -126,6 +127,15 @@ def session_expiry() -> ColumnElement[datetime]:
 def address_of(connection: HTTPConnection) -> str:
     """Where the request comes from, as far as uvicorn trusts a proxy to tell."""
     return connection.client.host if connection.client else ""
+
+
+def from_this_machine(connection: HTTPConnection) -> bool:
+    """Whether the request comes from the machine that answers it."""
+    address, server = address_of(connection), connection.scope.get("server")
+    try:
+        return ip_address(address).is_loopback or (server is not None and server[0] == address)
+    except ValueError:
+        return False
 
 
 def from_elsewhere(context: Context, connection: HTTPConnection) -> bool:

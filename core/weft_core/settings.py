@@ -55,6 +55,9 @@ class ApiSettings(_Section):
     """The URL that learners and users reach the API at."""
     secure_cookie: bool | None = None
     """Whether browsers send a session's cookie over https only; default: if ``public_url`` or the request is https."""
+    profile_file: Path | None = None
+    """The CLI's profile file of this installation, which holds a token: `weft up` says which. The sign-in page names it
+    to browsers of the API's own machine."""
 
 
 class ProfileSettings(PlacementSettings):

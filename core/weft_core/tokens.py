@@ -13,7 +13,8 @@ from argon2.exceptions import InvalidHashError, VerificationError
 USER_PREFIX = "weft_u_"
 ATTEMPT_PREFIX = "weft_a_"
 SESSION_PREFIX = "weft_s_"
-_PREFIXES = {"user": USER_PREFIX, "attempt": ATTEMPT_PREFIX, "session": SESSION_PREFIX}
+LINK_PREFIX = "weft_l_"
+_PREFIXES = {"user": USER_PREFIX, "attempt": ATTEMPT_PREFIX, "session": SESSION_PREFIX, "link": LINK_PREFIX}
 
 _passwords = PasswordHasher()
 
@@ -27,7 +28,7 @@ class NewToken:
     sha256: str
 
 
-def new_token(kind: Literal["user", "attempt", "session"]) -> NewToken:
+def new_token(kind: Literal["user", "attempt", "session", "link"]) -> NewToken:
     """A token of 256 random bits, with a prefix that secret scanners and people recognise."""
     start = _PREFIXES[kind]
     plain = start + secrets.token_urlsafe(32)

@@ -8,7 +8,7 @@ from tests.workers.world import PROJECT, World
 
 from weft_core.engine import Amounts, Capacity, LearnerObservation, LearnerState, Node, Observation, Taint
 from weft_core.engine_settings import LocalSettings
-from weft_core.store.models import EngineStatus, IdempotencyKey, Token, User
+from weft_core.store.models import EngineStatus, IdempotencyKey, SignInLink, Token, User
 from weft_workers.context import Context
 from weft_workers.housekeeping import Housekeeping, describe
 
@@ -114,6 +114,20 @@ def test_old_keys_are_dropped(world: World, context: Context) -> None:
             )
     house = Housekeeping(context)
     assert [house.drop_old_keys(), house.drop_old_keys()] == [1, 0]
+
+
+def test_links_of_yesterday_are_dropped(world: World, context: Context) -> None:
+    with world.transaction() as session:
+        user_id = session.scalars(select(User.id)).one()
+        session.add(Token(id="tok-1", project_id=PROJECT, user_id=user_id, name="x", prefix="x", sha256="x"))
+        session.flush()
+        for name, hours in (("old", 25), ("expired", 23), ("good", -1)):
+            at = func.now() - text(f"interval '{hours} hours'")
+            session.add(SignInLink(sha256=name, project_id=PROJECT, token_id="tok-1", expires_at=at))
+    house = Housekeeping(context)
+    assert [house.drop_old_links(), house.drop_old_links()] == [1, 0]
+    with world.transaction() as session:
+        assert set(session.scalars(select(SignInLink.sha256))) == {"expired", "good"}
 
 
 def test_sessions_that_have_ended_are_dropped(world: World, context: Context) -> None:

@@ -13,13 +13,14 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from weft_core.engine import Capacity, EngineUnreachable, Node, Observation
-from weft_core.store.models import Attempt, EngineStatus, IdempotencyKey, Token
+from weft_core.store.models import Attempt, EngineStatus, IdempotencyKey, SignInLink, Token
 from weft_workers.context import Context
 from weft_workers.observing import Lookout
 
 log = structlog.get_logger(__name__)
 
 _KEY_AGE = timedelta(hours=24)
+_LINK_AGE = timedelta(days=1)
 _ORPHAN_STOP = timedelta(seconds=10)
 
 
@@ -66,6 +67,7 @@ class Housekeeping:
         """What is due now and then."""
         self.drop_old_keys()
         self.drop_old_sessions()
+        self.drop_old_links()
         self.drop_old_engines()
 
     def drop_old_engines(self) -> list[str]:
@@ -98,6 +100,13 @@ class Housekeeping:
                 delete(Token).where(Token.kind == "browser", over | Token.revoked_at.is_not(None)).returning(Token.id)
             )
             return len(gone.all())
+
+    def drop_old_links(self) -> int:
+        """Forget links that signed a browser in, or could have, a day ago; returns how many. (Until then they are told
+        apart: used, expired, never made.)"""
+        with self.context.database.transaction() as session:
+            old = delete(SignInLink).where(SignInLink.expires_at < func.now() - _LINK_AGE)
+            return len(session.execute(old.returning(SignInLink.sha256)).all())
 
 
 def note_engine(context: Context, engine: Lookout, capacity: Capacity | None, error: str | None) -> None:

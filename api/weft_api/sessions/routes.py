@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from weft_api.auth import COOKIE, Viewer, address_of, from_elsewhere
+from weft_api.auth import COOKIE, Viewer, address_of, from_elsewhere, from_this_machine
 from weft_api.context import Context, Ctx
 from weft_api.problems import CROSS_SITE, FORBIDDEN, NOT_FOUND, TOO_MANY_ATTEMPTS, UNAUTHENTICATED, Problem, responses
 from weft_api.sessions import service
-from weft_api.sessions.schemas import ProjectBody, SessionBody, SessionView
+from weft_api.sessions.links import make_link
+from weft_api.sessions.schemas import LinkView, ProjectBody, SessionBody, SessionView, SignInView
 
 router = APIRouter(prefix="/api/v1", tags=["sessions"])
 
@@ -44,6 +45,24 @@ def post_session(body: SessionBody, context: Ctx, request: Request, response: Re
         samesite="strict",
     )
     return opened.view
+
+
+@router.post(
+    "/session/links",
+    status_code=201,
+    summary="Make a link that signs a browser in, once",
+    responses=responses(FORBIDDEN),
+)
+def post_link(context: Ctx, who: Viewer) -> LinkView:
+    """It is good for ten minutes. What it opens has the token's user and project, and ends with the token."""
+    return make_link(context, who)
+
+
+@router.get("/signin", summary="What helps to sign in here")
+def get_sign_in(context: Ctx, request: Request) -> SignInView:
+    """Needs no token."""
+    file = context.settings.api.profile_file
+    return SignInView(profile_file=str(file) if file and from_this_machine(request) else None)
 
 
 @router.get("/session", summary="Who is signed in?")

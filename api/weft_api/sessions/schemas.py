@@ -10,28 +10,54 @@ from weft_api.auth import Role
 
 
 class SessionBody(BaseModel):
-    """A user name and password, or a token."""
+    """A user name and password, or a token, or what stands behind the ``#`` of a sign-in link."""
 
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"examples": [{"user": "admin", "password": "…"}, {"token": "weft_u_…"}]},
+        json_schema_extra={
+            "examples": [{"user": "admin", "password": "…"}, {"token": "weft_u_…"}, {"link": "weft_l_…"}]
+        },
     )
 
     user: str | None = Field(default=None, min_length=1, max_length=200)
     password: SecretStr | None = Field(default=None, max_length=1000)
     token: SecretStr | None = Field(default=None, max_length=200)
+    link: SecretStr | None = Field(default=None, max_length=200)
     project: str | None = Field(
         default=None, max_length=200, description="Where to begin; default: the one used last, or the token's."
     )
 
     @model_validator(mode="after")
     def _one_way(self) -> SessionBody:
-        by_password = self.user is not None and self.password is not None
-        if self.token is not None and self.user is None and self.password is None:
+        given = {name for name in ("user", "password", "token", "link") if getattr(self, name) is not None}
+        if given in ({"user", "password"}, {"token"}, {"link"}):
             return self
-        if self.token is None and by_password:
-            return self
-        raise ValueError("either user and password, or token")
+        raise ValueError("either user and password, or token, or link")
+
+
+class LinkView(BaseModel):
+    """A link that signs a browser in, once."""
+
+    model_config = ConfigDict(
+        title="SignInLink",
+        json_schema_extra={"examples": [{"path": "/signin#weft_l_…", "expires_at": "2026-01-31T08:25:02Z"}]},
+    )
+
+    path: str = Field(description="To be opened at this server. Shown this once.")
+    expires_at: datetime
+
+
+class SignInView(BaseModel):
+    """What helps to sign in here."""
+
+    model_config = ConfigDict(
+        title="SignIn", json_schema_extra={"examples": [{"profile_file": "/home/ada/.weft/client.toml"}]}
+    )
+
+    profile_file: str | None = Field(
+        description="The CLI's profile file that holds a token, where `weft up` runs this server; told only to who is "
+        "on the same machine."
+    )
 
 
 class ProjectBody(BaseModel):

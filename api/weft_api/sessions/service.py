@@ -12,6 +12,7 @@ from weft_api.auth import Principal, find_principal, session_expiry
 from weft_api.context import Context
 from weft_api.passwords import check_password
 from weft_api.problems import FORBIDDEN, UNAUTHENTICATED, Problem, not_found
+from weft_api.sessions.links import use_link
 from weft_api.sessions.schemas import Membership, SessionBody, SessionView
 from weft_api.tokens.service import revoke
 from weft_core.ids import new_id
@@ -41,8 +42,8 @@ def open_session(context: Context, body: SessionBody, address: str, browser: str
     """
     opened_with: Principal | None = None
     wanted = body.project
-    if body.token is not None:
-        opened_with = _by_token(context, body.token.get_secret_value().strip())
+    if body.token is not None or body.link is not None:
+        opened_with = _by_token_or_link(context, body)
         user_id = opened_with.user_id
         wanted = wanted or opened_with.project
     else:
@@ -75,7 +76,11 @@ def open_session(context: Context, body: SessionBody, address: str, browser: str
     return Opened(plain.plain, describe(context, principal))
 
 
-def _by_token(context: Context, plain: str) -> Principal:
+def _by_token_or_link(context: Context, body: SessionBody) -> Principal:
+    if body.link is not None:
+        return use_link(context, body.link.get_secret_value())
+    assert body.token is not None
+    plain = body.token.get_secret_value().strip()
     known = plain.isascii() and plain.startswith(USER_PREFIX)
     principal = find_principal(context, hash_token(plain)) if known else None
     if principal is None:

@@ -18,7 +18,7 @@ from weft_core.store.models.metrics import (
     MetricSeries,
 )
 from weft_core.store.models.registry import Model, ModelPromotion, ModelVersion
-from weft_core.store.models.who import Installation, Member, Project, Token, User
+from weft_core.store.models.who import Installation, Member, Project, SignInLink, Token, User
 
 __all__ = [
     "Attempt",
@@ -48,6 +48,7 @@ __all__ = [
     "Project",
     "Round",
     "Secret",
+    "SignInLink",
     "Token",
     "User",
 ]

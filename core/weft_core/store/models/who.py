@@ -72,3 +72,15 @@ class Token(Base):
     kind: Mapped[str] = mapped_column(server_default="api")
     ends_at: Mapped[datetime | None]
     opened_with: Mapped[str | None] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"), index=True)
+
+
+class SignInLink(Base):
+    """A link that signs a browser in, once, as the user of the token that asked for it. Only its SHA-256 is kept."""
+
+    __tablename__ = "sign_in_links"
+    sha256: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = project()
+    token_id: Mapped[str] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"), index=True)
+    created_at: Mapped[datetime] = created()
+    expires_at: Mapped[datetime]
+    used_at: Mapped[datetime | None]
