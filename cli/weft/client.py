@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,7 +20,7 @@ from weft.data import Data, Datastores
 from weft.errors import NotFound, WeftError
 from weft.http import Body, Transport, segment
 from weft.jobs import Job, Jobs
-from weft.models import Engine
+from weft.models import Engine, parse_time
 from weft.registry import Models
 from weft.transfer import Progress, silent
 
@@ -32,6 +33,14 @@ class Validation:
 
     manifest: Mapping[str, Any]
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SignInLink:
+    """A URL that is to be opened in a browser, and until when that works. It opens what its user may: keep it."""
+
+    url: str = field(repr=False)
+    expires_at: datetime | None
 
 
 class Client:
@@ -193,6 +202,12 @@ class Client:
         """A new token for a user's password. Raises AuthenticationError."""
         body = {"user": user, "password": password} | ({"project": project} if project else {})
         return str(self._transport.json("POST", "/login", json=body, signed=False)["token"])
+
+    def sign_in_link(self) -> SignInLink:
+        """A link that signs a browser in as this token's user, once and within minutes. Raises PermissionDenied for who
+        has no token but a password."""
+        answer = self._transport.json("POST", "/session/links")
+        return SignInLink(self.url + str(answer["path"]), parse_time(answer.get("expires_at")))
 
     def engines(self) -> list[Engine]:
         """Where jobs can run, and how busy that is."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from weft_embedded import sign_in
 from weft_embedded.config import create_config, read_settings
 from weft_embedded.ending import end_leftovers, end_running
 from weft_embedded.home import Home, HomeError, State
@@ -99,6 +100,7 @@ def _detach(home: Home, options: argparse.Namespace) -> int:
     home.open()
     if home.locked():
         print(home.who())
+        _invite(home)
         return 0
     flags = [f"--{name.replace('_', '-')}" for name in ("no_profile", "no_api", "no_worker") if getattr(options, name)]
     if options.port is not None:
@@ -121,6 +123,7 @@ def _detach(home: Home, options: argparse.Namespace) -> int:
         ours = state.supervisor is not None and state.supervisor.pid == process.pid
         if ours and state.ready:
             Console().print(panel(state, home, 0, detached=True))
+            _invite(home)
             return 0
         if ours and state.doing != told:
             told = state.doing
@@ -129,6 +132,15 @@ def _detach(home: Home, options: argparse.Namespace) -> int:
     said = log.read_bytes()[begin:].decode(errors="replace").strip().splitlines()
     print(said[-1] if said else f"weft up: it ended at once (log: {log})", file=sys.stderr)
     return process.returncode or 1
+
+
+def _invite(home: Home) -> None:
+    """Print a link that signs a browser in, if there is an API (already)."""
+    if not any(part.name == "api" and part.state == "running" for part in home.load_state().parts):
+        return
+    stack = Stack(home, read_settings(home), Choice())
+    stack.choose_host(None)
+    print(sign_in.invitation(stack))
 
 
 def _down(home: Home, options: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,10 +13,17 @@ _PATIENCE = 30.0  # seconds: on a busy machine an answer takes its time
 
 def http_get(url: str) -> tuple[int, bytes]:
     """Status and body. Raises OSError when nothing sensible answers."""
+    return http_request("GET", url)
+
+
+def http_request(
+    method: str, url: str, headers: Mapping[str, str] | None = None, patience: float = _PATIENCE
+) -> tuple[int, bytes]:
+    """The same of any method, without a body. ``patience`` in seconds."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_PATIENCE)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=patience)
     try:
-        connection.request("GET", parts.path)
+        connection.request(method, parts.path, headers=dict(headers or {}))
         answer = connection.getresponse()
         return answer.status, answer.read()
     except http.client.HTTPException as error:

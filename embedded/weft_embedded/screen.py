@@ -49,6 +49,11 @@ class Screen:
             with contextlib.suppress(OSError):  # a terminal that is gone is no reason to leave the rest undone
                 self._live.stop()
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether what is printed is seen, and not kept as a log."""
+        return self._live is not None
+
     def line(self, text: str, *, bad: bool = False) -> None:
         """Something happened."""
         now = datetime.now().strftime("%H:%M:%S")
@@ -83,7 +88,7 @@ def panel(state: State, home: Home, jobs: int | None, *, detached: bool = False)
     facts = Table.grid(padding=(0, 2, 0, 0))
     starting = "[yellow]starting …[/yellow]"
     facts.add_row("dashboard", f"[bold]{state.url}/[/bold]" if state.ready else starting)
-    facts.add_row("", "sign in with the token in the CLI profile")
+    facts.add_row("", "sign in by a link, which `weft login --browser` prints, or with the token in the CLI profile")
     facts.add_row("API docs", f"{state.url}/docs" if state.ready else starting)
     if state.open:
         facts.add_row("open to others", f"[yellow]{escape(state.open)}[/yellow]")

@@ -155,6 +155,7 @@ class Stack:
             "WEFT_API__HOST": self.listening.host,
             "WEFT_API__PORT": self.port,
             "WEFT_API__PUBLIC_URL": self.public_url,
+            "WEFT_API__PROFILE_FILE": str(self.home.client_profile),
         }
         if not self.external.postgres:
             wired["WEFT_DATABASE_URL"] = self._postgres.url

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field, replace
 from types import FrameType
 
+from weft_embedded import sign_in
 from weft_embedded.home import Home, PartState, State
 from weft_embedded.part import Part, PartError
 from weft_embedded.processes import ProcessId
@@ -125,6 +126,8 @@ class Supervisor:
         if bucket and servers | {service.name for service in services} <= up:
             self._state.ready, self._state.doing = True, ""
             self._screen.line(f"ready after {time.monotonic() - self._began:.1f} s: {self._state.url}")
+            if self._stack.choice.api:
+                self._screen.line(sign_in.invitation(self._stack, logged=not self._screen.is_terminal))
 
     def _prepared(self, what: str) -> bool:
         """Whether the database or the bucket is prepared; begins it when it isn't under way.

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
+import re
 import signal
 import stat
+import struct
+import subprocess
+import sys
 import tempfile
+import termios
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,6 +101,50 @@ def test_jobs_credentials_open_any_bucket_but_the_installations_own(weft: Weft) 
     with pytest.raises(ClientError, match="AccessDenied"):
         jobs.copy_object(Bucket="digits", Key="stolen", CopySource={"Bucket": "weft", "Key": "code/secret.zip"})
     assert jobs.get_object(Bucket="digits", Key="a/b")["Body"].read() == b"data"
+
+
+def link_in(text: str) -> str:
+    """What stands behind the # of the only sign-in link in what was printed."""
+    (secret,) = re.findall(r"sign in once, within 10 minutes: http://127\.0\.0\.1:\d+/signin#(weft_l_[\w-]+)", text)
+    return str(secret)
+
+
+def test_up_prints_a_link_that_signs_in_once(weft: Weft) -> None:
+    again = weft.run("up", "--detach")
+    assert again.returncode == 0, again.stderr
+    link = link_in(again.stdout)
+    assert link_in(weft.run("up", "--detach").stdout) != link
+    with httpx.Client(base_url=weft.status()["url"], timeout=60) as browser:
+        answers = [browser.post("/api/v1/session", json={"link": link}) for _ in range(2)]
+        assert [one.status_code for one in answers] == [200, 401]
+        assert browser.get("/api/v1/session").json()["user"] == "admin"
+        assert browser.get("/api/v1/signin").json() == {"profile_file": str(weft.home / "client.toml")}
+
+
+def test_a_link_is_shown_in_a_terminal_and_never_logged(weft: Weft) -> None:
+    weft.run("down", "--grace", "0")
+    done = weft.run("up", "--detach", "--port", "0")
+    secret = link_in(done.stdout)
+    logs = [path.read_text(errors="replace") for path in (weft.home / "logs").iterdir()]
+    assert logs
+    assert not [text for text in logs if secret in text or "weft_l_" in text]
+    command = f"`WEFT_PROFILE_FILE={weft.home / 'client.toml'} weft login --browser`"
+    assert command in (weft.home / "logs" / "supervisor.log").read_text()
+    weft.run("down", "--grace", "0")
+
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+    command_line = [sys.executable, "-m", "weft_embedded", "up", "--home", str(weft.home), "--port", "0"]
+    with subprocess.Popen(command_line, env=weft.environment, stdin=slave, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        shown = b""
+        while not re.search(rb"signin#weft_l_[\w-]{43}", shown):
+            shown += os.read(master, 4096)
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # its end is told so
+            while os.read(master, 4096):
+                pass
+    os.close(master)
 
 
 def test_a_second_up_says_who_runs(weft: Weft) -> None:

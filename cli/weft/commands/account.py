@@ -13,6 +13,7 @@ from weft.client import Client
 from weft.commands.asking import ask_secret
 from weft.errors import ConfigurationError
 from weft.http import Transport
+from weft.ui import words
 from weft.ui.console import say
 
 app = typer.Typer()
@@ -25,12 +26,23 @@ def login(
     by_token: Annotated[bool, typer.Option("--token", help="Sign in with a token: asked for, or on stdin.")] = False,
     user: Annotated[str | None, typer.Option("--user", help="Sign in with this user's password.")] = None,
     project: Annotated[str | None, typer.Option(help="The project, for a user of several.")] = None,
+    browser: Annotated[
+        bool, typer.Option("--browser", help="Print a link that signs a browser in, once, by the token that is kept.")
+    ] = False,
 ) -> None:
     """Sign in at a server and keep the token in the profile file.
 
     Tokens and passwords are asked for, or read from stdin: they are never arguments.
     """
     options = ctx.find_root().obj or {}
+    if browser:
+        if by_token or user or project:
+            raise typer.BadParameter("it uses the token that is kept: give no other way", param_hint="--browser")
+        with Client(url or options.get("url"), profile=options.get("profile")) as kept:
+            link = kept.sign_in_link()
+        print(link.url)
+        say(f"[dim]signs one browser in, until {words.moment(link.expires_at)}[/]")
+        return
     name = options.get("profile") or "default"
     server = profiles.normalise_url(url or options.get("url") or _known_url(name))
     if by_token and user:

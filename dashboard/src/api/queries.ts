@@ -19,6 +19,12 @@ export const sessionQuery = queryOptions({
   staleTime: Infinity,
 });
 
+export const signInQuery = queryOptions({
+  queryKey: ["signin"],
+  queryFn: ({ signal }) => body(api.GET("/api/v1/signin", { signal })),
+  staleTime: Infinity,
+});
+
 export const jobQuery = (id: string) =>
   queryOptions({
     queryKey: ["job", id],

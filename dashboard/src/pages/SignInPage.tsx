@@ -1,15 +1,24 @@
-import { useQueryClient } from "@tanstack/react-query";
-import { getRouteApi, useRouter } from "@tanstack/react-router";
-import { type FormEvent, useId, useState } from "react";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, useLocation, useRouter } from "@tanstack/react-router";
+import { type FormEvent, useEffect, useId, useRef, useState } from "react";
 
-import { json } from "../api/client";
-import { sessionQuery } from "../api/queries";
+import { AwayError, json } from "../api/client";
+import { sessionQuery, signInQuery } from "../api/queries";
 import type { Session } from "../api/types";
 import { Away } from "../app/Shell";
 import { ErrorNote, useTitle } from "../ui/parts";
 import logo from "../weft.svg";
 
 const route = getRouteApi("/signin");
+const LINK = "weft_l_";
+
+type Credentials = { user: string; password: string } | { token: string } | { link: string };
+
+/** A sign-in link that was opened and is not used yet; `instead` of whom, where somebody is signed in. */
+interface Opened {
+  link: string;
+  instead: string | null;
+}
 
 export function SignInPage() {
   useTitle("Sign in");
@@ -19,24 +28,50 @@ export function SignInPage() {
   const [byToken, setByToken] = useState(false);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
+  const [opened, setOpened] = useState<Opened | null>(null);
+  const { data: help } = useQuery(signInQuery);
   const id = useId();
 
-  const signIn = async (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget);
-    const text = (name: string) => String(form.get(name) ?? "").trim();
+  const enter = async (sent: Credentials) => {
     setBusy(true);
     setError(null);
     try {
-      const sent = byToken ? { token: text("token") } : { user: text("user"), password: String(form.get("password")) };
       const session = await json<Session>("/session", "POST", sent);
+      // What the page knows may be another user's.
+      if (opened?.instead) window.location.assign(next ?? "/");
       queries.setQueryData(sessionQuery.queryKey, session);
       router.history.push(next ?? "/");
     } catch (problem) {
       setError(problem);
       setBusy(false);
+      if (!(problem instanceof AwayError)) setOpened(null);
     }
   };
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget);
+    const text = (name: string) => String(form.get(name) ?? "").trim();
+    void enter(byToken ? { token: text("token") } : { user: text("user"), password: String(form.get("password")) });
+  };
+
+  const hash = useLocation({ select: (location) => location.hash });
+  const taken = useRef("");
+  useEffect(() => {
+    if (!hash.startsWith(LINK) || taken.current === hash) return;
+    taken.current = hash;
+    // Out of the address bar and the history at once.
+    void router.navigate({ to: "/signin", search: next ? { next } : {}, hash: "", replace: true });
+    void queries.fetchQuery(sessionQuery).then(
+      (session) => {
+        setOpened({ link: hash, instead: session?.user ?? null });
+        if (!session) void enter({ link: hash });
+      },
+      (problem: unknown) => {
+        setOpened({ link: hash, instead: null });
+        setError(problem);
+      },
+    );
+  });
 
   return (
     <>
@@ -47,7 +82,25 @@ export function SignInPage() {
             <img src={logo} alt="" /> Weft
           </h1>
           {next && <p className="muted">Sign in to go on where you were.</p>}
-          <form onSubmit={(event) => void signIn(event)}>
+          {opened && !busy && (
+            <div className="stack">
+              {opened.instead && (
+                <p>
+                  You are signed in as <b className="break">{opened.instead}</b>.
+                </p>
+              )}
+              <ErrorNote error={error} />
+              <button type="button" className="button primary" onClick={() => void enter({ link: opened.link })}>
+                {opened.instead ? "Sign in by the link instead" : "Sign in by the link"}
+              </button>
+              {opened.instead && (
+                <button type="button" className="button" onClick={() => router.history.push(next ?? "/")}>
+                  Go on as {opened.instead}
+                </button>
+              )}
+            </div>
+          )}
+          <form onSubmit={submit} hidden={opened !== null && !busy}>
             {byToken ? (
               <div className="field" key="token">
                 <label htmlFor={`${id}t`}>Token</label>
@@ -61,7 +114,15 @@ export function SignInPage() {
                   required
                 />
                 <span className="hint">
-                  <code>weft up</code> has put yours into <code>~/.config/weft/config.toml</code>.
+                  {help?.profile_file ? (
+                    <>
+                      <code>weft up</code> has put yours into <code className="break">{help.profile_file}</code>.
+                    </>
+                  ) : (
+                    <>
+                      <code>weft tokens create</code> makes one where you are signed in already.
+                    </>
+                  )}
                 </span>
               </div>
             ) : (
@@ -91,8 +152,20 @@ export function SignInPage() {
               {byToken ? "Use a password instead" : "Use a token instead"}
             </button>
           </form>
+          {help?.profile_file && (
+            <p className="muted">
+              Or by a link, which this prints:
+              <br />
+              <code className="break">WEFT_PROFILE_FILE={quoted(help.profile_file)} weft login --browser</code>
+            </p>
+          )}
         </div>
       </main>
     </>
   );
+}
+
+/** As a shell takes it. */
+function quoted(path: string) {
+  return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", `'"'"'`)}'`;
 }
