@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from weft.account import Me, Secrets, Tokens
 from weft.administration import Projects, Users
 from weft.bundle import Bundle, open_bundle
 from weft.data import Data, Datastores
-from weft.errors import NotFound, WeftError
+from weft.errors import ApiError, NotFound, WeftError
 from weft.http import Body, Transport, segment
 from weft.jobs import Job, Jobs
 from weft.models import Engine, parse_time
@@ -193,25 +194,30 @@ class Client:
 
     # --- the installation ------------------------------------------------------------------------------------------
 
+    def check(self) -> None:
+        """Whether Weft is there; nothing that is a secret is sent. Raises NotWeft, Unavailable."""
+        with suppress(ApiError):  # 'not signed in', in Weft's words
+            self._transport.request("GET", "/session", signed=False)
+
     def me(self) -> Me:
         """Whose token this is."""
-        data = self._transport.json("GET", "/me")
+        data = self._transport.json("GET", "/me", holds="user")
         return Me(*(_name(data.get(key)) for key in ("user", "project", "role")))
 
     def login(self, user: str, password: str, project: str | None = None) -> str:
         """A new token for a user's password. Raises AuthenticationError."""
         body = {"user": user, "password": password} | ({"project": project} if project else {})
-        return str(self._transport.json("POST", "/login", json=body, signed=False)["token"])
+        return str(self._transport.json("POST", "/login", json=body, signed=False, holds="token")["token"])
 
     def sign_in_link(self) -> SignInLink:
         """A link that signs a browser in as this token's user, once and within minutes. Raises PermissionDenied for who
         has no token but a password."""
-        answer = self._transport.json("POST", "/session/links")
+        answer = self._transport.json("POST", "/session/links", holds="path")
         return SignInLink(self.url + str(answer["path"]), parse_time(answer.get("expires_at")))
 
     def engines(self) -> list[Engine]:
         """Where jobs can run, and how busy that is."""
-        return [Engine.from_json(one) for one in self._transport.json("GET", "/engines").get("engines") or []]
+        return [Engine.from_json(one) for one in self._transport.json("GET", "/engines", holds="engines")["engines"]]
 
     def engine(self, name: str) -> Engine:
         """One of them, with its nodes and what waits for it. Raises NotFound."""
@@ -223,7 +229,7 @@ class Client:
 
     def server_version(self) -> str:
         """The server's version."""
-        return str(self._transport.json("GET", "/healthz", base="", signed=False).get("version") or "unknown")
+        return str(self._transport.json("GET", "/healthz", base="", signed=False, holds="version")["version"])
 
 
 def read_manifest(manifest: str | Path | Mapping[str, Any]) -> tuple[str, Path | None]:

@@ -34,6 +34,10 @@ class Unavailable(WeftError):
     """The server could not be reached, or answered that it can't serve now, also after retries."""
 
 
+class NotWeft(WeftError):
+    """What answers at the URL is another server, or something that stands before Weft: a proxy, a sign-in page."""
+
+
 class WaitTimeout(WeftError, TimeoutError):
     """The time given to :meth:`weft.Job.wait` ran out; the job goes on."""
 

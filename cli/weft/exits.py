@@ -42,6 +42,7 @@ _OF_ERROR: tuple[tuple[type[errors.WeftError], ExitCode], ...] = (
     (errors.PermissionDenied, ExitCode.DENIED),
     (errors.ConfigurationError, ExitCode.DENIED),
     (errors.Unavailable, ExitCode.UNREACHABLE),
+    (errors.NotWeft, ExitCode.UNREACHABLE),
     (errors.JobFailed, ExitCode.JOB_FAILED),
     (errors.JobHalted, ExitCode.JOB_HALTED),
 )

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 import httpx
 
-from weft.errors import ApiError, NotFound, Unavailable, WeftError, api_error
-from weft.models import Problem
+from weft.answers import is_wefts, not_now, not_weft, parsed, read_error, redirected, speaks_tls, unreachable
+from weft.errors import NotFound, Unavailable, WeftError
 from weft.profile import Server
 
 API = "/api/v1"
@@ -107,6 +107,7 @@ class Transport:
         Raises:
             Unavailable: no answer, or 502, 503, 504, also after the last repetition.
             ApiError: the server refused.
+            NotWeft: it is another server.
         """
         extra = dict(headers or {})
         if method == "POST":
@@ -114,6 +115,7 @@ class Transport:
         if body is not None:
             extra |= {"Content-Length": str(body.size), "Content-Type": body.type}
         failure: Unavailable | None = None
+        broken: httpx.TransportError | None = None
         for delay in (*self._delays, None):
             try:
                 response = self._http.request(
@@ -125,24 +127,29 @@ class Transport:
                     headers=extra | (self._sign() if signed else {}),
                 )
             except httpx.TransportError as error:
-                failure = unreachable(self.server.url, error)
+                failure, broken = unreachable(self.server.url, error), error
             except (httpx.InvalidURL, UnicodeError) as error:
                 raise WeftError(f"{self.server.url!r} is no usable URL: {error}") from error
             else:
                 if response.status_code not in _PASSING:
                     return self._accept(method, response, signed=signed, repeated=failure is not None)
-                failure = _not_now(self.server.url, response)
+                failure, broken = not_now(self.server.url, response), None
             if delay is not None:
                 self._sleep(jitter(delay))
         assert failure is not None
+        if isinstance(broken, httpx.ReadError | httpx.RemoteProtocolError) and speaks_tls(self.server.url):
+            raise Unavailable(f"can't reach Weft at {self.server.url}: TLS is spoken there, so that it is https://…")
         raise failure
 
-    def json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        """Like :meth:`request`; the answer's JSON object (empty when there is no content)."""
+    def json(self, method: str, path: str, *, holds: str | None = None, **options: Any) -> dict[str, Any]:
+        """Like :meth:`request`; the answer's JSON object (empty when there is no content). Weft's has ``holds``."""
         response = self.request(method, path, **options)
-        if not response.content:
+        if not response.content and holds is None:
             return {}
-        return _object(self.server.url, response)
+        data = parsed(response)
+        if not isinstance(data, dict) or (holds is not None and holds not in data):
+            raise not_weft(self.server, response)
+        return data
 
     @contextmanager
     def stream(
@@ -171,7 +178,7 @@ class Transport:
                 if response.status_code >= 300:
                     response.read()
                     if response.status_code in _PASSING:
-                        raise _not_now(self.server.url, response)
+                        raise not_now(self.server.url, response)
                     self._accept(method, response, signed=True, repeated=False)
                 yield response
         except httpx.TransportError as error:
@@ -182,83 +189,23 @@ class Transport:
             with self._signing_in:
                 if self._token is None:
                     credentials = {"user": self.server.user, "password": self.server.password}
-                    self._token = str(self.json("POST", "/login", json=credentials, signed=False).get("token") or "")
+                    self._token = str(
+                        self.json("POST", "/login", json=credentials, signed=False, holds="token")["token"]
+                    )
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def _accept(self, method: str, response: httpx.Response, *, signed: bool, repeated: bool) -> httpx.Response:
         if response.is_success:
             return response
         if 300 <= response.status_code < 400 and response.status_code != 304:
-            target = response.headers.get("location", "elsewhere")
-            raise WeftError(f"{self.server.url} redirects to {target}: use that server's URL instead")
+            raise redirected(self.server.url, response)
+        if not is_wefts(response):
+            raise not_weft(self.server, response)
         error = read_error(response, self.server, signed=signed)
         if method == "DELETE" and repeated and isinstance(error, NotFound):
             # The first try did it; only its answer was lost.
             return httpx.Response(204, request=response.request)
         raise error
-
-
-def read_error(response: httpx.Response, server: Server, *, signed: bool = True) -> ApiError:
-    """The :class:`ApiError` that an answer with a 4xx or 5xx status stands for."""
-    status = response.status_code
-    try:
-        problem = response.json()
-    except ValueError:
-        problem = None
-    if not isinstance(problem, dict):
-        problem = {}
-    detail = problem.get("detail") or problem.get("title")
-    problems = [Problem.from_json(one) for one in problem.get("problems") or () if isinstance(one, dict)]
-    if not isinstance(detail, str):
-        detail = f"{server.url} answered {status} {response.reason_phrase} to {response.request.url.path}"
-        if response.headers.get("content-type", "").startswith("text/html"):
-            detail += " (an HTML page: is this Weft's URL?)"
-    if status == 401 and not signed:
-        pass  # signing in itself was refused: that is all there is to say
-    elif status == 401 and not server.token and not server.user:
-        detail = f"not signed in at {server.url}: run `weft login {server.url}`, or set WEFT_TOKEN"
-    elif status == 401:
-        detail = f"{server.url} does not accept the token ({detail}); run `weft login {server.url}`"
-    return api_error(str(problem.get("code") or f"http_{status}"), status, detail, problems)
-
-
-def unreachable(url: str, error: Exception) -> Unavailable:
-    """'can't reach Weft at URL: why', in words."""
-    text = str(error) or type(error).__name__
-    lowered = text.lower()
-    if "refused" in lowered:
-        why = "nothing listens there (connection refused). Is it running? `weft up` starts one on this machine"
-    elif "name or service" in lowered or "getaddrinfo" in lowered or "resolution" in lowered or "nodename" in lowered:
-        why = "the host name is not known"
-    elif "certificate" in lowered:
-        why = f"its TLS certificate is not trusted ({text}); SSL_CERT_FILE may name your authority's"
-    elif "ssl" in lowered or "wrong version number" in lowered:
-        why = f"TLS failed ({text}); is it http:// rather than https://?"
-    elif isinstance(error, httpx.ConnectTimeout):
-        why = "no connection within 5 s"
-    elif isinstance(error, httpx.TimeoutException):
-        why = "no answer in time"
-    else:
-        why = f"the connection broke ({text})"
-    return Unavailable(f"can't reach Weft at {url}: {why}")
-
-
-def _not_now(url: str, response: httpx.Response) -> Unavailable:
-    try:
-        problem = response.json()
-        return Unavailable(f"{problem['title']}: {problem['detail']}")
-    except (ValueError, TypeError, KeyError):
-        return Unavailable(f"Weft at {url} can't serve now: {response.status_code} {response.reason_phrase}")
-
-
-def _object(url: str, response: httpx.Response) -> dict[str, Any]:
-    try:
-        data = response.json()
-    except ValueError:
-        data = None
-    if not isinstance(data, dict):
-        raise WeftError(f"{url} answers, but not as Weft does: is this Weft's URL?")
-    return data
 
 
 def _query(params: Query | None) -> list[tuple[str, str | int | float | bool | None]]:

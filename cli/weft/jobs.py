@@ -165,9 +165,15 @@ class Job:
         """Go on from its last checkpoint; see :meth:`Jobs.resume`."""
         return self._jobs.resume(self.id)
 
-    def rerun(self, overrides: Mapping[str, str] | None = None, *, from_checkpoint: bool | str = False) -> Job:
+    def rerun(
+        self,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        from_checkpoint: bool | str = False,
+        code_sha256: str | None = None,
+    ) -> Job:
         """A new job of the same manifest and code; see :meth:`Jobs.rerun`."""
-        return self._jobs.rerun(self.id, overrides, from_checkpoint=from_checkpoint)
+        return self._jobs.rerun(self.id, overrides, from_checkpoint=from_checkpoint, code_sha256=code_sha256)
 
     def checkpoints(self) -> Sequence[Checkpoint]:
         """The checkpoints that are kept of it; see :meth:`Jobs.checkpoints`."""
@@ -220,11 +226,11 @@ class Jobs:
         body: dict[str, Any] = {"manifest": manifest, "code_sha256": code_sha256, "set": dict(overrides or {})}
         if keepalive is not None:
             body["keepalive"] = dict(keepalive)
-        return self._job(self._transport.json("POST", "/jobs", json=body))
+        return self._job(self._transport.json("POST", "/jobs", json=body, holds="id"))
 
     def get(self, job_id: str) -> Job:
         """One job, with its attempts and manifest."""
-        return self._job(self._transport.json("GET", _path(job_id)))
+        return self._job(self._transport.json("GET", _path(job_id), holds="id"))
 
     def list(
         self,
@@ -254,6 +260,7 @@ class Jobs:
             page = self._transport.json(
                 "GET",
                 "/jobs",
+                holds="jobs",
                 params={
                     "state": state,
                     "label": label,
@@ -265,7 +272,7 @@ class Jobs:
                     "cursor": cursor,
                 },
             )
-            jobs = page.get("jobs") or []
+            jobs = page["jobs"]
             for one in jobs[:left]:
                 yield self._job(one)
             cursor = page.get("next_cursor")
@@ -290,9 +297,15 @@ class Jobs:
         return self._job(self._transport.json("POST", _path(job_id, "resume"), json={}))
 
     def rerun(
-        self, job_id: str, overrides: Mapping[str, str] | None = None, *, from_checkpoint: bool | str = False
+        self,
+        job_id: str,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        from_checkpoint: bool | str = False,
+        code_sha256: str | None = None,
     ) -> Job:
-        """A new job of the same manifest and code, with overrides; the new one is returned.
+        """A new job of the same manifest and code, with overrides; the new one is returned. ``code_sha256`` is other
+        code, which :meth:`weft.Client.send_code` has sent.
 
         With ``from_checkpoint`` it begins with the last complete checkpoint that the job has now, or with the one of
         that ``generation``: a copy, which stays whatever becomes of the job. Raises Conflict when there is none.
@@ -300,6 +313,8 @@ class Jobs:
         body: dict[str, Any] = {"set": dict(overrides or {})}
         if from_checkpoint:
             body["from_checkpoint"] = from_checkpoint
+        if code_sha256 is not None:
+            body["code_sha256"] = code_sha256
         return self._job(self._transport.json("POST", _path(job_id, "rerun"), json=body))
 
     def checkpoints(self, job_id: str) -> Sequence[Checkpoint]:

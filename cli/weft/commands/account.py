@@ -47,6 +47,8 @@ def login(
     server = profiles.normalise_url(url or options.get("url") or _known_url(name))
     if by_token and user:
         raise typer.BadParameter("--user signs in with a password: leave out either of the two", param_hint="--token")
+    with Client(transport=Transport(profiles.Server(server))) as nobody:
+        nobody.check()  # before a secret is asked for, and sent
     if user is None and not by_token and sys.stdin.isatty():
         user = typer.prompt("User (or nothing, to give a token)", default="", show_default=False, err=True) or None
     secret = ask_secret(f"Password of {user}" if user else "Token")

@@ -10,11 +10,11 @@ import typer
 from rich.markup import escape
 
 from weft import starter
-from weft.bundle import open_bundle
+from weft.bundle import Bundle, open_bundle
 from weft.client import Client, read_manifest
 from weft.commands.common import JobArgument, JsonOption, client_of, overrides
 from weft.commands.following import follow_to_the_end
-from weft.errors import InvalidManifest
+from weft.errors import BundleError, InvalidManifest
 from weft.exits import ExitCode
 from weft.jobs import Job
 from weft.ui import problems, words
@@ -132,6 +132,14 @@ def rerun(
         str | None,
         typer.Option(metavar="CHECKPOINT", help="Begin with a copy of this one of `weft checkpoints JOB`."),
     ] = None,
+    code: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR|ZIP",
+            help="Other code, instead of the job's; a manifest.yml in it stays out.",
+            show_default=False,
+        ),
+    ] = None,
     follow: FollowOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -140,8 +148,11 @@ def rerun(
     Prints the new job's id.
     """
     client = client_of(ctx)
+    begins_with = checkpoint or from_checkpoint
     try:
-        new = client.job(job).rerun(overrides(settings), from_checkpoint=checkpoint or from_checkpoint)
+        old = client.job(job)
+        sha256 = _send_code(client, code) if code else None
+        new = old.rerun(overrides(settings), from_checkpoint=begins_with, code_sha256=sha256)
     except InvalidManifest as error:
         problems.explain(f"the manifest of {job}", "", error.problems, error.detail)
         raise typer.Exit(ExitCode.INVALID) from None
@@ -153,17 +164,29 @@ def _submit_with_code(client: Client, manifest: Path, text: str, code: Path, val
         if bundle is None:
             say(f"[dim]{escape(str(code))} holds no code: none is sent[/]")
             return client.jobs.submit(text, None, values)
-        if bundle.warning:
-            say(f"[yellow]{escape(bundle.warning)}[/]")
         if bundle.size > _LARGE:
             # Before many bytes are sent, the manifest should be right.
             client.validate(manifest, values)
-        with bar("sending code", bundle.size) as report:
-            sent = client.send_code(bundle, report)
-        what = words.count(bundle.files, "file") if bundle.files is not None else escape(code.name)
-        done = "sent" if sent else "unchanged, not sent again"
-        say(f"[dim]code: {what}, {words.size(bundle.size)}, {done}[/]")
-        return client.jobs.submit(text, bundle.sha256, values)
+        return client.jobs.submit(text, _send(client, bundle, code), values)
+
+
+def _send_code(client: Client, code: Path) -> str:
+    """Send other code for a job. A manifest stays out, as with `train`: it may hold credentials."""
+    manifest = next((code / name for name in ("manifest.yml", "manifest.yaml") if (code / name).is_file()), None)
+    with open_bundle(code, leave_out=manifest) as bundle:
+        if bundle is None:
+            raise BundleError(f"{code} holds no code")
+        return _send(client, bundle, code)
+
+
+def _send(client: Client, bundle: Bundle, code: Path) -> str:
+    if bundle.warning:
+        say(f"[yellow]{escape(bundle.warning)}[/]")
+    with bar("sending code", bundle.size) as report:
+        sent = client.send_code(bundle, report)
+    what = words.count(bundle.files, "file") if bundle.files is not None else escape(code.name)
+    say(f"[dim]code: {what}, {words.size(bundle.size)}, {'sent' if sent else 'unchanged, not sent again'}[/]")
+    return bundle.sha256
 
 
 def _submitted(client: Client, job: Job, *, follow: bool, as_json: bool) -> None:

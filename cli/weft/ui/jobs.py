@@ -17,6 +17,7 @@ from rich.text import Text
 from weft.jobs import Job
 from weft.models import Attempt, Checkpoint, Json, Round
 from weft.ui import words
+from weft.ui.advice import advice
 from weft.ui.console import out
 
 _WIDE = 100
@@ -275,8 +276,10 @@ def outcome(job: Job) -> list[str]:
         lines.append(f"[key]model:[/]    [command]weft download {job.id} --trainedmodel[/]")
     else:
         lines += [escape(line) for line in job.reason.splitlines()]
-        lines.append(f"[key]more:[/]     [command]weft show {job.id}[/]")
-        lines.append(f"[key]go on:[/]    [command]weft resume {job.id}[/]")
+        told = [("more", f"weft show {job.id}"), *advice(job)]
+        width = max(len(what) for what, _ in told) + 1
+        for what, command in told:
+            lines.append(f"[key]{escape(what + ':'):<{width}}[/]  [command]{escape(command)}[/]")
     return lines
 
 

@@ -1,0 +1,101 @@
+"""Signing in by a link, and what the sign-in page says of where a token is. The API alone serves that page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from tests.api.conftest import Api, Person, api, api_settings
+from tests.dashboard.conftest import Site, faults
+
+__all__ = ["api", "api_settings"]  # fixtures
+
+
+@pytest.fixture
+def ann(api: Api) -> Person:
+    return api.person()
+
+
+@pytest.fixture
+def site(api: Api, ann: Person) -> Site:
+    return Site(api.url, ann.token)
+
+
+def link(site: Site) -> str:
+    """A fresh one, as `weft login --browser` prints it."""
+    headers = {"Authorization": f"Bearer {site.token}"}
+    answer = httpx.post(f"{site.url}/api/v1/session/links", headers=headers, timeout=60)
+    return site.url + str(answer.raise_for_status().json()["path"])
+
+
+def requests_of(page: Page) -> list[str]:
+    """What the browser asks for, as it does: addresses, headers."""
+    seen: list[str] = []
+    page.on("request", lambda request: seen.append(f"{request.url} {request.headers}"))
+    return seen
+
+
+def test_a_link_signs_in_once_and_leaves_no_trace(browser: Browser, site: Site) -> None:
+    opened = link(site)
+    secret = opened.partition("#")[2]
+    with browser.new_context(base_url=site.url) as context:
+        page = context.new_page()
+        seen = requests_of(page)
+        page.goto(opened)
+        expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+        assert len(seen) > 3
+        assert not [one for one in seen if secret in one], "no address, no referrer"
+        page.go_back()
+        assert secret not in page.url
+    with browser.new_context(base_url=site.url) as context:
+        page = context.new_page()
+        page.goto(opened)
+        expect(page.get_by_text("this sign-in link was used already")).to_be_visible()
+        expect(page.get_by_text("`weft login --browser` prints another")).to_be_visible()
+        expect(page.get_by_role("button", name="Sign in", exact=True)).to_be_visible()
+        expect(page).to_have_url(f"{site.url}/signin")
+        # Another link in the same tab: the browser loads no page for what stands behind the #.
+        page.evaluate("address => { window.location.href = address }", link(site))
+        expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+
+
+def test_who_is_signed_in_is_asked_before_a_link_changes_that(page: Page, api: Api, ann: Person) -> None:
+    """Or a stranger's link could have them work in the stranger's name."""
+    other = api.person()
+    opened = link(Site(api.url, other.token))
+    page.goto(opened)
+    expect(page.get_by_text(f"You are signed in as {ann.name}.")).to_be_visible()
+    assert faults(page) == []
+    page.get_by_role("button", name=f"Go on as {ann.name}").click()
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    expect(page.get_by_text(ann.name)).to_be_visible()
+    page.goto("/models")
+    page.goto(opened)
+    page.get_by_role("button", name="Sign in by the link instead").click()
+    expect(page).to_have_url(f"{api.url}/")
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    expect(page.get_by_text(other.name)).to_be_visible()
+
+
+def test_the_page_names_the_profile_file_of_this_home(
+    browser: Browser, api: Api, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = "/srv/weft/client.toml"
+    settings = api.settings.api.model_copy(update={"profile_file": Path(file)})
+    monkeypatch.setattr(api.settings, "api", settings)
+    with browser.new_context(base_url=site.url) as context:
+        page = context.new_page()
+        page.goto("/")
+        expect(page).to_have_url(re.compile("/signin"))
+        expect(page.get_by_text(f"WEFT_PROFILE_FILE={file} weft login --browser")).to_be_visible()
+        page.get_by_role("button", name="Use a token instead").click()
+        expect(page.get_by_text(f"weft up has put yours into {file}.")).to_be_visible()
+        assert faults(page) == []
+        monkeypatch.undo()
+        page.reload()
+        page.get_by_role("button", name="Use a token instead").click()
+        expect(page.get_by_text("weft tokens create makes one where you are signed in already.")).to_be_visible()
+        expect(page.get_by_text("WEFT_PROFILE_FILE")).not_to_be_visible()
