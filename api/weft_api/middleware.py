@@ -106,7 +106,7 @@ class Observed:
         started = time.perf_counter()
         status = 500
         request_id = secrets.token_hex(8)
-        scope.setdefault("state", {})["request_id"] = request_id
+        scope.setdefault("state", {}).update(request_id=request_id, began=time.monotonic())
 
         async def noted(message: Message) -> None:
             nonlocal status

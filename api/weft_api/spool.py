@@ -71,6 +71,13 @@ async def spool_body(request: Request) -> Spooled:
         return writer.finish()
 
 
+def spool_of(path: Path) -> Spooled:
+    """A file that lies there already, which is this upload's from now on."""
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return Spooled(path, sha256, path.stat().st_size)
+
+
 def spool_file(file: BinaryIO) -> Spooled:
     """A copy of an uploaded part, which may lie in memory."""
     with _Writer() as writer:

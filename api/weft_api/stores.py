@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -191,20 +192,26 @@ class Checker:
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="store-check")
         self._good: dict[S3Location, float] = {}
 
-    def check(self, wanted: Sequence[Wanted]) -> tuple[list[Refusal], list[str]]:
-        """What is wrong with the manifest, and warnings about stores that did not answer."""
+    def check(self, wanted: Sequence[Wanted], until: float | None = None) -> tuple[list[Refusal], list[str]]:
+        """What is wrong with the manifest, and warnings about stores that did not answer.
+
+        Args:
+            until: who asks waits no longer than this, by :func:`time.monotonic`.
+        """
         refusals: list[Refusal] = []
         warnings: list[str] = []
         places: dict[S3Location, Wanted] = {}
         for one in wanted:
             places.setdefault(one.opened.at(one.place.container), one)
-        deadline = time.monotonic() + self.PATIENCE
+        begun = time.monotonic()
+        deadline = min(begun + self.PATIENCE, max(begun, until or math.inf))
         asked = [(one, self._pool.submit(self._ask, location)) for location, one in places.items()]
         for one, answer in asked:
             try:
                 error = answer.result(max(0.0, deadline - time.monotonic()))
             except FutureTimeout:
-                error = StoreError(f"{one.opened.endpoint} did not answer in {self.PATIENCE:.0f} s", "unreachable")
+                seconds = f"{deadline - begun:.1f}".removesuffix(".0")
+                error = StoreError(f"{one.opened.endpoint} did not answer in {seconds} s", "unreachable")
             if error is None:
                 continue
             if error.kind == "unreachable":

@@ -9,7 +9,6 @@ import hashlib
 import os
 import posixpath
 import shutil
-import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,14 +17,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
+from weft_core.command import Named, named_paths
 from weft_core.settings import LimitSettings
+from weft_core.zipcopy import copy_entries
 from weft_core.zipscan import (
     BundleError,
     Directory,
     Entry,
     check_name,
     data_start,
-    file_mode,
     find_directory,
     read_entries,
     show,
@@ -72,14 +72,16 @@ def check_bundle(source: Path | IO[bytes], limits: LimitSettings) -> BundleInfo:
 
 
 def normalise_bundle(
-    source: Path | IO[bytes], target: Path, limits: LimitSettings, *, of_folder: bool = False
-) -> BundleInfo:
-    """Write to ``target`` a checked bundle with what ``source`` holds, by relative paths.
+    source: Path | IO[bytes], target: Path, limits: LimitSettings, *, of_folder: bool = False, command: str = ""
+) -> None:
+    """Write to ``target`` a bundle with what ``source`` holds, by relative paths. It must still be checked.
 
     FfDL's client writes whole paths (``/home/u/model/train.py``, ``../model/train.py``, ``model/train.py``) when it is
-    given a folder with a slash at its end; their common folder is taken off. Any other zip is copied as it is.
+    given a folder with a slash at its end. Their common folder is taken off; any other zip is copied as it is. Where
+    that would hide what ``command`` names, as much of the common folder is taken off as lets the command find it.
 
     Args:
+        command: the manifest's command.
         of_folder: it is known that FfDL's client has made it, of a folder. It writes no entry for that folder itself,
             which tells it from a folder that is in it, and packs what a link leads to as an entry of the link's kind.
 
@@ -94,17 +96,16 @@ def normalise_bundle(
             shown = show(outside[0].name)
             raise BundleError(f"{shown} is an absolute path and others are relative: zip one folder", "absolute_path")
         try:
-            root = _root(entries, of_folder) if outside or of_folder else ""
+            root = _taken_off(entries, of_folder, bool(outside), named_paths(command))
             if outside or root or any(entry.is_link for entry in entries):
                 starts = _check_layout(file, directory, entries)
                 names = _relative_names(entries, root)
                 _check_tree(name for name in names if name)
-                _rewrite(file, zip(entries, names, starts, strict=True), target)
+                copy_entries(file, (one for one in zip(entries, names, starts, strict=True) if one[1]), target)
             else:
                 file.seek(0)
                 with target.open("wb") as copy:
                     shutil.copyfileobj(file, copy, _CHUNK)
-            return check_bundle(target, limits)
         except BaseException:
             target.unlink(missing_ok=True)
             raise
@@ -226,6 +227,28 @@ def _root(entries: list[Entry], of_folder: bool) -> str:
     return root
 
 
+def _taken_off(entries: list[Entry], of_folder: bool, outside: bool, named: list[Named]) -> str:
+    """How much of the common folder is taken off: usually all of it, or nothing of a zip that has good paths; another
+    part when more of what the command names is found then."""
+    if not (of_folder or outside or named):
+        return ""
+    root = _root(entries, of_folder)
+    usual = root if of_folder or outside else ""
+    files = {_inside(entry) for entry in entries if not entry.is_folder} if root and named else set()
+    folders = {folder for file in files for folder in _parents(file)}
+
+    def found(taken: str) -> int:
+        return sum(f"{taken}/{one.path}" in (folders if one.is_folder else files) for one in set(named))
+
+    return max([usual, root, *_parents(root), ""], key=found)
+
+
+def _parents(path: str) -> Iterator[str]:
+    """The folders above ``/a/b/c``: ``/a/b``, ``/a``."""
+    while path := posixpath.dirname(path).rstrip("/"):
+        yield path
+
+
 def _relative_names(entries: list[Entry], root: str) -> list[str]:
     """The entries' names below ``root``; that folder itself becomes ''."""
     names = [_inside(entry) for entry in entries]
@@ -233,19 +256,6 @@ def _relative_names(entries: list[Entry], root: str) -> list[str]:
         name[len(root) + 1 :] + ("/" if entry.is_folder and name != root else "")
         for name, entry in zip(names, entries, strict=True)
     ]
-
-
-def _rewrite(file: BinaryIO, entries: Iterable[tuple[Entry, str, int]], target: Path) -> None:
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as copy:
-        for entry, name, start in entries:
-            if not name:
-                continue
-            info = zipfile.ZipInfo(name)  # with zip's own year 0 as its time, so that the same code has the same hash
-            info.compress_type = zipfile.ZIP_STORED if entry.is_folder else zipfile.ZIP_DEFLATED
-            info.external_attr = file_mode(entry) << 16
-            with copy.open(info, "w") as out:
-                for data in _inflate(file, entry, start):
-                    out.write(data)
 
 
 def _sha256(file: BinaryIO) -> str:

@@ -29,13 +29,15 @@ def store_code(context: Context, project_id: str, upload: Spooled) -> BundleInfo
     return info
 
 
-def put_code(context: Context, project_id: str, upload: Spooled) -> None:
-    """Put a checked bundle into the store. Raises StoreError."""
+def put_code(context: Context, project_id: str, upload: Spooled) -> bool:
+    """Put a bundle into the store; False: it was there. Raises StoreError."""
     key = code_key(project_id, upload.sha256)
     present = context.objects.head(key)
     # Content-addressed: what is there under this name is this. (A size that differs is an upload that was cut off.)
-    if present is None or present.size != upload.size:
-        context.objects.put_file(key, upload.path)
+    if present is not None and present.size == upload.size:
+        return False
+    context.objects.put_file(key, upload.path)
+    return True
 
 
 def record_code(scope: Scope, sha256: str, info: BundleInfo) -> None:

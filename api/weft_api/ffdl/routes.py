@@ -52,11 +52,12 @@ def health(context: Ctx) -> PlainTextResponse:
 
 @router.post("/v1/models")
 def post_model(request: Request, upload: Uploaded, context: Ctx, who: Editor, key: KeyHeader = None) -> JSONResponse:
+    # Before anything goes to the store.
+    manifest = parse_manifest(upload.submission.manifest, context.settings).manifest
+    upload.start(context, who.project_id, manifest, request.app.state.ffdl_uploads)
     submission = upload.submission
-    parse_manifest(submission.manifest, context.settings)  # before anything goes to the store
-    upload.start(context, who.project_id, request.app.state.ffdl_uploads)
     asked = once(context.settings, key, "POST /v1/models", submission.digest_parts())
-    job = submit(context, who, submission, asked, bring_code=upload.arrived).job
+    job = submit(context, who, submission, asked, bring_code=upload.arrived, until=upload.until).job
     where = location(job.id)
     return JSONResponse({"model_id": job.id, "location": where}, 201, {"Location": where})
 

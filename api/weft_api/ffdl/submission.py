@@ -10,9 +10,11 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import anyio
 from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
@@ -23,14 +25,15 @@ from weft_api.context import Context, Ctx
 from weft_api.ffdl.auth import Editor
 from weft_api.jobs.submission import Submission
 from weft_api.problems import UNSUPPORTED_MEDIA, Problem, invalid
-from weft_api.spool import Spooled
-from weft_core.bundle import BundleInfo, normalise_bundle
-from weft_core.objects import StoreError
+from weft_api.spool import Spooled, spool_of
+from weft_core.bundle import BundleError, BundleInfo, check_bundle, normalise_bundle
+from weft_core.manifest import Manifest
+from weft_core.objects import StoreError, code_key
 from weft_core.settings import LimitSettings
 
-_PATIENCE = 6.0
-"""Seconds for the store to take the code, counted while the manifest's own stores are asked: FfDL's client gives up
-after 10, in which it also has to send the code."""
+_PATIENCE = 9.0
+"""Seconds from a request's first byte to its answer: FfDL's client gives up 10 s after its call. What it says then has
+nothing to do with what happened, so an answer must come before."""
 
 
 async def read_upload(request: Request, context: Ctx, _: Editor) -> AsyncIterator[Upload]:
@@ -39,85 +42,123 @@ async def read_upload(request: Request, context: Ctx, _: Editor) -> AsyncIterato
     if kind != "multipart/form-data":
         raise Problem(UNSUPPORTED_MEDIA, f"found {kind or 'no Content-Type'!r}: send multipart/form-data")
     limits = context.settings.limits
+    until = request.state.began + _PATIENCE if _is_ffdls_client(request) else None
+    form: FormData | None = None
     try:
-        form = await request.form(max_files=2, max_fields=10, max_part_size=limits.manifest_bytes + 1024)
+        with anyio.move_on_after(None if until is None else until - time.monotonic()):
+            form = await request.form(max_files=2, max_fields=10, max_part_size=limits.manifest_bytes + 1024)
     except MultiPartException as error:
         raise invalid("body", f"not valid multipart/form-data: {error.message}") from None
+    if form is None:
+        raise invalid(
+            "body",
+            f"the upload takes more than {_PATIENCE:.0f} s, and FfDL's client gives up after 10: nothing was "
+            "submitted. Send less code (data belongs into a data store), or send it with the commands weft and ffdl of "
+            "Weft's package, which wait",
+        )
     try:
-        upload = await run_in_threadpool(Upload.of, form, limits)
+        upload = await run_in_threadpool(Upload.of, form, limits, until)
+        try:
+            yield upload
+        finally:
+            upload.let_go()
     finally:
         await form.close()
-    try:
-        yield upload
-    finally:
-        upload.let_go()
+
+
+def _is_ffdls_client(request: Request) -> bool:
+    """Others have limits of their own, or none."""
+    agent = request.headers.get("user-agent", "")
+    return agent.startswith("Go-http-client/") and "x-watson-userinfo" in request.headers
 
 
 class Upload:
     """A submission, and its code on the way to the store.
 
     The code goes on its way by itself when that takes too long: who sends it again then finds it there.
+
+    Args:
+        until: when the answer must have been sent, by :func:`time.monotonic`; None: it may take as long as it takes.
     """
 
-    def __init__(self, manifest: str | bytes, code: Spooled | None, info: BundleInfo | None) -> None:
-        self.submission = Submission(manifest, None, code)
-        self._info = info
-        self._stored: Future[None] | None = None
-        self._until = 0.0
+    def __init__(self, manifest: str | bytes, definition: UploadFile | None, until: float | None) -> None:
+        self.submission = Submission(manifest)
+        self.until = until
+        self._definition = definition
+        self._stored: Future[bool] | None = None
+        self._info: BundleInfo | None = None
 
     @classmethod
-    def of(cls, form: FormData, limits: LimitSettings) -> Upload:
-        """Raises Problem, BundleError."""
+    def of(cls, form: FormData, limits: LimitSettings, until: float | None) -> Upload:
+        """Raises Problem."""
         manifest = form.get("manifest")
         if manifest is None:
             raise invalid("manifest", "missing: expected the manifest, as a file")
         text = manifest if isinstance(manifest, str) else manifest.file.read(limits.manifest_bytes + 1)
         definition = form.get("model_definition")
-        if definition is None:
-            return cls(text, None, None)
-        if not isinstance(definition, UploadFile):
+        if definition is not None and not isinstance(definition, UploadFile):
             raise invalid("model_definition", "not a file: expected a zip")
-        return cls(text, *_normalised(definition, limits))
+        return cls(text, definition, until)
 
-    def start(self, context: Context, project_id: str, pool: ThreadPoolExecutor) -> None:
-        """Begin to bring the code to the store."""
-        code = self.submission.code
-        if code is None:
+    def start(self, context: Context, project_id: str, manifest: Manifest, pool: ThreadPoolExecutor) -> None:
+        """Begin to bring the code to the store, and check it meanwhile: until it is recorded nobody can use it.
+
+        Raises:
+            BundleError: it is no zip that we take.
+        """
+        if self._definition is None:
             return
-        self._until = time.monotonic() + _PATIENCE
-        self._stored = pool.submit(put_code, context, project_id, code)
-        self._stored.add_done_callback(lambda _: code.discard())
+        limits = context.settings.limits
+        code = _normalised(self._definition, limits, manifest.framework.command)
+        self.submission = replace(self.submission, code=code)
+        self._stored = stored = pool.submit(put_code, context, project_id, code)
+        try:
+            self._info = check_bundle(code.path, limits)
+        except BundleError:
+            if not stored.cancel():
+                stored.add_done_callback(lambda _: _take_back(context, project_id, code, stored))
+            raise
 
     def arrived(self, context: Context, project_id: str, code: Spooled) -> BundleInfo:
-        """Wait for the code to be in the store, but not long. Raises StoreError."""
+        """Wait for the code to be in the store, but not for too long. Raises StoreError."""
         assert self._stored is not None
         assert self._info is not None
         try:
-            self._stored.result(max(0.0, self._until - time.monotonic()))
+            self._stored.result(None if self.until is None else max(0.0, self.until - time.monotonic()))
         except FutureTimeout:
             raise StoreError(
-                f"the store takes more than {_PATIENCE:.0f} s for the code, which goes on its way there: nothing was "
+                "the code is here and on its way to the store, which takes too long for FfDL's client: nothing was "
                 "submitted; try again in a moment",
                 "unreachable",
             ) from None
         return self._info
 
     def let_go(self) -> None:
-        if self.submission.code and self._stored is None:
-            self.submission.code.discard()
+        """The code's file is not needed any more once it is in the store."""
+        code = self.submission.code
+        if code and self._stored:
+            self._stored.add_done_callback(lambda _: code.discard())
+        elif code:
+            code.discard()
 
 
-def _normalised(part: UploadFile, limits: LimitSettings) -> tuple[Spooled, BundleInfo]:
+def _take_back(context: Context, project_id: str, code: Spooled, stored: Future[bool]) -> None:
+    """Remove code from the store that was refused, if it was this upload that had brought it there."""
+    if stored.exception() is None and stored.result():
+        context.objects.delete([code_key(project_id, code.sha256)])
+
+
+def _normalised(part: UploadFile, limits: LimitSettings, command: str) -> Spooled:
     handle, name = tempfile.mkstemp(prefix="weft-upload-", suffix=".zip")
     os.close(handle)
     path = Path(name)
     try:
         of_folder = re.fullmatch(r"dlaas\d+", posixpath.basename(part.filename or "")) is not None
-        info = normalise_bundle(part.file, path, limits, of_folder=of_folder)
+        normalise_bundle(part.file, path, limits, of_folder=of_folder, command=command)
+        return spool_of(path)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    return Spooled(path, info.sha256, info.size), info
 
 
 Uploaded = Annotated[Upload, Depends(read_upload)]

@@ -10,6 +10,7 @@ from weft_api.jobs.mounts import mount_problems
 from weft_api.models.files import FilesGone, VersionFiles, version_files
 from weft_api.problems import INVALID_MANIFEST, FieldProblem, Problem
 from weft_api.stores import Checker, Opened, StoreGone, Wanted, open_kept
+from weft_core.command import needed_files
 from weft_core.manifest import DataStore, ModelReference, ParsedManifest
 from weft_core.objects import StoreError
 from weft_core.store import registry
@@ -74,6 +75,17 @@ def look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> Checks:
     return checks
 
 
+def refuse_missing_code(command: str, checks: Checks) -> None:
+    """Note what a command needs of the code when none comes with it."""
+    if missing := needed_files(command):
+        checks.add(
+            "framework.command",
+            f"runs {missing[0]}, a file of the code, and no code came with the manifest",
+            found=missing[0],
+            accepted="the folder or zip of the code, sent with the manifest; or a program of the image, by an absolute path",
+        )
+
+
 def _look_up_secrets(scope: Scope, wanted: dict[str, str], checks: Checks) -> None:
     if not wanted:
         return
@@ -120,13 +132,16 @@ def _pin(scope: Scope, context: Context, reference: ModelReference, path: str, c
         )
 
 
-def ask_stores(context: Context, checker: Checker, checks: Checks) -> list[str]:
+def ask_stores(context: Context, checker: Checker, checks: Checks, until: float | None = None) -> list[str]:
     """Ask the users' stores for what is named; returns a warning for each that did not answer.
+
+    Args:
+        until: when they must have been asked, by :func:`time.monotonic`.
 
     Raises:
         Problem: invalid_manifest, with everything that was found.
     """
-    refusals, warnings = checker.check(checks.wanted)
+    refusals, warnings = checker.check(checks.wanted, until)
     if checks.pinned:
         warnings += _ask_model(context, checker, checks.pinned, checks)
     for one in refusals:

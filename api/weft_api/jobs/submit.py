@@ -13,7 +13,7 @@ from weft_api.checkpoints.service import copy_checkpoint, discard, own_place, us
 from weft_api.code.service import find_code, record_code, store_code
 from weft_api.context import Context
 from weft_api.idempotency import Once
-from weft_api.jobs.checks import Checks, ask_stores, look_up
+from weft_api.jobs.checks import Checks, ask_stores, look_up, refuse_missing_code
 from weft_api.jobs.schemas import JobView
 from weft_api.jobs.service import find_job, show_job
 from weft_api.jobs.submission import Submission
@@ -53,6 +53,7 @@ def submit(
     rerun_of: str | None = None,
     begins_with: BeginsWith | None = None,
     bring_code: Callable[[Context, str, Spooled], BundleInfo] = store_code,
+    until: float | None = None,
 ) -> Submitted:
     """Make a job.
 
@@ -60,6 +61,7 @@ def submit(
         rerun_of: the job that it repeats.
         begins_with: the checkpoint of another job that it gets a copy of.
         bring_code: checks the code that came with it, and brings it to the store.
+        until: when the users' stores must have been asked, by :func:`time.monotonic`.
 
     Raises:
         ManifestError, BundleError, Problem: it can't be one.
@@ -78,7 +80,9 @@ def submit(
         )
         _check_code(scope, submission)
         checks = look_up(scope, context, parsed)
-    warnings = ask_stores(context, context.checker, checks)
+        if submission.code is None and submission.code_sha256 is None:
+            refuse_missing_code(parsed.manifest.framework.command, checks)
+    warnings = ask_stores(context, context.checker, checks, until)
     info = bring_code(context, who.project_id, submission.code) if submission.code else None
     job_id = new_id("job")
     checkpoint = target = None

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import socket
 import stat
 import threading
+import time
 import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from sqlalchemy import update
 from tests.api.conftest import Api, Person, zipped
-from tests.api.ffdl.wire import Wire
+from tests.api.ffdl.wire import Wire, read
 
+from weft_api.context import Context
 from weft_api.ffdl import submission
 from weft_api.ffdl.translate import go_time
+from weft_api.spool import Spooled
+from weft_api.stores import Checker, Refusal, Wanted
 from weft_core.objects import make_client, results_prefix
 from weft_core.settings import S3Settings
 from weft_core.store.models import Job
@@ -53,6 +61,7 @@ evaluation_metrics:
   type: tensorboard
   in: "$JOB_STATE_DIR/logs/tb"
 """
+SHORT = "name: x\nframework: {name: python, command: x}"
 GO_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,5}[1-9]|\.[1-9])? \+0000 UTC")
 
 
@@ -214,7 +223,7 @@ def test_definitions(wire: Wire) -> None:
     answer = wire.train(text, absolute("/home/../../etc"))
     assert answer.status == 400
     assert "leads out of the folder" in answer.error()
-    without = wire.train(text, None).json()["model_id"]
+    without = wire.train(SHORT, None).json()["model_id"]
     assert wire.get(f"/v1/models/{without}/definition").status == 404
 
 
@@ -247,27 +256,131 @@ def test_what_a_client_prints_for_a_bad_upload(wire: Wire) -> None:
 
 
 def test_an_upload_does_not_wait_for_a_slow_store(api: Api, wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "name: x\nframework: {name: python, command: x}"
     code = zipped(train__py="slow")
     go, done = threading.Event(), threading.Event()
     real = submission.put_code
 
-    def slow(*given: object) -> None:
+    def slow(context: Context, project_id: str, upload: Spooled) -> bool:
         go.wait(60)
-        real(*given)  # type: ignore[arg-type]
+        put = real(context, project_id, upload)
         done.set()
+        return put
 
     monkeypatch.setattr(submission, "put_code", slow)
-    monkeypatch.setattr(submission, "_PATIENCE", 0.05)
-    answer = wire.train(text, code)
+    monkeypatch.setattr(submission, "_PATIENCE", 1.0)
+    answer = wire.train(SHORT, code)
     assert answer.status == 400, "of no other status does the client show the text"
-    assert "nothing was submitted; try again" in answer.error()
+    assert "nothing was submitted" in answer.error()
     assert wire.get("/v1/models").json() == {"models": []}
     go.set()
     assert done.wait(60), "it goes on its way by itself"
-    monkeypatch.setattr(submission, "_PATIENCE", 30.0)
-    job_id = wire.train(text, code).json()["model_id"]
+    monkeypatch.setattr(submission, "_PATIENCE", 60.0)
+    job_id = wire.train(SHORT, code).json()["model_id"]
     assert wire.get(f"/v1/models/{job_id}/definition").body == code
+
+
+def test_the_time_for_an_answer_begins_with_the_first_byte(
+    api: Api, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FfDL's client gives up 10 s after its call, however slow its network is, and can't tell why."""
+    monkeypatch.setattr(submission, "_PATIENCE", 1.0)
+    code = zipped(train__py="x" * 50_000)
+    with wire.uploading(SHORT, code, piece=1000) as (connection, chunks):
+        for _ in range(10):
+            connection.sendall(next(chunks))
+        answer = read(connection, "POST")  # with the greater part still to come
+        assert answer.status == 400
+        assert "more than 1 s" in answer.error()
+    assert wire.get("/v1/models").json() == {"models": []}
+    # A client that waits longer is waited for.
+    patient = Wire(api.url, wire.user, agent="curl/8.5.0")
+    with patient.uploading(SHORT, code, piece=10_000) as (connection, chunks):
+        for chunk in chunks:
+            time.sleep(0.3)
+            connection.sendall(chunk)
+        assert read(connection, "POST").status == 201
+
+
+def test_users_stores_are_asked_within_the_same_time(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submission, "_PATIENCE", 2.0)
+    asked: list[float | None] = []
+    real = Checker.check
+
+    def check(self: Checker, wanted: Sequence[Wanted], until: float | None = None) -> tuple[list[Refusal], list[str]]:
+        asked.append(until and until - time.monotonic())
+        return real(self, wanted, until)
+
+    monkeypatch.setattr(Checker, "check", check)
+    with silent_server() as url:
+        store = f"connection: {{auth_url: '{url}', user_name: a, password: b}}"
+        text = f"{SHORT}\ndata_stores:\n  - id: s\n    training_data: {{container: c}}\n    {store}"
+        answer = wire.train(text, None)
+    assert answer.status == 201
+    assert asked
+    assert asked[0] is not None
+    assert asked[0] <= 2.0
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    """A server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_large_upload_is_checked_while_it_is_stored(api: Api, ann: Person, wire: Wire) -> None:
+    """60 MB in a folder given with a slash: nothing of it is compressed again, and it goes to the store at once."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("model/weights.bin", os.urandom(60_000_000))
+        archive.writestr("model/train.py", "1")
+    patient = Wire(api.url, wire.user, agent="curl/8.5.0")  # a busy machine must not fail this
+    answer = patient.train(SHORT, buffer.getvalue(), piece=1 << 16)
+    assert answer.status == 201, answer.body
+    definition = wire.get(f"{answer.headers['Location']}/definition").body
+    with zipfile.ZipFile(io.BytesIO(definition)) as archive:
+        assert [(one.filename, one.file_size) for one in archive.infolist()] == [
+            ("weights.bin", 60_000_000),
+            ("train.py", 1),
+        ]
+    # What does not stand the check does not stay.
+    damaged = bytearray(zipped(train__py="y" * 3000))
+    damaged[60] ^= 0xFF
+    before = {one.key for one in api.context.objects.objects(f"code/{ann.project_id}/")}
+    answer = wire.train(SHORT, bytes(damaged))
+    assert (answer.status, "damaged" in answer.error()) == (400, True)
+    deadline = time.monotonic() + 60
+    while {one.key for one in api.context.objects.objects(f"code/{ann.project_id}/")} != before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_root_folder_that_the_command_names(wire: Wire) -> None:
+    """FfDL's own example: ``ffdl train manifest.yml keras-test/`` with the folder's name in the command."""
+    for root in ("keras-test", "/home/ann/keras-test", "../keras-test"):
+        for command, names in {
+            "pip install keras && python3 keras-test/train.py": {"keras-test/train.py", "keras-test/lib/a.py"},
+            "python3 train.py": {"train.py", "lib/a.py"},
+            "cd keras-test; python3 train.py": {"keras-test/train.py", "keras-test/lib/a.py"},
+        }.items():
+            text = f"name: x\nframework: {{name: python, command: '{command}'}}"
+            answer = wire.train(text, absolute(root))
+            assert answer.status == 201, answer.body
+            definition = wire.get(f"{answer.headers['Location']}/definition").body
+            assert set(unzipped(definition)) == names, (root, command)
+
+
+def test_a_command_that_names_a_file_comes_with_code(ann: Person, wire: Wire) -> None:
+    text = "name: x\nframework: {name: python, command: 'pip install x && python train.py --lr 1'}"
+    answer = wire.train(text, None)
+    assert answer.status == 400
+    assert "framework.command: runs train.py, a file of the code, and no code came" in answer.error()
+    assert wire.train(text.replace("train.py", "/opt/train.py"), None).status == 201
+    assert wire.train(text, zipped(train__py="1")).status == 201
+    # Of Weft's own API just as well.
+    native = ann.http.post("/api/v1/jobs", json={"manifest": text})
+    assert (native.status_code, native.json()["code"]) == (400, "invalid_manifest")
+    assert native.json()["problems"][0]["found"] == "train.py"
 
 
 def test_halt_and_delete(api: Api, ann: Person, wire: Wire) -> None:
@@ -336,7 +449,8 @@ def test_several_data_stores(ann: Person, wire: Wire, s3: S3Settings, manifest: 
         f"    connection: {{auth_url: '{s3.endpoint}', user_name: {s3.access_key}, "
         f"password: {s3.secret_key.get_secret_value()}}}\n"
     )
-    answer = wire.train(manifest.replace("\nframework:", store + "\nframework:"), None)
+    code = zipped(convolutional_network__py="1")
+    answer = wire.train(manifest.replace("\nframework:", store + "\nframework:"), code)
     assert answer.status == 201, answer.body
     model = wire.get(answer.headers["Location"]).json()
     assert model["training"]["input_data"] == ["sl-internal-os-input", "more-input"]
@@ -388,6 +502,7 @@ def test_health_and_paths_that_are_none(api: Api, wire: Wire, monkeypatch: pytes
 )
 def test_learners_are_a_gang(ann: Person, wire: Wire, framework: str, launcher: str) -> None:
     """In FfDL they were as many independent runs."""
-    job_id = wire.train(f"name: x\nlearners: 2\ngpus: 0\nframework: {framework}", None).json()["model_id"]
+    answer = wire.train(f"name: x\nlearners: 2\ngpus: 0\nframework: {framework}", zipped(train__py="1"))
+    job_id = answer.json()["model_id"]
     assert wire.get(f"/v1/models/{job_id}").json()["training"]["learners"] == 2
     assert ann.http.get(f"/api/v1/jobs/{job_id}").json()["framework"]["launcher"] == launcher

@@ -8,6 +8,7 @@ import json
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,6 +45,7 @@ class Wire:
     url: str
     user: str
     password: str = "unused"
+    agent: str = "Go-http-client/1.1"
 
     @property
     def basic(self) -> str:
@@ -59,7 +61,7 @@ class Wire:
         given = [
             f"{method} {_dated(path, '2017-02-13')} HTTP/1.1",
             f"Host: {urlsplit(self.url).netloc}",
-            "User-Agent: Go-http-client/1.1",
+            f"User-Agent: {self.agent}",
             length,
             f"Accept: application/{accepted}",
             f"Authorization: {self.basic}" if basic else "",
@@ -89,18 +91,31 @@ class Wire:
     ) -> Answer:
         """The upload: chunked, no Content-Length, both parts as octet-streams, in an order left to chance (the client
         has them in a map)."""
+        with self.uploading(manifest, code, name, piece, code_first=code_first) as (connection, chunks):
+            for chunk in chunks:
+                connection.sendall(chunk)
+            return read(connection, "POST")
+
+    @contextmanager
+    def uploading(
+        self, manifest: str, code: bytes | None, name: str = "manifest.yml", piece: int = 7000, code_first: bool = False
+    ) -> Iterator[tuple[socket.socket, Iterator[bytes]]]:
+        """An upload whose headers have been sent, and the chunks that are still to be."""
         fields = [multipart("manifest", name, manifest.encode())]
         if code is not None:
             fields.insert(0 if code_first else 1, multipart("model_definition", "dlaas582043127", code))
         parts = b"\r\n".join(fields) + f"\r\n--{BOUNDARY}--\r\n".encode()
+
+        def chunks() -> Iterator[bytes]:
+            for start in range(0, len(parts), piece):
+                data = parts[start : start + piece]
+                yield f"{len(data):x}\r\n".encode() + data + b"\r\n"
+            yield b"0\r\n\r\n"
+
         with self.connect() as connection:
             kind = f"multipart/form-data; boundary={BOUNDARY}"
             connection.sendall(self.head("POST", "/v1/models", "Transfer-Encoding: chunked", kind))
-            for start in range(0, len(parts), piece):
-                data = parts[start : start + piece]
-                connection.sendall(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-            connection.sendall(b"0\r\n\r\n")
-            return read(connection, "POST")
+            yield connection, chunks()
 
     def websocket(self, path: str, protocol: str = "ws") -> Socket:
         """As golang.org/x/net/websocket opens one."""
