@@ -19,6 +19,7 @@ from weft_api.datastores.routes import router as datastores
 from weft_api.engines.routes import router as engines
 from weft_api.events.routes import router as events
 from weft_api.ffdl import routes as ffdl
+from weft_api.ffdl.origins import Origins
 from weft_api.files.routes import router as files
 from weft_api.guesses import Guesses
 from weft_api.health.routes import router as health
@@ -134,5 +135,7 @@ def create_app(settings: Settings) -> FastAPI:
     dashboard.install(app)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, limits=settings.limits)
+    if settings.api.ffdl_origins:
+        app.add_middleware(Origins, origins=settings.api.ffdl_origins)
     app.add_middleware(Observed, metrics=context.metrics, tracing=context.tracing)
     return app

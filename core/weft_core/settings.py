@@ -6,10 +6,11 @@ An object that is built once by each process's entry point and passed on; never 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -19,6 +20,8 @@ from pydantic_settings import (
 )
 
 from weft_core.engine_settings import EngineSettings, LocalSettings, PlacementSettings
+
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::[1-9]\d{0,4})?")
 
 
 class _Section(BaseModel):
@@ -58,6 +61,18 @@ class ApiSettings(_Section):
     profile_file: Path | None = None
     """The CLI's profile file of this installation, which holds a token: `weft up` says which. The sign-in page names it
     to browsers of the API's own machine."""
+    ffdl_origins: list[str] = Field(default_factory=list)
+    """Origins (``https://ffdl.example.org``) whose pages may use FfDL's API, such as FfDL's own web page."""
+
+    @field_validator("ffdl_origins")
+    @classmethod
+    def _origins(cls, values: list[str]) -> list[str]:
+        for value in values:
+            if not _ORIGIN.fullmatch(value):
+                raise ValueError(
+                    "expected origins as browsers write them: https://ffdl.example.org or http://host:8080"
+                )
+        return values
 
 
 class ProfileSettings(PlacementSettings):

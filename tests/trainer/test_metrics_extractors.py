@@ -160,6 +160,7 @@ def test_files_of_evaluation_metrics(start_api: StartApi, launch: Launch) -> Non
         "group": "test",
         "etimes": {"iteration": 100},
         "values": {"accuracy": 0.91, "words": "so so", "matrix": "[[1]]", "n": 7},
+        "types": {"words": "STRING", "matrix": "JSONSTRING"},
     }
     assert learner.points("plain") == [(None, 2)]
     assert learner.points("n", "named") == [(100, 7)]

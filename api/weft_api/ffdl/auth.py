@@ -25,7 +25,8 @@ _WRONG = "wrong user name or password"
 
 
 def _authenticate(connection: HTTPConnection, context: Ctx) -> Principal:
-    if connection.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+    known = connection.headers.get("origin") in context.settings.api.ffdl_origins
+    if not known and connection.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         # Browsers send a password that was typed once with whatever any page makes them ask.
         raise Problem(CROSS_SITE, "this API is not for pages of other sites")
     scheme, _, given = connection.headers.get("authorization", "").strip().partition(" ")

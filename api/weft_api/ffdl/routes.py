@@ -25,7 +25,8 @@ from weft_api.health.service import readiness
 from weft_api.idempotency import KeyHeader, Once, once
 from weft_api.jobs import lifecycle
 from weft_api.jobs.submit import submit
-from weft_api.problems import DATABASE_UNAVAILABLE, Problem, invalid
+from weft_api.problems import DATABASE_UNAVAILABLE, NOT_FOUND, Problem, invalid
+from weft_core.lifecycle import TERMINAL
 from weft_core.manifest import parse_manifest
 from weft_core.store.models import Job
 
@@ -33,6 +34,7 @@ router = APIRouter(include_in_schema=False)
 
 _ZIP = "application/octet-stream"
 _PAGE = 200
+_MOST_LISTED = 10_000
 _UPLOADS = 16
 
 
@@ -64,7 +66,7 @@ def post_model(request: Request, upload: Uploaded, context: Ctx, who: Editor, ke
 
 @router.get("/v1/models")
 def list_models(context: Ctx, who: Viewer) -> StreamingResponse:
-    """All of them, newest first; read page by page while they are sent."""
+    """The newest 10,000, newest first; read page by page while they are sent."""
     pages = _pages(context, who)
     first = next(pages)  # what can't be read is an error, not half an answer
 
@@ -81,17 +83,19 @@ def list_models(context: Ctx, who: Viewer) -> StreamingResponse:
 def _pages(context: Context, who: Principal) -> Iterator[list[dict[str, Any]]]:
     """One page at least; the others are not empty."""
     last: Job | None = None
+    left = _MOST_LISTED
     while True:
         with context.database.transaction() as session:
             scope = who.scope(session)
             query = scope.select(Job, Job.desired != DELETED)
             if last is not None:
                 query = query.where(tuple_(Job.created_at, Job.id) < (last.created_at, last.id))
-            jobs = scope.all(query.order_by(Job.created_at.desc(), Job.id.desc()).limit(_PAGE))
+            jobs = scope.all(query.order_by(Job.created_at.desc(), Job.id.desc()).limit(min(_PAGE, left)))
             page = models_of(scope, jobs)
         if page or last is None:
             yield page
-        if len(page) < _PAGE:
+        left -= len(page)
+        if len(page) < _PAGE or not left:
             return
         last = jobs[-1]
 
@@ -134,7 +138,10 @@ def get_definition(model_id: str, context: Ctx, who: Viewer) -> StreamingRespons
 
 @router.get("/v1/models/{model_id}/trained_model")
 def get_trained_model(model_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
-    _find(context, who, model_id)
+    with context.database.transaction() as session:
+        job = find(who.scope(session), model_id)
+        if job.state in TERMINAL and job.started_at is None:
+            raise Problem(NOT_FOUND, f"the job is {job.state} and never ran: it has no trained model")
     pieces = zip_results(open_results(context, who, model_id))
     return StreamingResponse(pieces, media_type=_ZIP, headers=_named(f"{model_id}-trainedmodel.zip"))
 

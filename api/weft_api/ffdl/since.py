@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Annotated
@@ -33,12 +34,22 @@ def parse_since_time(text: str) -> int | None:
         raise invalid("since_time", f"not a time: expected {accepted}", found=text, accepted=accepted) from None
 
 
-def parse_place(since_time: str, pos: int) -> tuple[int | None, int]:
-    """For pages: the time that they begin with, as :func:`parse_since_time`, or else the ``pos``. A number less than 0
-    as ``since_time`` is such a ``pos``: so many before the end."""
+@dataclass(frozen=True)
+class Place:
+    """Where a page is."""
+
+    pos: int
+    since: int | None = None
+    """Milliseconds since the epoch; None: no ``since_time``."""
+    last: int | None = None
+    """It begins so many lines before the end, whatever its size."""
+
+
+def parse_place(since_time: str, pos: int) -> Place:
+    """A number below 0 as ``since_time`` is a number of lines before the end. Raises Problem invalid_request."""
     if re.fullmatch(r"-\d{1,12}", since_time.strip(), re.ASCII):
-        return None, int(since_time)
-    return parse_since_time(since_time), pos
+        return Place(0, last=-int(since_time))
+    return Place(pos, parse_since_time(since_time))
 
 
 def _instant(text: str) -> datetime:

@@ -1,4 +1,14 @@
-"""``loglines`` and ``emetrics``: a job's log lines and metrics in pages, numbered from 1 by ``rindex``."""
+"""``loglines`` and ``emetrics``: a job's log lines and metrics in pages, numbered from 1 by ``rindex``.
+
+Where a page begins, by ``pos``:
+
+- above 0, the ``rindex`` of its first line; 0, at the beginning;
+- with ``since_time``, an offset: so many lines behind the first one that is not older;
+- below 0, pages are counted from the end, and the page is the one that holds the line ``-pos`` from the end: with
+  ``pagesize=20``, -1 to -20 are the last 20 lines, -21 to -40 the 20 before them. (FfDL skipped ``-pos - 1`` lines:
+  the same page, wherever FfDL's web page turns to.) The first page is full even where it overlaps the next one. With
+  ``since_time``, older lines are left out of it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +24,7 @@ from weft_api.auth import Principal
 from weft_api.context import Context, Ctx
 from weft_api.ffdl.auth import Viewer
 from weft_api.ffdl.find import find
-from weft_api.ffdl.since import SinceTime, parse_place
+from weft_api.ffdl.since import Place, SinceTime, parse_place
 from weft_api.ffdl.translate import Json, emetrics, log_line, user_of
 from weft_api.logs.chunks import ChunkReader, Wanted
 from weft_api.logs.read import ascending, lines_of
@@ -30,18 +40,27 @@ _PAGESIZE, _LARGEST = 10, 100_000
 _RECORDS = 500
 
 PageSize = Annotated[int, Query(description="Not above 0: 10.")]
-Position = Annotated[int, Query(description="rindex of the first, or less than 0: so many before the end.")]
+Position = Annotated[int, Query(description="Where the page begins; below 0, which one, counted from the end.")]
 
 
 def _size(pagesize: int) -> int:
     return min(pagesize, _LARGEST) if pagesize > 0 else _PAGESIZE
 
 
-def _first(pos: int, total: int) -> int:
-    """rindex of the first that is wanted."""
-    if pos < 0:
-        return max(1, total + 1 + pos)
-    return min(max(1, pos), total + 1)
+def _begin(place: Place, size: int, since: int | None, end: int) -> int:
+    """How many lines stand before the page.
+
+    Args:
+        since: the number of the first line, from 0, that ``since_time`` lets in; None: there is no ``since_time``.
+        end: how many lines there are.
+    """
+    earliest = since or 0
+    if place.last is not None:
+        return max(earliest, end - place.last)
+    if place.pos < 0:
+        pages = (min(-place.pos, end) + size - 1) // size
+        return max(earliest, end - pages * size)
+    return min(end, place.pos - 1 if since is None and place.pos else earliest + place.pos)
 
 
 @router.get("/v1/logs/{model_id}/loglines")
@@ -53,15 +72,16 @@ def get_loglines(
     pagesize: PageSize = _PAGESIZE,
     pos: Position = 0,
 ) -> StreamingResponse:
-    """With `since_time` the first page from then on; `pos` is without meaning then, as the client sends it again when
-    it goes on by time. `searchType` makes no difference."""
-    since, pos = parse_place(since_time, pos)
+    """`searchType` makes no difference."""
+    place = parse_place(since_time, pos)
     with context.database.transaction() as session:
         scope = who.scope(session)
         user = user_of(scope, find(scope, model_id))
     reader = ChunkReader(context, who, model_id)
-    start = start_of(reader, since) if since is not None else _first(pos, reader.end()) - 1
-    found = islice(lines_from(reader, start, since), _size(pagesize))
+    size = _size(pagesize)
+    since = None if place.since is None else start_of(reader, place.since)
+    start = _begin(place, size, since, reader.end())
+    found = islice(lines_from(reader, start, place.since), size)
     return _models(log_line(line, model_id, user) for line in found)
 
 
@@ -97,15 +117,14 @@ def get_emetrics(
     pos: Position = 0,
 ) -> StreamingResponse:
     """As :func:`get_loglines`."""
-    since, pos = parse_place(since_time, pos)
+    place = parse_place(since_time, pos)
+    size = _size(pagesize)
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))
         user = user_of(scope, find(scope, model_id))
-        if since is not None:
-            start = record_since(scope, model_id, since)
-        else:
-            start = _first(pos, read_records(scope, model_id, 1, 0).total)
-    found = islice(records_from(context, who, model_id, start, since), _size(pagesize))
+        since = None if place.since is None else record_since(scope, model_id, place.since) - 1
+        start = _begin(place, size, since, read_records(scope, model_id, 1, 0).total) + 1
+    found = islice(records_from(context, who, model_id, start, place.since), size)
     return _models(emetrics(record, model_id, user) for record in found)
 
 

@@ -145,25 +145,39 @@ def log_line(line: LogLine, job_id: str, user: str) -> Json:
 
 
 def emetrics(record: RecordView, job_id: str, user: str) -> Json:
+    etimes = {name: _typed(value, record.types.get(name)) for name, value in record.etimes.items()}
+    if _is_tensorboards(record):
+        etimes.setdefault("timestamp", _typed(_iso(record.etimes["wall_time"]), "STRING"))
     return {
         "meta": _meta(job_id, user, record.t, record.rindex),
         "grouplabel": record.group,
-        "etimes": {name: _typed(value) for name, value in record.etimes.items()},
-        "values": {name: _typed(value) for name, value in record.values.items()},
+        "etimes": etimes,
+        "values": {name: _typed(value, record.types.get(name)) for name, value in record.values.items()},
     }
+
+
+def _is_tensorboards(record: RecordView) -> bool:
+    """Its wall time is its time, as that of TensorBoard's events is; others may mean anything by that name."""
+    at = record.etimes.get("wall_time")
+    return isinstance(at, float) and 0 < at < 1e11 and int(at * 1000) == record.t
+
+
+def _iso(seconds: float) -> str:
+    """FfDL's form of an event's time."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
 
 
 def _meta(job_id: str, user: str, time: int, rindex: int) -> Json:
     return {"training_id": job_id, "user_id": user, "time": time, "rindex": rindex}
 
 
-def _typed(value: int | float | str) -> Json:
-    """FfDL's Any: a type, and the value as text."""
+def _typed(value: int | float | str, kind: str | None) -> Json:
+    """FfDL's Any: a type, and the value as text. A text that came without a type has the one that it looks like."""
     if isinstance(value, int):
         return {"type": "INT", "value": str(value)}
-    if isinstance(value, float) or value in ("nan", "inf", "-inf"):
+    if isinstance(value, float) or (kind is None and value in ("nan", "inf", "-inf")):
         return {"type": "FLOAT", "value": str(value)}
-    return {"type": "JSONSTRING" if _is_json(value) else "STRING", "value": value}
+    return {"type": kind or ("JSONSTRING" if _is_json(value) else "STRING"), "value": value}
 
 
 def _is_json(text: str) -> bool:

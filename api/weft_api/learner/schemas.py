@@ -162,6 +162,9 @@ class RecordIn(BaseModel):
     group: str = Field(default="", description="FfDL's grouplabel; may be empty.")
     etimes: dict[str, Any] = Field(default_factory=dict, description="`iteration` is the step.")
     values: dict[str, Any] = Field(default_factory=dict)
+    types: dict[str, Literal["STRING", "JSONSTRING"]] = Field(
+        default_factory=dict, description="FfDL's types of texts among values and etimes, where they came with one."
+    )
 
 
 class MetricsCall(_Call):

@@ -183,4 +183,5 @@ def _record_view(number: int, record: Record) -> RecordView:
         group=record.group,
         etimes=record.etimes,
         values=record.values,
+        types=record.types,
     )

@@ -46,9 +46,10 @@ class Record(NamedTuple):
     group: str
     etimes: dict[str, Any]
     values: dict[str, Any]
+    types: dict[str, str] = {}  # noqa: RUF012 - a tuple's default, never changed
 
     def line(self) -> bytes:
-        return json.dumps(self, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        return json.dumps(self if self.types else self[:-1], separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
     @property
     def step(self) -> int | None:
@@ -79,7 +80,9 @@ def cleaned(record: RecordIn, attempt: int, rank: int) -> Record:
         values = {name: value for name, value in _values(record.values, _MOST_VALUES) if _SYSTEM_NAME.fullmatch(name)}
         return Record(record.t, attempt, rank, "system", etimes, values)
     values = {clean_name(name) or "value": value for name, value in _values(record.values, _MOST_VALUES)}
-    return Record(record.t, attempt, rank, clean_name(record.group), etimes, values)
+    told = {clean_name(name): kind for name, kind in record.types.items()}
+    types = {name: kind for name, kind in told.items() if isinstance(values.get(name, etimes.get(name)), str)}
+    return Record(record.t, attempt, rank, clean_name(record.group), etimes, values, types)
 
 
 def clean_name(name: str) -> str:

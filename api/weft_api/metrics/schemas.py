@@ -111,6 +111,10 @@ class RecordView(BaseModel):
     group: str
     etimes: dict[str, Any]
     values: dict[str, Any]
+    types: dict[str, str] = Field(
+        default_factory=dict,
+        description="FfDL's types (`STRING`, `JSONSTRING`) of texts among values and etimes that came with one.",
+    )
 
 
 class RecordPage(BaseModel):

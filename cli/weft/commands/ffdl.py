@@ -22,7 +22,7 @@ _PAUSE = 2.0
 _MANY = 1000
 
 PageSize = Annotated[int, typer.Option("--pagesize", min=1, help="So many, at most.")]
-Position = Annotated[int, typer.Option("--pos", help="From this one on, counted from 1; -10: the last ten.")]
+Position = Annotated[int, typer.Option("--pos", help="From this one on, counted from 1; -1: the last page.")]
 Since = Annotated[str, typer.Option("--since", help="From then on: ms since the epoch, 90s, 1h30m, or a date.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")]
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 from tests.api.conftest import Api, Person, zipped
 from tests.api.ffdl.wire import Wire, read
 
@@ -26,7 +26,7 @@ from weft_api.spool import Spooled
 from weft_api.stores import Checker, Refusal, Wanted
 from weft_core.objects import make_client, results_prefix
 from weft_core.settings import S3Settings
-from weft_core.store.models import Job
+from weft_core.store.models import Job, Secret
 
 MANIFEST = """
 name: tf_convolutional_network_tutorial
@@ -164,6 +164,10 @@ def test_a_long_list_is_whole(api: Api, ann: Person, wire: Wire, monkeypatch: py
     assert [one["model_id"] for one in wire.get("/v1/models").json()["models"]] == jobs[::-1]
     jobs.append(ann.submit()["id"])
     assert [one["model_id"] for one in wire.get("/v1/models").json()["models"]] == jobs[::-1]
+    # And not for ever longer: the newest ones, at most so many.
+    for most in (1, 2, 3, 4):
+        monkeypatch.setattr("weft_api.ffdl.routes._MOST_LISTED", most)
+        assert [one["model_id"] for one in wire.get("/v1/models").json()["models"]] == jobs[: -most - 1 : -1]
 
 
 def absolute(root: str) -> bytes:
@@ -425,6 +429,18 @@ def test_trained_models(api: Api, ann: Person, wire: Wire) -> None:
     api.context.objects.delete([prefix + "model/weights.bin", prefix + "learner-1/training-log.txt"])
     answer = wire.get(f"/v1/models/{job_id}/trained_model")
     assert (answer.status, "nothing is at" in answer.error()) == (410, True)
+
+
+def test_no_trained_model_of_a_job_that_never_ran(api: Api, wire: Wire, manifest: str) -> None:
+    """Whatever its store says: that of this one has no credentials any more."""
+    answer = wire.train(manifest, zipped(convolutional_network__py="1"))
+    job_id = answer.json()["model_id"]
+    for state in ("PENDING", "FAILED"):
+        settle(api, job_id, state)
+    with api.context.database.transaction() as session:
+        session.execute(delete(Secret).where(Secret.job_id == job_id))
+    answer = wire.get(f"/v1/models/{job_id}/trained_model")
+    assert (answer.status, "never ran" in answer.error()) == (404, True)
 
 
 def test_why_a_job_failed(api: Api, ann: Person, wire: Wire) -> None:

@@ -135,16 +135,32 @@ def test_loglines(ann: Person, wire: Wire, gang: Attempted) -> None:
         "pagesize=5&pos=11": [11, 12],
         "pagesize=5&pos=13": [],
         "pagesize=5&pos=99999999999999999999": [],
-        "pagesize=20&pos=-3": [10, 11, 12],
-        "pagesize=2&pos=-3": [10, 11],
+        # Pages from the end: FfDL's web page opens with the last, and goes back by the size of a page.
+        "pagesize=5&pos=-1": [8, 9, 10, 11, 12],
+        "pagesize=5&pos=-6": [3, 4, 5, 6, 7],
+        "pagesize=5&pos=-11": [1, 2, 3, 4, 5],
+        "pagesize=5&pos=-16": [1, 2, 3, 4, 5],
+        "pagesize=3&pos=-3": [10, 11, 12],
+        "pagesize=3&pos=-4": [7, 8, 9],
+        "pagesize=2&pos=-3": [9, 10],
+        "pagesize=20&pos=-1": everything,
+        "pagesize=20&pos=-3": everything,
         "pagesize=20&pos=-50": everything,
+        "pagesize=20&pos=-99999999999999999999": everything,
         "pagesize=0": everything[:10],
         "pagesize=-4": everything[:10],
         f"pagesize=3&since_time={T + 20}": [3, 4, 5],
         f"pagesize=3&since_time={T + 21}": [4, 5, 6],
-        # What the client sends to go on: the time after the last line, and the same pos as at first.
+        # With a time, pos is an offset from there.
+        f"pagesize=3&pos=0&since_time={T + 20}": [3, 4, 5],
+        f"pagesize=3&pos=1&since_time={T + 20}": [4, 5, 6],
+        f"pagesize=3&pos=9&since_time={T + 20}": [12],
+        f"pagesize=3&pos=10&since_time={T + 20}": [],
+        f"pagesize=3&pos=-1&since_time={T + 20}": [10, 11, 12],
+        f"pagesize=4&pos=-9&since_time={T + 20}": [3, 4, 5, 6],
         f"pagesize=20&pos=-2&since_time={T + 101}": [12],
         f"pagesize=20&pos=5&since_time={T + 111}": [],
+        f"pagesize=20&pos=-1&since_time={T + 111}": [],
         # As its flag says: "if negative, the number of lines to count backwards".
         "pagesize=20&pos=0&since_time=-3": [10, 11, 12],
         "pagesize=2&since_time=1": [1, 2],
@@ -200,21 +216,40 @@ def test_emetrics(ann: Person, wire: Wire, gang: Attempted) -> None:
 
     for query, expected in {
         "pos=2&pagesize=5": [2, 3],
-        "pos=-1&pagesize=5": [3],
+        "pos=-1&pagesize=5": [1, 2, 3],
+        "pos=-1&pagesize=2": [2, 3],
+        "pos=-3&pagesize=2": [1, 2],
         "pos=-9&pagesize=2": [1, 2],
         "pos=4": [],
+        f"since_time={T + 10}&pos=1": [3],
+        f"since_time={T + 10}&pos=-1&pagesize=1": [3],
         f"since_time={T + 10}": [2, 3],
         f"since_time={T + 21}&pos=1": [],
         "since_time=1&pagesize=1": [1],
         "since_time=-2&pagesize=5": [2, 3],
     }.items():
         assert [one["meta"]["rindex"] for one in _models(wire, f"{path}&{query}")] == expected, query
+    # Types that came with texts, which these don't look like; TensorBoard's time in FfDL's form.
+    typed = record(9, T + 30, "typed", shape='"a text"', count="3", none="null", plain='{"a": 1}', word="nan")
+    typed["types"] = {"shape": "JSONSTRING", "count": "JSONSTRING", "none": "JSONSTRING", "plain": "STRING"}
+    typed["types"] |= {"word": "STRING", "gone": "STRING"}
+    typed["etimes"]["wall_time"] = 12.5  # since its start, say
+    event = record(9, T + 40, "", loss=0.5)
+    event["etimes"]["wall_time"] = (T + 40) / 1000 + 0.0001
+    send(two, 1, typed, event)
+    found = _models(wire, f"{path}&pos=4&pagesize=2")
+    assert {name: tuple(one.values()) for name, one in found[0]["values"].items()} == {
+        **{"shape": ("JSONSTRING", '"a text"'), "count": ("JSONSTRING", "3"), "none": ("JSONSTRING", "null")},
+        **{"plain": ("STRING", '{"a": 1}'), "word": ("STRING", "nan")},
+    }
+    assert set(found[0]["etimes"]) == {"iteration", "wall_time"}
+    assert found[1]["etimes"]["timestamp"] == {"type": "STRING", "value": "2026-01-31T08:15:09.040100Z"}
     # A series is found by time also once it has been folded.
     for number in range(1, 40):
         send(one, number, *(record(step, T + 100 * number, "t", v=step) for step in range(50)))
     late = _models(wire, f"{path}&since_time={T + 3900}&pagesize=3")
     assert [one["meta"]["time"] for one in late] == [T + 3900] * 3
-    assert len(_models(wire, f"{path}&pagesize=5000")) == 3 + 39 * 50
+    assert len(_models(wire, f"{path}&pagesize=5000")) == 5 + 39 * 50
 
 
 def test_metric_data(api: Api, wire: Wire, gang: Attempted) -> None:

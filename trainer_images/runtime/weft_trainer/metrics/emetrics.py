@@ -16,7 +16,7 @@ from weft_trainer.metrics.growing import Found, LineFile
 from weft_trainer.metrics.logged import moment
 from weft_trainer.metrics.records import Record, Value
 from weft_trainer.metrics.shipper import MetricShipper
-from weft_trainer.metrics.values import convert
+from weft_trainer.metrics.values import convert, types_of_texts
 
 NAME = "evaluation-metrics.txt"
 _READ = 1 << 20
@@ -72,15 +72,22 @@ def parse(line: bytes) -> Record:
         raise ValueError("no values")
     stamp = (data.get("meta") or {}).get("time")
     when = moment(stamp) if stamp else int(time.time() * 1000)
-    return Record(when, values, str(data.get("grouplabel") or ""), _values(data.get("etimes")))
+    etimes = data.get("etimes")
+    types = types_of_texts(_kinds(etimes) | _kinds(data["values"]))
+    return Record(when, values, str(data.get("grouplabel") or ""), _values(etimes), types=types)
 
 
 def _values(written: Mapping[str, Any] | None) -> dict[str, Value]:
+    kinds = _kinds(written)
     found = {}
     for name, one in (written or {}).items():
-        if isinstance(one, Mapping):
-            kind = one.get("type", 0)
-            found[str(name)] = convert(one["value"], _TYPES.get(kind, str(kind)))
-        else:
-            found[str(name)] = convert(one, "FLOAT" if isinstance(one, (int, float)) else "STRING")
+        told = isinstance(one, Mapping)
+        kind = kinds.get(str(name)) or ("FLOAT" if isinstance(one, (int, float)) else "STRING")
+        found[str(name)] = convert(one["value"] if told else one, kind)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _kinds(written: Mapping[str, Any] | None) -> dict[str, str]:
+    """The types that are told, by their names."""
+    told = {str(name): one.get("type", 0) for name, one in (written or {}).items() if isinstance(one, Mapping)}
+    return {name: _TYPES.get(kind, str(kind)) for name, kind in told.items()}

@@ -27,12 +27,16 @@ class Record:
     etimes: Mapping[str, Value] = field(default_factory=dict)
     """FfDL's axes: ``iteration`` (the step), ``epoch``, ``wall_time``, ``timestamp``."""
     kind: Literal["user", "system"] = "user"
+    types: Mapping[str, str] = field(default_factory=dict)
+    """FfDL's type, STRING or JSONSTRING, of texts that came with one; by the names of values and etimes."""
 
 
 def encode(record: Record) -> Iterator[bytes]:
     """The JSON objects that the API takes; values that it can't hold are left out."""
     etimes = _pairs(record.etimes)
-    head = json.dumps({"t": record.time, "kind": record.kind, "group": clean(record.group, NAME_LENGTH)})
+    about = {"t": record.time, "kind": record.kind, "group": clean(record.group, NAME_LENGTH)}
+    types = {clean(name, NAME_LENGTH): kind for name, kind in record.types.items()}
+    head = json.dumps({**about, "types": types} if types else about)
     start = f'{head[:-1]}, "etimes": {{{", ".join(etimes)}}}, "values": {{'.encode()
     pieces: list[bytes] = []
     size = 0

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from weft_trainer.metrics.values import convert
+from weft_trainer.metrics.values import convert, types_of_texts
 
 _SECONDS = 0.25
 """Of processor time, for one expression on one line and those before it."""
@@ -57,7 +57,12 @@ class _Group:
         if not values:
             return None
         time = (_moment(stamp, time) if stamp else None) or time
-        return {"time": time, "group": self.label, "etimes": self._values(match, "etimes"), "values": values}
+        kinds = {
+            name: one["type"] for part in ("etimes", "scalars") for name, one in (self.form.get(part) or {}).items()
+        }
+        types = types_of_texts(kinds)
+        etimes = self._values(match, "etimes")
+        return {"time": time, "group": self.label, "etimes": etimes, "values": values, "types": types}
 
     def _values(self, match: re.Match[str], kind: str) -> dict[str, Any]:
         found = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft_trainer.metrics.records import Value
@@ -28,6 +28,11 @@ def _prefixed(text: str) -> int:
 
 def _hexadecimal(text: str) -> int:
     return int(text, 16)
+
+
+def types_of_texts(kinds: Mapping[str, str]) -> dict[str, str]:
+    """Of names with FfDL's types: those of texts, which the values themselves don't tell."""
+    return {name: kind for name, kind in kinds.items() if kind in ("STRING", "JSONSTRING")}
 
 
 _READINGS: dict[str, list[Callable[[str], Value]]] = {
