@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft_core import bundled
 from weft_core.catalogue import Catalogue, CatalogueError, Image
 from weft_core.engine import LaunchRefused
 from weft_core.settings import load_settings
@@ -204,6 +205,7 @@ class EnvironmentBuilder:
             script=str(image.build) if image.build else None,
             wheels=str(self._root / "wheels"),
             python=self._python,
+            pip_settings=str(bundled.path("trainer_images") / "pip-settings"),
         )
 
     def _custom(self, image: str) -> Environment:

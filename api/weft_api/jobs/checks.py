@@ -82,7 +82,7 @@ def refuse_missing_code(command: str, checks: Checks) -> None:
             "framework.command",
             f"runs {missing[0]}, a file of the code, and no code came with the manifest",
             found=missing[0],
-            accepted="the code's folder or zip, sent with the manifest; or a program of the image, by its absolute path",
+            accepted="the code's folder or zip, sent with the manifest; or the absolute path of a program of the image",
         )
 
 

@@ -74,7 +74,7 @@ class Build:
         processes.end_with_environment(self._marker)  # of a build that was killed
         self._wipe()
         self._report("making the virtual environment")
-        installer = Installer.find(self._environment)
+        installer = Installer.find(self._recipe.pip_settings, self._environment)
         self._environment |= dict(installer.variables)
         self._make(installer)
         packages = ("-r", self._recipe.requirements)

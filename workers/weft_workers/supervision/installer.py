@@ -6,14 +6,14 @@ makes FOLDER a virtual environment if there is none, and does in it what ``pip i
 ``make setup``. The builds of trainer environments import this file. It needs the standard library only, as it runs
 before anything is installed.
 
-uv does not read pip's configuration. A machine that has an index of its own, or a folder of wheels, has told pip; so
-what pip was told is passed on, unless uv was told something else. ``WEFT_INSTALLER=pip`` chooses pip.
+uv does not read pip's configuration, but what pip was told (an index of one's own, a folder of wheels) holds for uv,
+too: ``trainer_images/pip-settings`` translates. ``WEFT_INSTALLER=pip`` chooses pip.
 """
 
 from __future__ import annotations
 
-import ast
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,28 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _PIP_QUIET = ("--no-input", "--disable-pip-version-check")
-# pip's option -> uv's, and uv's own variable, which goes before it: where packages come from …
-_SOURCES = {
-    "index-url": ("--default-index", "UV_DEFAULT_INDEX"),
-    "extra-index-url": ("--index", "UV_INDEX"),
-    "find-links": ("--find-links", "UV_FIND_LINKS"),
-    "trusted-host": ("--allow-insecure-host", "UV_INSECURE_HOST"),
-    "no-index": ("--no-index", "UV_NO_INDEX"),
-}
-# … and which of them may be installed.
-_LIMITS = {
-    "constraint": ("--constraint", "UV_CONSTRAINT"),
-    "no-binary": ("--no-binary", "UV_NO_BINARY"),
-    "only-binary": ("--only-binary", "UV_ONLY_BINARY"),
-    "require-hashes": ("--require-hashes", "UV_REQUIRE_HASHES"),
-}
-_FLAGS = ("--no-index", "--require-hashes")
-_VARIABLES = {
-    "cert": "SSL_CERT_FILE",
-    "proxy": "ALL_PROXY",
-    "default-timeout": "UV_HTTP_TIMEOUT",
-    "timeout": "UV_HTTP_TIMEOUT",
-}
+_SETTINGS = Path(__file__).resolve().parents[3] / "trainer_images" / "pip-settings"  # of a source tree
 
 
 class Installer(NamedTuple):
@@ -56,55 +35,45 @@ class Installer(NamedTuple):
 
     uv: str | None
     """uv's path; None: pip is used."""
-    sources: tuple[str, ...] = ()
-    """Of pip's configuration, where packages come from, as uv's options."""
-    limits: tuple[str, ...] = ()
-    """Of pip's configuration, which packages may be installed, as uv's options."""
     variables: tuple[tuple[str, str], ...] = ()
-    """Of pip's configuration, what uv takes as environment variables."""
+    """What pip's configuration says, as uv's environment variables."""
 
     @staticmethod
-    def find(environment: Mapping[str, str] = os.environ) -> Installer:
-        """uv beside this interpreter, else on the PATH, else pip."""
+    def find(settings: str | Path = _SETTINGS, environment: Mapping[str, str] = os.environ) -> Installer:
+        """uv beside this interpreter, else on the PATH, else pip.
+
+        Args:
+            settings: the program that translates pip's configuration.
+            environment: of the installation.
+        """
         if environment.get("WEFT_INSTALLER") == "pip":
             return Installer(None)
         beside = Path(sys.executable).with_name("uv")
         uv = str(beside) if beside.is_file() else shutil.which("uv", path=environment.get("PATH"))
-        return Installer.configured(uv, pip_configuration(), environment) if uv else Installer(None)
-
-    @staticmethod
-    def configured(uv: str, pip: Mapping[str, str], environment: Mapping[str, str]) -> Installer:
-        """uv, told what pip was told and uv was not."""
-        sources = _options(_SOURCES, pip, environment)
-        if "--index" in sources and "UV_INDEX_STRATEGY" not in environment:
-            sources += ("--index-strategy", "unsafe-best-match")  # as pip: the best version of all indexes
-        variables = {variable: pip[name] for name, variable in _VARIABLES.items() if name in pip}
-        told = tuple((name, value) for name, value in variables.items() if name not in environment)
-        return Installer(uv, sources, _options(_LIMITS, pip, environment), told)
+        return Installer(uv, translated(settings, sys.executable, environment)) if uv else Installer(None)
 
     def make(self, python: str, folder: str) -> list[str]:
         """The command that makes a virtual environment with pip in it."""
         if self.uv is None:
             return [python, "-m", "venv", folder]
-        return [self.uv, "venv", "--seed", "--python", python, *self.sources, folder]
+        return [self.uv, "venv", "--seed", "--python", python, folder]
 
     def install(self, python: str, arguments: Sequence[str]) -> list[str]:
         """The command that does what ``python -m pip install ARGUMENTS`` does."""
         if self.uv is None:
             return [python, "-m", "pip", "install", *_PIP_QUIET, *arguments]
-        return [self.uv, "pip", "install", "--python", python, *self.sources, *self.limits, *arguments]
+        return [self.uv, "pip", "install", "--python", python, *arguments]
 
 
-def _options(table: Mapping[str, tuple[str, str]], pip: Mapping[str, str], given: Mapping[str, str]) -> tuple[str, ...]:
-    options: list[str] = []
-    for name, (option, variable) in table.items():
-        if name not in pip or variable in given:
-            continue
-        if option in _FLAGS:
-            options += [option] if pip[name].lower() in {"1", "true", "yes", "on"} else []
-        else:  # several, by white space
-            options += [word for value in pip[name].split() for word in (option, value)]
-    return tuple(options)
+def translated(settings: str | Path, python: str, environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The configuration of ``python``'s pip as uv's variables; none where there is no pip."""
+    try:
+        command = [python, str(settings)]
+        said = subprocess.run(command, env=dict(environment), capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ()
+    pairs = (word.partition("=") for word in shlex.split(said) if word != "export")
+    return tuple((name, value) for name, _, value in pairs)
 
 
 class Installing:
@@ -138,27 +107,6 @@ class Installing:
         return f"downloading {', '.join(self._under_way)}" if self._under_way else ""
 
 
-def pip_configuration(python: str = sys.executable) -> dict[str, str]:
-    """What pip's files and variables tell ``pip install``; empty where there is no pip."""
-    try:
-        command = [python, "-m", "pip", "--disable-pip-version-check", "config", "list"]
-        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-    return parse_configuration(listing)
-
-
-def parse_configuration(listing: str) -> dict[str, str]:
-    """`pip config list`'s answer: variables go before the section of the command, which goes before ``global``."""
-    found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
-    for line in listing.splitlines():
-        key, _, value = line.partition("=")
-        section, _, name = key.partition(".")
-        if section in found:
-            found[section][name] = str(ast.literal_eval(value))
-    return found["global"] | found["install"] | found[":env:"]
-
-
 def main() -> int:
     folder, *arguments = sys.argv[1:]
     python = str(Path(folder, "bin", "python"))
@@ -176,7 +124,7 @@ def _bring_uv(python: str, arguments: Sequence[str]) -> Installer:
     command = [python, "-m", "pip", "install", "--quiet", *_PIP_QUIET, *limits, "uv"]
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     uv = Path(python).with_name("uv")
-    return Installer.configured(str(uv), pip_configuration(python), os.environ) if uv.is_file() else Installer(None)
+    return Installer(str(uv), translated(_SETTINGS, python, os.environ)) if uv.is_file() else Installer(None)
 
 
 def _run(command: Sequence[str], installer: Installer) -> bool:

@@ -35,6 +35,7 @@ class Recipe(NamedTuple):
     script: str | None  # called with the environment's python and `wheels`
     wheels: str
     python: str  # makes the environment
+    pip_settings: str = ""  # translates pip's configuration for uv
 
     def is_complete(self) -> bool:
         folder = Path(self.folder)
