@@ -13,11 +13,13 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile, _TemporaryFileWrapper
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 import boto3
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, SSLError
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError, SSLError
+from urllib3.exceptions import NameResolutionError
 
 from weft_core.launch import S3Location
 from weft_core.settings import S3Settings
@@ -116,6 +118,12 @@ def _errors(endpoint: str, container: str, key: str = "") -> Iterator[None]:
         raise StoreError(
             f"the certificate of {endpoint} is not trusted: a private authority's goes into 'ca'", "other"
         ) from error
+    except EndpointConnectionError as error:
+        why = error.kwargs.get("error")
+        if isinstance(why, NameResolutionError):
+            host = urlsplit(endpoint).hostname
+            raise StoreError(f"can't reach {endpoint}: the name {host!r} can't be resolved", "unreachable") from error
+        raise StoreError(f"can't reach {endpoint}: no connection", "unreachable") from error
     except BotoCoreError as error:
         raise StoreError(f"can't reach {endpoint}: {type(error).__name__}", "unreachable") from error
     except ValueError as error:  # an endpoint that is no URL

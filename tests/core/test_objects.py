@@ -83,6 +83,13 @@ def test_a_store_that_is_down_is_unreachable(s3: S3Settings) -> None:
     assert caught.value.kind == "unreachable"
 
 
+def test_a_name_that_is_not_known(s3: S3Settings) -> None:
+    with pytest.raises(
+        StoreError, match=r"can't reach http://store\.invalid:9: the name 'store\.invalid' can't be res"
+    ):
+        S3Store(location(s3, endpoint="http://store.invalid:9")).check()
+
+
 def test_a_missing_object(objects: Objects) -> None:
     with pytest.raises(StoreError) as caught:
         objects.get("nothing/here")

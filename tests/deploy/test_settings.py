@@ -158,6 +158,12 @@ def test_null_takes_a_value_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not rendered.all("Namespace")
 
 
+def test_origins_of_ffdls_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(render({}), "api", tmp_path, monkeypatch).api.ffdl_origins == []
+    values: Document = {"api": {"ffdlOrigins": ["https://ffdl.example.org", "http://localhost:4200"]}}
+    assert load(render(values), "api", tmp_path, monkeypatch).api.ffdl_origins == values["api"]["ffdlOrigins"]
+
+
 def test_the_public_url_is_what_users_reach() -> None:
     def url(values: Document) -> str:
         return str(render(values).settings["api"]["public_url"])

@@ -293,6 +293,14 @@ def test_a_store_that_stays_away_is_one_clear_error(node: Node, bucket: Bucket, 
         node.run(bucket.location("away", endpoint="http://127.0.0.1:9"), patience=1.0)
 
 
+def test_a_store_whose_name_is_not_known_is_given_up_soon(node: Node, bucket: Bucket) -> None:
+    """It is mistyped more often than not; results wait for it as for any store that is away."""
+    location = bucket.location("data", endpoint="http://store.invalid:9")
+    name = r"data store 'cos': .*the name 'store\.invalid' can't be resolved \(.*\) \(tried for (5|20) s\)"
+    with pytest.raises(DataError, match=name):
+        node.run(location, patience=1e6)
+
+
 def test_an_object_that_changes_underneath(node: Node, bucket: Bucket, proxied: Proxied) -> None:
     bucket.put("changes/x", bytes(40 << 20))
     once = times(1, Fault(), lambda request: request.is_object_read)

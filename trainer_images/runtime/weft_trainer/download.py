@@ -179,7 +179,7 @@ class Downloader:
         try:
             store = self._fetcher.store(location)
             found: list[Stored] = []
-            for page in store.pages(ask=lambda request: patiently(request, self._patience)):
+            for page in store.pages(ask=lambda request: patiently(request, self._patience, beginning=True)):
                 found += page
                 progress.listed(len(page))
                 came(page)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from weft_trainer.errors import DataError
 from weft_trainer.http import Answer, Unreachable
-from weft_trainer.patience import Temporary
+from weft_trainer.patience import Temporary, Unresolved
 from weft_trainer.spec import S3Location
 
 _WRONG_KEYS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthFailure", "InvalidToken", "ExpiredToken")
@@ -67,4 +69,9 @@ def reachable(error: Unreachable, location: S3Location, what: str) -> DataError:
             f"{what}: the certificate of {location.endpoint} is not trusted ({error.__cause__.verify_message}): "
             "a private authority's goes into the connection's 'ca'"
         )
+    if isinstance(error.__cause__, socket.gaierror):
+        host = urlsplit(location.endpoint).hostname
+        known = error.__cause__.errno not in (socket.EAI_AGAIN, socket.EAI_FAIL)  # a DNS server has said so
+        why = f"the name '{host}' can't be resolved ({error.__cause__.strerror})"
+        return Unresolved(f"{what}: {location.endpoint} can't be reached: {why}", 5.0 if known else 20.0)
     return Temporary(f"{what}: {location.endpoint} does not answer: {error}")

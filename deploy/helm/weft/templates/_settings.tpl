@@ -91,6 +91,9 @@ multi_tenant = {{ toJson $settings.multi_tenant }}
 host = "0.0.0.0"
 port = 8080
 public_url = {{ include "weft.publicUrl" . | toJson }}
+{{- with .Values.api.ffdlOrigins }}
+ffdl_origins = {{ toJson . }}
+{{- end }}
 
 [s3]
 endpoint = {{ include "weft.s3Endpoint" . | toJson }}
