@@ -29,7 +29,9 @@ def is_wefts(response: httpx.Response) -> bool:
     path = response.request.url.path
     if "/v1/" in path and "/api/v1/" not in path:  # FfDL's API, in whose form a refusal is plain JSON
         return isinstance(parsed(response), dict)
-    return kind.startswith(_PROBLEM) and (response.request.method == "HEAD" or isinstance(parsed(response), dict))
+    if response.request.method == "HEAD":
+        return not kind.startswith("text/html")
+    return kind.startswith(_PROBLEM) and isinstance(parsed(response), dict)
 
 
 def parsed(response: httpx.Response) -> Any:

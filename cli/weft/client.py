@@ -197,7 +197,7 @@ class Client:
     def check(self) -> None:
         """Whether Weft is there; nothing that is a secret is sent. Raises NotWeft, Unavailable."""
         with suppress(ApiError):  # 'not signed in', in Weft's words
-            self._transport.request("GET", "/session", signed=False)
+            self._transport.json("GET", "/session", signed=False, holds="user")
 
     def me(self) -> Me:
         """Whose token this is."""

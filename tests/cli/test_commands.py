@@ -471,6 +471,179 @@ def test_show_names_the_nodes(double: Double, weft: Weft) -> None:
 # --- verbs -----------------------------------------------------------------------------------------------------------
 
 
+FIRST, SECOND, THIRD = "job-aaaaaaaaaaaa", "job-bbbbbbbbbbbb", "job-cccccccccccc"
+
+
+@pytest.fixture
+def three(double: Double) -> Double:
+    """Three jobs, of which the second can't be halted or deleted."""
+    jobs = [job(id=one, name=f"n-{one[4]}", state="PROCESSING") for one in (FIRST, SECOND, THIRD)]
+    double.on("GET", "jobs", jobs_page(*jobs))
+    for one in jobs:
+        path = f"jobs/{one['id']}"
+        double.on("GET", path, as_json(one))
+        refused = one["id"] == SECOND
+        no = problem(409, "conflict", "the job is COMPLETED: there is nothing to halt")
+        double.on("POST", f"{path}/halt", no if refused else as_json(one, 202))
+        double.on("DELETE", path, no if refused else as_json(one, 202))
+    return double
+
+
+def hit(double: Double) -> list[str]:
+    """The jobs that were to be halted or deleted, in order."""
+    return [one.path.split("/")[4] for one in double.seen if one.method == "DELETE" or one.path.endswith("/halt")]
+
+
+def test_several_are_halted_and_what_one_refuses_stops_no_other(three: Double, weft: Weft) -> None:
+    done = weft("halt", FIRST, "job-none", SECOND, THIRD, FIRST)
+    assert done.code == ExitCode.NOT_FOUND, "of the first that went wrong"
+    assert hit(three) == [FIRST, SECOND, THIRD], "each once"
+    lines = [line for line in done.err.splitlines() if line]
+    assert lines == [
+        "job-none: no job has the id or name 'job-none', and no id begins so",
+        f"{FIRST} is being halted",
+        f"{SECOND}: the job is COMPLETED: there is nothing to halt",
+        f"{THIRD} is being halted",
+    ]
+    told = weft("halt", THIRD, FIRST, "--json")
+    assert [one["id"] for one in json.loads(told.out)] == [THIRD, FIRST]
+    assert json.loads(weft("halt", FIRST, "--json").out)["id"] == FIRST, "one is an object, as ever"
+
+
+@pytest.mark.parametrize("verb", ["halt", "delete"])
+def test_a_filter_shows_what_it_finds_and_asks(
+    three: Double, weft: Weft, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    found = [verb, "--label", "team=vision", "--state", "processing"]
+    refused = weft(*found)
+    assert refused.code == ExitCode.USAGE
+    assert "give --yes" in refused.err
+    assert all(one in refused.err for one in (FIRST, SECOND, THIRD)), "what would be hit"
+    assert hit(three) == []
+    assert three.requests("GET", "jobs")[0].query == {
+        "label": ["team=vision"], "state": ["PROCESSING"], "limit": ["100"],
+    }  # fmt: skip
+
+    done = weft(*found, "--yes")
+    assert (done.code, hit(three)) == (ExitCode.ERROR, [FIRST, SECOND, THIRD])
+    assert f"{SECOND}: the job is COMPLETED" in done.err
+
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    assert weft(*found).code == ExitCode.ERROR
+    assert len(hit(three)) == 3, "nothing after a no"
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    asked = weft(*found)
+    assert "these 3 jobs" in asked.err
+    assert len(hit(three)) == 6
+
+
+class Terminal(io.StringIO):
+    """What is typed."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_filter_without_a_state_halts_what_has_not_ended(three: Double, weft: Weft) -> None:
+    weft("halt", "--label", "team=vision", "--yes")
+    alive = ["QUEUED", "PENDING", "DOWNLOADING", "PROCESSING", "STORING"]
+    assert three.requests("GET", "jobs")[0].query["state"] == alive
+    three.on("GET", "jobs", jobs_page())
+    none = weft("halt", "--label", "team=none")
+    assert (none.code, none.err) == (0, "no such jobs\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["halt"], ["delete"], ["halt", FIRST, "--label", "a=b"], ["delete", FIRST, "--state", "FAILED"]],
+)
+def test_it_is_either_jobs_or_a_filter(three: Double, weft: Weft, arguments: list[str]) -> None:
+    assert weft(*arguments, "--yes").code == ExitCode.USAGE
+    assert weft("halt", "--state", "COMPLETED", "--yes").code == ExitCode.USAGE
+    assert hit(three) == []
+
+
+def test_named_jobs_are_deleted_after_one_question(three: Double, weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLAAS_URL", three.url)
+    refused = weft("delete", FIRST, THIRD)
+    assert refused.code == ExitCode.USAGE, "FfDL's delete knew one"
+    assert FIRST in refused.err
+    done = weft("delete", FIRST, THIRD, "--yes")
+    assert (done.code, hit(three)) == (0, [FIRST, THIRD])
+
+
+def test_a_server_that_goes_away_is_not_asked_for_each(three: Double, weft: Weft) -> None:
+    three.on("POST", f"jobs/{FIRST}/halt", DROP)
+    done = weft("halt", FIRST, SECOND, THIRD)
+    assert done.code == ExitCode.UNREACHABLE
+    assert "2 more jobs were not asked" in done.err
+    assert set(hit(three)) == {FIRST}
+
+
+def test_the_advice_after_a_failure_is_one_that_helps(double: Double, weft: Weft) -> None:
+    trace = "learner 1: exit code 1; its last lines:\n  Traceback (most recent call last):\n  "
+    told = [
+        (
+            {"error_code": "S100", "reason": "can never fit: 9 GPUs a learner"},
+            ["weft engines local", "--set KEY=VALUE"],
+        ),
+        ({"error_code": "S103", "reason": "image x: no such image"}, ["weft images list --framework horovod"]),
+        ({"reason": trace + "ModuleNotFoundError: No module named 'timm.data'"}, ["put timm among", "--code DIR"]),
+        ({"reason": trace + "ImportError: cannot import name 'x' from 'y'"}, ["--code DIR"]),
+        ({"reason": trace + "SyntaxError: invalid syntax"}, ["--code DIR"]),
+        ({"reason": "learner 1: command not found: pyhton"}, ["--set framework.command="]),
+        ({"reason": "learner 2 was killed: out of memory (limit 2 GiB)"}, ["--set memory=SIZE"]),
+    ]
+    for changes, helping in told:
+        made = job(**{"state": "FAILED", "error_code": "C201", "ended_at": "2026-01-31T08:16:12Z"} | changes)
+        double.on("GET", f"jobs/{ID}", as_json(made))
+        double.on("GET", f"jobs/{ID}/logs/follow", events((None, "end", {"state": "FAILED", "reason": ""})))
+        double.on("GET", f"jobs/{ID}/events", events((None, "end", {"state": "FAILED", "reason": ""})))
+        done = weft("logs", ID, "--follow")
+        assert done.code == ExitCode.JOB_FAILED
+        assert all(one in done.err for one in helping), done.err
+        assert ("weft resume" in done.err) == (changes.get("error_code") == "S103"), "going on as before can't help"
+    for state, reason in (("FAILED", "learner 1: exit code 3"), ("HALTED", "halted by request")):
+        double.on("GET", f"jobs/{ID}", as_json(job(state=state, reason=reason, error_code=None)))
+        assert f"go on:  weft resume {ID}" in weft("logs", ID, "--follow").err
+
+
+def test_a_rerun_with_other_code(server: Double, weft: Weft, code: Path) -> None:
+    sha = accept_code(server, code)
+    server.on("GET", f"jobs/{ID}", as_json(job()))
+    server.on("POST", f"jobs/{ID}/rerun", as_json(job(id="job-new000000000"), 201))
+    done = weft("rerun", ID, "--code", str(code), "--set", "learners=1")
+    assert (done.code, done.out) == (0, "job-new000000000\n"), done.err
+    (put,) = server.requests("PUT", f"code/{sha}")
+    with zipfile.ZipFile(io.BytesIO(put.body)) as archive:
+        assert archive.namelist() == ["train.py"], "the manifest may hold credentials"
+    (sent,) = server.requests("POST", f"jobs/{ID}/rerun")
+    assert sent.json == {"set": {"learners": "1"}, "code_sha256": sha}
+    (code / "train.py").unlink()
+    assert "holds no code" in weft("rerun", ID, "--code", str(code)).err
+
+
+def test_a_sign_in_link_is_printed_and_nothing_is_kept(double: Double, weft: Weft, tmp_path: Path) -> None:
+    made = {"path": "/signin#weft_l_secret", "expires_at": "2026-01-31T08:25:02Z"}
+    double.on("POST", "session/links", as_json(made, 201))
+    done = weft("login", "--browser")
+    assert (done.code, done.out) == (0, f"{double.url}/signin#weft_l_secret\n")
+    assert "signs one browser in, until 2026-" in done.err
+    assert double.seen[0].headers["authorization"] == "Bearer weft_u_test"
+    assert not (tmp_path / "profile").exists()
+    assert weft("login", "--browser", "--token").code == ExitCode.USAGE
+
+
+def test_login_sends_no_password_to_another_server(double: Double, weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    double.on("GET", "session", Answer(200, b"<title>Shop</title>", {"Content-Type": "text/html"}))
+    monkeypatch.setattr("sys.stdin", io.StringIO("hunter2\n"))
+    done = weft("login", double.url, "--user", "ada")
+    assert done.code == ExitCode.UNREACHABLE
+    assert "does not answer as Weft does: GET /api/v1/session got 200 OK and an HTML page, 'Shop'" in done.err
+    assert [one.path for one in double.seen] == ["/api/v1/session"]
+    assert "Traceback" not in done.err
+
+
 def test_halt_resume_and_delete(double: Double, weft: Weft) -> None:
     double.on("GET", f"jobs/{ID}", as_json(job()))
     double.on("POST", f"jobs/{ID}/halt", as_json(job(desired="HALTED"), 202))
@@ -545,7 +718,7 @@ def test_login_reads_the_token_from_stdin_and_never_prints_it(
     path = tmp_path / "profile" / "config.toml"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "weft_u_fresh" in path.read_text()
-    assert double.seen[0].headers["authorization"] == "Bearer weft_u_fresh"
+    assert double.requests("GET", "me")[0].headers["authorization"] == "Bearer weft_u_fresh"
 
 
 def test_login_by_password_keeps_the_token(
@@ -555,7 +728,7 @@ def test_login_by_password_keeps_the_token(
     double.on("GET", "me", as_json({"user": "ada", "project": "vision", "role": "editor"}))
     monkeypatch.setattr(sys, "stdin", io.StringIO("pass word\n"))
     assert weft("login", double.url, "--user", "ada").code == 0
-    assert double.seen[0].json == {"user": "ada", "password": "pass word"}
+    assert double.requests("POST", "login")[0].json == {"user": "ada", "password": "pass word"}
     assert "authorization" not in double.seen[0].headers
     assert "weft_u_issued" in (tmp_path / "profile" / "config.toml").read_text()
 

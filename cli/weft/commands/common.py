@@ -41,6 +41,15 @@ def complete_job(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     return [(job.id, f"{job.name} {job.state}") for job in jobs if job.id.startswith(incomplete)]
 
 
+JobsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[JOB]...",
+        help="Ids, beginnings of ids, unique names, or @last.",
+        autocompletion=complete_job,
+        show_default=False,
+    ),
+]
 JobArgument = Annotated[
     str,
     typer.Argument(

@@ -9,7 +9,10 @@ from typing import Annotated
 
 import typer
 
-from weft.commands.common import JobArgument, JsonOption, client_of
+from weft.commands.common import JobArgument, JobsArgument, JsonOption, client_of
+from weft.commands.several import Several, ask, several
+from weft.jobs import Job
+from weft.models import TERMINAL
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import checkpoint_table, job_panel, job_table, metric_columns
 from weft.ui.words import styled_state
@@ -29,14 +32,21 @@ class State(StrEnum):
     HALTED = "HALTED"
 
 
+StateOption = Annotated[
+    list[State] | None,
+    typer.Option("--state", "-s", case_sensitive=False, help="Only in this state; repeatable.", metavar="STATE"),
+]
+LabelOption = Annotated[
+    list[str] | None, typer.Option("--label", "-l", help="Only with KEY=VALUE; repeatable: all of them.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+
+
 @app.command("list")
 def list_jobs(
     ctx: typer.Context,
-    state: Annotated[
-        list[State] | None,
-        typer.Option("--state", "-s", case_sensitive=False, help="Only in this state; repeatable.", metavar="STATE"),
-    ] = None,
-    label: Annotated[list[str] | None, typer.Option("--label", "-l", help="Only with KEY=VALUE; repeatable.")] = None,
+    state: StateOption = None,
+    label: LabelOption = None,
     query: Annotated[
         str | None, typer.Option("--q", "-q", help="Only with this text in id, name, description.")
     ] = None,
@@ -113,21 +123,44 @@ def checkpoints(ctx: typer.Context, job: JobArgument, as_json: JsonOption = Fals
 @app.command("halt")
 def halt(
     ctx: typer.Context,
-    job: JobArgument,
+    jobs: JobsArgument = None,
+    state: StateOption = None,
+    label: LabelOption = None,
     grace: Annotated[
         int | None, typer.Option(min=0, metavar="SECONDS", help="From SIGTERM to SIGKILL; else the server's.")
     ] = None,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Stop a job; it keeps its checkpoints and can be resumed.
 
     The job gets a signal (SIGTERM) and time to save a checkpoint; this command does not wait for that.
+
+    Several jobs may be named, or be found by --state and --label: those are
+    shown, and it is asked first.
     """
-    found = client_of(ctx).job(job).halt(grace)
+    ended = sorted(one for one in state or () if one in TERMINAL)
+    if ended:
+        raise typer.BadParameter(f"{', '.join(ended)}: such jobs have ended, and can't be halted", param_hint="--state")
+    alive = [one.value for one in State if one not in TERMINAL]
+    states = [one.value for one in state] if state else alive if label else []
+    found = several(client_of(ctx), jobs or (), states, label or ())
+    if found.filtered and found.jobs and not yes:
+        found.ask(f"Halt {_these(found)}?")
+    halted: list[Job] = []
+
+    def act(job: Job) -> None:
+        told = job.halt(grace)
+        halted.append(told)
+        if not as_json:
+            say(_told(told.id, told.state) if told.is_terminal else f"{told.id} is being halted")
+
+    found.each(act)
     if as_json:
-        show_json(dict(found.raw))
-    else:
-        say(_told(found.id, found.state) if found.is_terminal else f"{found.id} is being halted")
+        show_json(dict(halted[0].raw) if found.single else [dict(one.raw) for one in halted])
+    elif not found.jobs and not found.code:
+        say("no such jobs")
+    found.end()
 
 
 @app.command("resume")
@@ -143,23 +176,39 @@ def resume(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) ->
 @app.command("delete")
 def delete(
     ctx: typer.Context,
-    job: JobArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    jobs: JobsArgument = None,
+    state: StateOption = None,
+    label: LabelOption = None,
+    yes: YesOption = False,
 ) -> None:
     """Stop a job and remove it with its logs.
 
     Results that the manifest sent into a data store of your own stay there.
+
+    Several jobs may be named, or be found by --state and --label; they are
+    shown before it is asked.
     """
-    found = client_of(ctx).job(job)
-    # FfDL's scripts, which name the server in DLAAS_URL, know no --yes.
-    if not yes and (sys.stdin.isatty() or "DLAAS_URL" not in os.environ):
-        if not sys.stdin.isatty():
-            raise typer.BadParameter("there is no terminal to ask at: give --yes", param_hint="--yes")
-        typer.confirm(
-            f"Delete {found.id} ({found.name}, {found.state}) with its logs and results?", abort=True, err=True
-        )
-    found.delete()
-    say(f"{found.id} is deleted" if found.is_terminal else f"{found.id} is being stopped and deleted")
+    found = several(client_of(ctx), jobs or (), [one.value for one in state or ()], label or ())
+    if found.jobs and not yes:
+        if not found.single:
+            found.ask(f"Delete {_these(found)} with logs and results?")
+        # FfDL's scripts, which name the server in DLAAS_URL, know no --yes.
+        elif sys.stdin.isatty() or "DLAAS_URL" not in os.environ:
+            (job,) = found.jobs
+            ask(f"Delete {job.id} ({job.name}, {job.state}) with its logs and results?")
+
+    def act(job: Job) -> None:
+        job.delete()
+        say(f"{job.id} is deleted" if job.is_terminal else f"{job.id} is being stopped and deleted")
+
+    found.each(act)
+    if not found.jobs and not found.code:
+        say("no such jobs")
+    found.end()
+
+
+def _these(found: Several) -> str:
+    return "this job" if len(found.jobs) == 1 else f"these {len(found.jobs)} jobs"
 
 
 def _told(job_id: str, state: str) -> str:
