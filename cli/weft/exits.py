@@ -27,7 +27,7 @@ MEANINGS = (
     (ExitCode.INVALID, "invalid manifest or code"),
     (ExitCode.NOT_FOUND, "no such job, file, …"),
     (ExitCode.DENIED, "not signed in, or not permitted"),
-    (ExitCode.UNREACHABLE, "the server can't be reached"),
+    (ExitCode.UNREACHABLE, "the server can't be reached, or is not Weft"),
     (ExitCode.JOB_FAILED, "the job FAILED (with --follow)"),
     (ExitCode.JOB_HALTED, "the job was HALTED (with --follow)"),
     (ExitCode.INTERRUPTED, "interrupted (Ctrl-C); the job goes on"),
