@@ -81,7 +81,9 @@ def cleaned(record: RecordIn, attempt: int, rank: int) -> Record:
         return Record(record.t, attempt, rank, "system", etimes, values)
     values = {clean_name(name) or "value": value for name, value in _values(record.values, _MOST_VALUES)}
     told = {clean_name(name): kind for name, kind in record.types.items()}
-    types = {name: kind for name, kind in told.items() if isinstance(values.get(name, etimes.get(name)), str)}
+    types: dict[str, str] = {
+        name: kind for name, kind in told.items() if isinstance(values.get(name, etimes.get(name)), str)
+    }
     return Record(record.t, attempt, rank, clean_name(record.group), etimes, values, types)
 
 
