@@ -1,4 +1,4 @@
-"""What an installation needs besides its schema: bucket, administrator, project, a data store if the settings have one.
+"""What an installation needs besides its schema: bucket, administrator, project, and the data store of its settings.
 
 ``python -m weft_core.setup`` is idempotent, and to be run after the migrations. ``--token`` also prints a fresh token
 of the administrator's, which is how the first user of an installation gets in.
@@ -81,7 +81,7 @@ def add_datastore(
 
 
 def ensure_datastore(session: Session, settings: Settings, project: Project) -> None:
-    """Make the data store of the settings, or let it follow them. With another access key it is the users': it stays.
+    """Make the data store of the settings, or let it follow them. One with another access key is a user's: it stays.
 
     Raises:
         SecretsUnreadable: what is stored was encrypted with a key that is no more in the settings.

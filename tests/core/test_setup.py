@@ -9,9 +9,10 @@ import pytest
 
 from weft_core import setup
 from weft_core.objects import Objects
+from weft_core.secrets import SecretBox
 from weft_core.settings import Settings
 from weft_core.store.database import Database
-from weft_core.store.models import Member, Project, Token, User
+from weft_core.store.models import Datastore, Member, Project, Secret, Token, User
 from weft_core.tokens import hash_token
 
 
@@ -56,3 +57,45 @@ def test_wrong_credentials_are_said(
     monkeypatch.setenv("WEFT_S3__SECRET_KEY", "wrong")
     assert setup.main([]) == 1
     assert configured.s3.endpoint in capsys.readouterr().err
+
+
+def stored(database: Database, settings: Settings) -> tuple[str, dict[str, str]]:
+    """The endpoint and the credentials of the only data store."""
+    with database.transaction() as session:
+        row = session.query(Datastore).one()
+        assert row.name == "default"
+        secret = session.get_one(Secret, row.secret_id)
+        return row.endpoint, json.loads(SecretBox(settings.secret_keys).decrypt(secret.ciphertext))
+
+
+def test_the_data_store_of_the_settings(
+    configured: Settings, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert setup.main([]) == 0
+    with database.transaction() as session:
+        assert session.query(Datastore).count() == 0, "none is named"
+    monkeypatch.setenv("WEFT_DATASTORE__ACCESS_KEY", "users")
+    monkeypatch.setenv("WEFT_DATASTORE__SECRET_KEY", "of users")
+    assert setup.main([]) == 1
+    assert "secret_keys is empty" in capsys.readouterr().err
+    monkeypatch.setenv("WEFT_SECRET_KEYS", configured.secret_keys[0].get_secret_value())
+    for _ in range(2):
+        assert setup.main([]) == 0
+        credentials = {"user_name": "users", "password": "of users"}
+        assert stored(database, configured) == (configured.s3.endpoint, credentials)
+    # It follows the settings: the address that users reach, and a new password.
+    monkeypatch.setenv("WEFT_S3__PUBLIC_ENDPOINT", "https://s3.example.org")
+    monkeypatch.setenv("WEFT_DATASTORE__SECRET_KEY", "another")
+    assert setup.main([]) == 0
+    credentials["password"] = "another"
+    assert stored(database, configured) == ("https://s3.example.org", credentials)
+    # One that somebody has pointed elsewhere, with credentials of their own, stays.
+    theirs = {"user_name": "theirs", "password": "own"}
+    with database.transaction() as session:
+        row = session.query(Datastore).one()
+        row.endpoint = "https://theirs.example.org"
+        session.get_one(Secret, row.secret_id).ciphertext = SecretBox(configured.secret_keys).encrypt(
+            json.dumps(theirs)
+        )
+    assert setup.main([]) == 0
+    assert stored(database, configured) == ("https://theirs.example.org", theirs)

@@ -110,7 +110,7 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
         return set(part["properties"])
 
     # The others are values of the chart's own: where servers are, what opens them, who listens where.
-    own = {"home", "startup_patience", "database_url", "redis_url", "secret_keys", "s3", "api"}
+    own = {"home", "startup_patience", "database_url", "redis_url", "secret_keys", "s3", "api", "datastore"}
     assert set(settings) == set(Settings.model_fields) - own
     sections = {"images": ImageSettings, "limits": LimitSettings, "timings": TimingSettings}
     for name, model in {**sections, "telemetry": TelemetrySettings}.items():
