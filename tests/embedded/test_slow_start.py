@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from rich.console import Console
 from tests.embedded.helpers import Weft, wait_for
@@ -233,7 +234,8 @@ def test_what_getting_on_is(code: str, gets_on: bool, tmp_path: Path) -> None:
                 time.sleep(0.1)
             assert patience.is_over is not gets_on, longest
         finally:
-            subprocess.run(["pkill", "-KILL", "-P", str(process.pid)], check=False)
+            for child in psutil.Process(process.pid).children():
+                child.kill()
             process.kill()
 
 
