@@ -75,9 +75,9 @@ def _up(home: Home, options: argparse.Namespace) -> int:
     if options.detach:
         return _detach(home, options)
     home.open()
-    # `weft down` may ask for the end from now on; the supervisor hears of it when it has begun.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     with home.lock():
+        # `weft down` may ask for the end from now on; the supervisor hears of it when it has begun.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         home.forget_state()
         try:
             home.save_state(State(supervisor=ProcessId.of_self()))
@@ -92,6 +92,8 @@ def _up(home: Home, options: argparse.Namespace) -> int:
                 Supervisor(stack, screen).run()
         except OSError as error:
             raise HomeError(f"{error.strerror or error} ({error.filename or home.path})") from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     return 0
 
 
