@@ -198,6 +198,20 @@ def test_results_in_a_users_store(start_api: StartApi, launch: Launch, bucket: B
     assert list(api.objects) == ["exit-0/exit.json"]
 
 
+def test_a_results_store_of_a_mistyped_name_shows_before_the_training(
+    start_api: StartApi, launch: Launch, bucket: Bucket
+) -> None:
+    place = bucket.location("x", endpoint="http://store.invalid:9")
+    api = start_api("echo trained", results=place)
+    assert launch(api).wait() == 1
+    learner = api.learners[0]
+    assert learner.lines == []
+    report = learner.exit
+    assert report is not None
+    assert report["reason"].startswith("S303 ")
+    assert "the name 'store.invalid' can't be resolved" in report["reason"]
+
+
 def test_results_that_cannot_be_stored(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
     api = start_api("echo m > $RESULT_DIR/model", results=bucket.location("x", secret_key="wrong"))
     assert launch(api).wait() == 1

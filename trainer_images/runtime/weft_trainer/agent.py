@@ -22,7 +22,7 @@ from weft_trainer.download import PATIENCE, Downloader, count
 from weft_trainer.elastic import ElasticTraining, Tools
 from weft_trainer.endings import STOPPED, Ending
 from weft_trainer.environment import build_environment, network_defaults, thread_default
-from weft_trainer.errors import ApiError, Fenced, Stopped, TrainerError
+from weft_trainer.errors import ApiError, DataError, Fenced, Stopped, TrainerError
 from weft_trainer.exit_report import report_exit
 from weft_trainer.folders import Folders, agent_folder
 from weft_trainer.heartbeat import Heartbeat
@@ -223,6 +223,7 @@ class Learner:
 
     def _prepare_alone(self) -> str:
         """All but the meeting with the others, for an elastic job."""
+        self._look_up_results()
         self._message = self._download() if self._spec.has_downloads else None
         return self._address
 
@@ -241,11 +242,21 @@ class Learner:
         launcher = find_launcher(self._spec.launcher)
         address = self._address
         self._api.address(address, self._ports.numbers)
+        self._look_up_results()
         message = self._download() if self._spec.has_downloads else None
         me = Peer(self._spec.rank, address, self._ports.numbers)
         plan = launcher.plan(self._spec, me, self._meet(me))
         self._api.phase("PROCESSING", message, self._inputs, self._origin)
         return plan
+
+    def _look_up_results(self) -> None:
+        """A mistyped name of the store for the results shows now, and not after the training."""
+        if self._spec.results is not None:
+            try:
+                patiently(S3Store(self._spec.results).resolve, PATIENCE, beginning=True)
+            except DataError as error:
+                error.error_code = "S303"
+                raise
 
     def _download(self) -> str:
         self._api.phase("DOWNLOADING")

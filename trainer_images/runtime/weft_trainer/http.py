@@ -157,6 +157,15 @@ class Http:
         self._tls: ssl.SSLContext | None = None
         self._tls_lock = threading.Lock()
 
+    def resolve(self, url: str) -> None:
+        """Look the host's name up, unless a proxy does so. Raises: Unreachable, when it has no address."""
+        parts = urllib.parse.urlsplit(url)
+        if _proxy(parts.scheme, parts.netloc) is None:
+            try:
+                socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
+            except (OSError, ValueError) as error:
+                raise Unreachable(_words(parts, error)) from error
+
     def request(
         self,
         method: str,

@@ -42,6 +42,13 @@ class S3Store:
         )
         self._http = Http(location.ca)
 
+    def resolve(self) -> None:
+        """Look the store's name up. Raises: DataError."""
+        try:
+            self._http.resolve(f"{self._scheme}://{self._host}")
+        except Unreachable as error:
+            raise reachable(error, self.location, f"'{self.location.container}' is out of reach") from error
+
     # --- reading ---
 
     def list(self, prefix: str = "") -> builtins.list[Stored]:
