@@ -43,6 +43,7 @@ ENV PATH=/opt/weft/bin:${PATH} \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     WEFT_HOME=/var/lib/weft \
+    WEFT_ENVIRONMENTS_DIR=/var/lib/weft/environments \
     TMPDIR=/var/lib/weft/tmp
 USER 10001:10001
 WORKDIR /var/lib/weft
