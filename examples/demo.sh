@@ -12,15 +12,16 @@ unset WEFT_URL WEFT_TOKEN
 started=$SECONDS
 
 bold() { if [ -t 1 ]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n%s\n' "$*"; fi; }
-run()  { printf '$ %s\n' "$*"; "$@"; }
+# As one would type it: what the shell would take apart, such as a path with spaces, is quoted.
+run()  { printf '$%s\n' "$(printf ' %q' "$@")"; "$@"; }
 
 finish() {
   status=$?
   rm -rf "$work"
   if [ "${KEEP:-}" = 1 ] && [ $status = 0 ]; then
     bold "The stack is still running."
-    echo "use it:   export WEFT_PROFILE_FILE=$WEFT_PROFILE_FILE"
-    echo "end it:   weft down --home $home"
+    echo "use it:   export WEFT_PROFILE_FILE=$(printf %q "$WEFT_PROFILE_FILE")"
+    echo "end it:   weft down --home $(printf %q "$home")"
   else
     weft down --home "$home" >"$home/down.log" 2>&1 || cat "$home/down.log" >&2
     [ -n "${DEMO_HOME:-}" ] || rm -rf "$home"

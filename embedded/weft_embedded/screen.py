@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from datetime import datetime
 from types import TracebackType
@@ -96,5 +97,5 @@ def panel(state: State, home: Home, jobs: int | None, *, detached: bool = False)
     facts.add_row("home", str(home.path))
     facts.add_row("logs", f"{home.logs}/PART.log")
     facts.add_row("CLI profile", str(home.client_profile))
-    facts.add_row("stop", f"weft down --home {home.path}" if detached else "Ctrl-C, or weft down")
+    facts.add_row("stop", f"weft down --home {shlex.quote(str(home.path))}" if detached else "Ctrl-C, or weft down")
     return Panel(Group(facts, Text(""), parts), title="[bold]weft up[/bold]", title_align="left", expand=False)
