@@ -127,7 +127,7 @@ def _detach(home: Home, options: argparse.Namespace) -> int:
             Console().print(panel(state, home, 0, detached=True))
             _invite(home)
             return 0
-        if ours and state.doing != told:
+        if ours and state.doing and state.doing != told:
             told = state.doing
             print(told, flush=True)
         time.sleep(0.1)

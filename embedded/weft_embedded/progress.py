@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 _BUSY = 0.02  # of the time: less is a server that waits for something
-_LOOK = 0.5  # seconds between two looks
+_LOOK = 2.0  # seconds between two looks
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,8 @@ class _Attempt:
             if why := one.get("refused") or one.get("failed"):
                 self._stop(gang, engine, Ended(JobState.FAILED, why), 0)
             if "broken" in one:
-                return self._ended or Ended(JobState.FAILED, f"the local engine ended: {one['broken']}")
+                self._ended = self._ended or Ended(JobState.FAILED, f"the local engine ended: {one['broken']}")
+                return self._ended
             for gone in one.get("exits", ()):
                 self._gone_quiet.setdefault(gone["rank"], (time.monotonic(), gone))
             self._judge(gang, engine, everything="gone" in one)
@@ -244,7 +245,9 @@ class _Attempt:
 
     def _prepare(self, rank: int) -> Mapping[str, str]:
         """A learner's agent has come, and its folder is there by now; what its environment needs."""
-        self._folders_known.wait(timeout=10)
+        while not self._folders_known.wait(timeout=0.5):
+            if self._ended is not None:
+                raise Refused(410, "stale_attempt", "the run has ended: stop and exit")
         try:
             return self._job.data.place(self._folders[rank], rank, self._server.data_url)
         except (OSError, IndexError) as error:
