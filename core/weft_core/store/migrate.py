@@ -34,7 +34,8 @@ class SchemaMismatch(Exception):
 
 def _config(connection: Connection) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(bundled.path("migrations")))
+    # Alembic takes a percent sign for the begin of a name to put in.
+    config.set_main_option("script_location", str(bundled.path("migrations")).replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
 
