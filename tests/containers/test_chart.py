@@ -7,8 +7,6 @@ SeaweedFS are what the engine has under their official names.
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -21,90 +19,53 @@ import psycopg
 import pytest
 import yaml
 from botocore.config import Config
+from tests.containers.engine import BUILD, Engine, run
 from tests.containers.service_names import service_names
 from tests.deploy.chart import CHART, REPOSITORY, helm
 from tests.deploy.forward import forward
 from tests.deploy.installing import SMALL, Installation, eventually, for_old_clusters, left
-from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.cluster import Cluster, full
 from tests.kubernetes.fixtures import kube
 
 import weft
 
 __all__ = ["kube"]
 
-pytestmark = pytest.mark.timeout(3600)  # images are built
-
-NO_ENGINE = "NOT RUN: no container engine (neither docker nor podman answers)"
-TRAINERS = "weft-built"  # not `weft`, where other tests have images of the same names that no Dockerfile made
+TRAINERS = "docker.io/weft-built"  # not `weft`, where other tests have images of the same names that no Dockerfile made
 _DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
-STORES = [
-    "{repository}:{tag}".format(**_DEFAULTS[store]["image"]) if "/" in _DEFAULTS[store]["image"]["repository"]
-    else "library/{repository}:{tag}".format(**_DEFAULTS[store]["image"])
-    for store in ("postgres", "redis", "s3")
-]  # fmt: skip
-
-
-class Engine:
-    """docker or podman, whichever answers."""
-
-    def __init__(self) -> None:
-        self.tool = next((tool for tool, ask in (("docker", "version"), ("podman", "info")) if _answers(tool, ask)), "")
-
-    def build(self, dockerfile: str, tag: str, **arguments: str) -> None:
-        given = [f"--build-arg={name}={value}" for name, value in arguments.items()]
-        self.run("build", "--network=host", f"--file=deploy/docker/{dockerfile}", f"--tag={tag}", *given, ".")
-
-    def image_id(self, name: str) -> str:
-        found = self.run("image", "inspect", "--format={{.Id}}", name).strip()
-        return found if found.startswith("sha256:") else f"sha256:{found}"
-
-    def run(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [self.tool, *arguments], cwd=REPOSITORY, capture_output=True, text=True, timeout=3000, check=False
-        )
-        assert done.returncode == 0, f"{self.tool} {' '.join(arguments)}: {done.stderr[-4000:]}"
-        return done.stdout
-
-
-def _answers(tool: str, ask: str) -> bool:
-    if shutil.which(tool) is None:
-        return False
-    return subprocess.run([tool, ask], capture_output=True, timeout=120, check=False).returncode == 0
+STORES = [full("{repository}:{tag}".format(**_DEFAULTS[store]["image"])) for store in ("postgres", "redis", "s3")]
 
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
-    found = Engine()
-    if not found.tool:
-        pytest.skip(NO_ENGINE)
-    return found
-
-
-@pytest.fixture(scope="module")
-def tags(engine: Engine, kube: Cluster) -> tuple[str, str]:
+def tags(kube: Cluster, engine: Engine, api_image: str) -> tuple[str, str]:
     """Two tags of the service's images on every node, an older and a newer; beside them the stores' and a trainer."""
-    # As docs/helm.md builds them.
-    engine.build("api.Dockerfile", "docker.io/weft/api:built")
-    engine.build("worker.Dockerfile", "docker.io/weft/worker:built", BASE="python:3.11-slim", TOOLS="")
-    images = REPOSITORY / "trainer_images" / "images"
-    subprocess.run(
-        [images, "--tool", engine.tool, "--repository", f"docker.io/{TRAINERS}", "python"], check=True, timeout=3000
-    )
+    worker_image = "weft/worker:chart"
+    slim = ("--build-arg", "BASE=python:3.11-slim", "--build-arg", "TOOLS=")  # as docs/helm.md builds it
+    engine.build("deploy/docker/worker.Dockerfile", worker_image, arguments=slim)
+    trainers = ("--tool", engine.tool, "--repository", TRAINERS)
+    run(str(REPOSITORY / "trainer_images" / "images"), *trainers, "python", timeout=BUILD)
+    built = {"docker.io/weft/api": api_image, "docker.io/weft/worker": worker_image}
     # A tag for each content: a node may have images of an earlier run.
-    services = ("docker.io/weft/api", "docker.io/weft/worker")
-    mark = "-".join(engine.image_id(f"{one}:built").removeprefix("sha256:")[:12] for one in services)
+    mark = "-".join(_id(engine, one).removeprefix("sha256:")[:12] for one in built.values())
     tags = f"{mark}-1", f"{mark}-2"
-    for one in services:
+    for name, image in built.items():
         for tag in tags:
-            engine.run("tag", f"{one}:built", f"{one}:{tag}")
-    wanted = [f"{one}:{tag}" for one in services for tag in tags]
-    wanted += [f"docker.io/{one}" for one in STORES] + [f"docker.io/{TRAINERS}/python:3.11"]
-    with tempfile.TemporaryDirectory(prefix="weft-images-") as folder:
-        archive = Path(folder, "images.tar")
-        several = ["--multi-image-archive"] if engine.tool == "podman" else []
-        engine.run("save", *several, f"--output={archive}", *wanted)
-        kube.load(archive, {engine.image_id(one) for one in wanted})
+            engine("tag", image, f"{name}:{tag}")
+    wanted = [f"{name}:{tag}" for name in built for tag in tags]
+    wanted += [*STORES, f"{TRAINERS}/python:3.11"]
+    names_and_ids = {*wanted, *(_id(engine, one) for one in wanted)}
+    if kube.missing(names_and_ids):
+        with tempfile.TemporaryDirectory(prefix="weft-images-") as folder:
+            archive = Path(folder, "images.tar")
+            several = ["--multi-image-archive"] if engine.tool == "podman" else []
+            engine("save", *several, "--output", str(archive), *wanted, timeout=BUILD)
+            kube.load(archive, names_and_ids)
     return tags
+
+
+def _id(engine: Engine, image: str) -> str:
+    found = str(engine.image(image)["Id"])
+    return found if found.startswith("sha256:") else f"sha256:{found}"
 
 
 def _volume(name: str, folder: Path) -> dict[str, Any]:
@@ -137,7 +98,7 @@ def installation(
         "podDisruptionBudget": {"enabled": False},
     }
     values: dict[str, Any] = {
-        "settings": {"images": {"repository": f"docker.io/{TRAINERS}"}, "timings": {"heartbeat": 1, "sweep": 1}},
+        "settings": {"images": {"repository": TRAINERS}, "timings": {"heartbeat": 1, "sweep": 1}},
         "learners": {"namespace": f"{name}-learners"},
         "api": {**services, "autoscaling": {"enabled": False}},
         "worker": {**services, "concurrency": 1},
@@ -241,6 +202,7 @@ def test_the_database_has_unicode_and_no_collation_of_its_c_library(installation
 
 
 def test_a_job_of_two_learners(installation: Installation) -> None:
+    _s3(installation).create_bucket(Bucket="results")
     job = _train(installation, "chart", "echo I am $LEARNER_ID > $RESULT_DIR/$LEARNER_ID").wait(600, check=False)
     assert job.state == "COMPLETED", [event.message for event in job.events()]
     stored = _s3(installation).list_objects_v2(Bucket="results", Prefix=job.id)["Contents"]

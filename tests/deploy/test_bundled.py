@@ -1,6 +1,7 @@
 """The bundled Redis and S3 on a real cluster: as nobody, on a read-only root, and with one way in.
 
-The images are the test cluster's own with the real programs in them. PostgreSQL's image is not to be had there.
+The images are the test cluster's own with the real programs in them. tests/containers/test_chart.py takes the stores'
+images themselves, Postgres's among them.
 """
 
 from __future__ import annotations

@@ -169,15 +169,23 @@ class Cluster:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._script("image", name, *arguments, timeout=1400)
 
-    def load(self, archive: Path, ids: Collection[str]) -> None:
-        """Load an archive that an engine's `save` wrote into every node that is up, and wait until the kubelets can
-        use its images; ``ids``: theirs (`sha256:…`)."""
+    def load(self, archive: Path, images: Collection[str]) -> None:
+        """Load an archive that an engine's `save` wrote into every node that lacks some of these names and ids."""
         for node in self.nodes:
+            if not self._missing(node, images):
+                continue
             self._ctr(node, "import", str(archive), timeout=1400)
             deadline = time.monotonic() + 300
-            while missing := set(ids) - {line.split()[0] for line in self._ctr(node, "ls").splitlines()}:
+            while missing := self._missing(node, images):  # the kubelet's view follows
                 assert time.monotonic() < deadline, f"{node} does not show {sorted(missing)}"
                 time.sleep(0.2)
+
+    def missing(self, images: Collection[str]) -> set[str]:
+        """Those names and ids (`sha256:…`) of images that some node does not have."""
+        return {one for node in self.nodes for one in self._missing(node, images)}
+
+    def _missing(self, node: str, images: Collection[str]) -> set[str]:
+        return set(images) - {line.split()[0] for line in self._ctr(node, "ls").splitlines()}
 
     def has_image(self, name: str, mark: str) -> bool:
         """Whether every node has the image with this mark of its content (see :meth:`mark_image`)."""
