@@ -73,7 +73,7 @@ class Engine:
 
     def build(self, dockerfile: str, tag: str, context: Path = REPOSITORY, arguments: Sequence[str] = ()) -> None:
         started = time.monotonic()
-        self("build", "--file", str(context / dockerfile), "--tag", tag, *arguments, str(context), timeout=BUILD)
+        self("build", "--file", str(REPOSITORY / dockerfile), "--tag", tag, *arguments, str(context), timeout=BUILD)
         self.found(f"{tag}: build", f"{time.monotonic() - started:.0f} s")
         self.found(f"{tag}: size", self.size(tag))
 

@@ -57,6 +57,7 @@ def up(composed: Composed, engine: Engine) -> Composed:
     """Up, and signed in."""
     engine.found("compose up, first time, until healthy", f"{composed.up():.0f} s")
     composed.weft("login", "--token", composed.url, stdin=composed.token())
+    composed.weft("data", "create", "default:counted")
     return composed
 
 

@@ -12,7 +12,14 @@ from weft_core import __version__
 
 FOLDER = REPOSITORY / "trainer_images"
 REPOSITORY_NAME = "weft-test"
-IMAGES = ["python:3.11", "pytorch:2.13.0", "horovod:0.28.1-torch2.13", "ray:2.60.0", "tensorflow:2.21.0"]
+# And how many checks the smoke test of each has, by its own lines: an engine's client may lose the exit code.
+IMAGES = {
+    "python:3.11": 2,
+    "pytorch:2.13.0": 3,
+    "horovod:0.28.1-torch2.13": 4,
+    "ray:2.60.0": 4,
+    "tensorflow:2.21.0": 2,
+}
 
 
 def build(engine: Engine, image: str, tag: str) -> None:
@@ -32,7 +39,7 @@ def test_it_is_built_and_passes_its_smoke_test(image: str, engine: Engine) -> No
         tag, "python", "-", image, "cpu", options=("--shm-size", "1g"), stdin=(FOLDER / "smoke.py").read_text()
     )
     assert said.startswith(f"{image} (cpu)"), said
-    assert said.count(": ok") >= 2, said
+    assert said.count(": ok") == IMAGES[image], said
     assert engine.inside(tag, "id", "-u").strip() == "10001"
     # What users rely on in an environment, and what the agent does.
     assert engine.inside(tag, "python", "-m", "pip", "--version").startswith("pip ")
