@@ -103,7 +103,8 @@ class Build:
         waits.tell_failure(self._recipe, message)
 
     def forget(self) -> None:
-        """Leave nothing of it."""
+        """Leave nothing of it: no process, no file."""
+        processes.end_with_environment(self._marker)
         self._wipe()
         self._status.unlink(missing_ok=True)
 
@@ -120,7 +121,7 @@ class Build:
             step.terminate()
             with suppress(subprocess.TimeoutExpired):
                 step.wait(_END_SECONDS)
-        processes.end_with_environment(self._marker)
+        processes.end_with_environment(self._marker)  # so that the main thread hears the end of the step's output
 
     def _call(self, command: Sequence[str], said: Callable[[str], None] | None = None) -> None:
         """Run one step; its lines go to the log, and to ``said``."""
