@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.conftest import Weft
-from tests.cli.double import Answer, Double, Seen, as_json, events, job, line, line_events
+from tests.cli.double import Answer, Double, Seen, as_json, events, job, line, line_events, problem
 from tests.cli.test_terminal import Terminal
 
 from weft import errors
@@ -137,7 +137,7 @@ def test_what_does_not_go_together_is_refused(double: Double, weft: Weft, option
 
 def test_a_bad_pattern_is_told_in_one_line(double: Double, client: Client) -> None:
     detail = "query.q: not a regular expression: missing ): ("
-    double.on("GET", f"{LOGS}/search", Answer(400, json.dumps({"code": "invalid_request", "detail": detail}).encode()))
+    double.on("GET", f"{LOGS}/search", problem(400, "invalid_request", detail))
     with pytest.raises(errors.ApiError, match="missing"):
         list(client.jobs.search_logs(ID, "(", regex=True))
 

@@ -59,7 +59,7 @@ def post_model(request: Request, upload: Uploaded, context: Ctx, who: Editor, ke
     upload.start(context, who.project_id, manifest, request.app.state.ffdl_uploads)
     submission = upload.submission
     asked = once(context.settings, key, "POST /v1/models", submission.digest_parts())
-    job = submit(context, who, submission, asked, bring_code=upload.arrived, until=upload.until).job
+    job = submit(context, who, submission, asked, bring_code=upload.arrived, until=upload.until, needs_code=True).job
     where = location(job.id)
     return JSONResponse({"model_id": job.id, "location": where}, 201, {"Location": where})
 

@@ -54,6 +54,7 @@ def submit(
     begins_with: BeginsWith | None = None,
     bring_code: Callable[[Context, str, Spooled], BundleInfo] = store_code,
     until: float | None = None,
+    needs_code: bool = False,
 ) -> Submitted:
     """Make a job.
 
@@ -62,6 +63,7 @@ def submit(
         begins_with: the checkpoint of another job that it gets a copy of.
         bring_code: checks the code that came with it, and brings it to the store.
         until: when the users' stores must have been asked, by :func:`time.monotonic`.
+        needs_code: refuse a command that runs a file of the code when no code comes with it.
 
     Raises:
         ManifestError, BundleError, Problem: it can't be one.
@@ -80,7 +82,7 @@ def submit(
         )
         _check_code(scope, submission)
         checks = look_up(scope, context, parsed)
-        if submission.code is None and submission.code_sha256 is None:
+        if needs_code and submission.code is None and submission.code_sha256 is None:
             refuse_missing_code(parsed.manifest.framework.command, checks)
     warnings = ask_stores(context, context.checker, checks, until)
     info = bring_code(context, who.project_id, submission.code) if submission.code else None

@@ -52,5 +52,9 @@ COMMANDS: dict[str, Entry] = {
     "up": Entry("local", "Start a whole Weft on this machine.", SERVER),
     "down": Entry("local", "Stop the Weft that runs on this machine.", SERVER),
     "status": Entry("local", "Show the Weft that runs on this machine.", SERVER),
-    "env": Entry("local", "Print the services' environment, or build learners' (`weft env build IMAGE…`).", SERVER),
+    "env": Entry(
+        "local",
+        "Print the environment of the Weft that runs on this machine; `weft env build IMAGE…` builds learners' own.",
+        SERVER,
+    ),
 }

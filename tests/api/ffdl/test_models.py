@@ -381,10 +381,8 @@ def test_a_command_that_names_a_file_comes_with_code(ann: Person, wire: Wire) ->
     assert "framework.command: runs train.py, a file of the code, and no code came" in answer.error()
     assert wire.train(text.replace("train.py", "/opt/train.py"), None).status == 201
     assert wire.train(text, zipped(train__py="1")).status == 201
-    # Of Weft's own API just as well.
-    native = ann.http.post("/api/v1/jobs", json={"manifest": text})
-    assert (native.status_code, native.json()["code"]) == (400, "invalid_manifest")
-    assert native.json()["problems"][0]["found"] == "train.py"
+    # Weft's own API leaves it to who calls: an image of theirs may bring the file.
+    assert ann.http.post("/api/v1/jobs", json={"manifest": text}).status_code == 201
 
 
 def test_halt_and_delete(api: Api, ann: Person, wire: Wire) -> None:
