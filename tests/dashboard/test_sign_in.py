@@ -45,7 +45,7 @@ def test_a_link_signs_in_once_and_leaves_no_trace(browser: Browser, site: Site) 
         page = context.new_page()
         seen = requests_of(page)
         page.goto(opened)
-        expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+        expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
         assert len(seen) > 3
         assert not [one for one in seen if secret in one], "no address, no referrer"
         page.go_back()
@@ -59,7 +59,7 @@ def test_a_link_signs_in_once_and_leaves_no_trace(browser: Browser, site: Site) 
         expect(page).to_have_url(f"{site.url}/signin")
         # Another link in the same tab: the browser loads no page for what stands behind the #.
         page.evaluate("address => { window.location.href = address }", link(site))
-        expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+        expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
 
 
 def test_who_is_signed_in_is_asked_before_a_link_changes_that(page: Page, api: Api, ann: Person) -> None:
@@ -70,13 +70,13 @@ def test_who_is_signed_in_is_asked_before_a_link_changes_that(page: Page, api: A
     expect(page.get_by_text(f"You are signed in as {ann.name}.")).to_be_visible()
     assert faults(page) == []
     page.get_by_role("button", name=f"Go on as {ann.name}").click()
-    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
     expect(page.get_by_text(ann.name)).to_be_visible()
     page.goto("/models")
     page.goto(opened)
     page.get_by_role("button", name="Sign in by the link instead").click()
     expect(page).to_have_url(f"{api.url}/")
-    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
     expect(page.get_by_text(other.name)).to_be_visible()
 
 
