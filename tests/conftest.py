@@ -61,6 +61,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
                 raise pytest.UsageError(f"pytest-xdist left the group off {item.nodeid}: see requirements/")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """With the last test of a group its cluster or stack goes: one that idles still takes a part of a core."""
+    if nextitem is not None and _group(item) in _TOGETHER and _group(nextitem) != _group(item):
+        item.session._setupstate.teardown_exact(None)  # as after the last test of all; no public call does this
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How those failed that passed, or failed again, when they were run once more (`make test`): a fault to find."""
     for report in terminalreporter.stats.get("rerun", []):

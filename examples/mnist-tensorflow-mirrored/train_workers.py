@@ -65,6 +65,8 @@ class Training:
         digits = tf.data.Dataset.from_tensor_slices((images[order], labels[order]))
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+        # There is nothing to tune, and at an iterator's end its tuner is waited for: seconds, then twice as many, …
+        options.autotune.enabled = False
         whole = digits.batch(self.batch, drop_remainder=True).with_options(options)
         return self.strategy.experimental_distribute_dataset(whole)
 

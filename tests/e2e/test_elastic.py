@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.e2e.stack import REPOSITORY, Stack, alive, eventually, lines, manifest, running, saw
+from tests.e2e.stack import PROGRAMS, REPOSITORY, Stack, alive, eventually, lines, manifest, running, saw
 
 import weft
 
@@ -184,21 +185,27 @@ def digits(quick: Stack, tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.mark.parametrize(
     ("name", "program"), [("mnist-torchrun", "train.py"), ("mnist-horovod-pytorch", "train_elastic.py")]
 )
-def test_an_example_loses_a_learner_and_gets_another_one(quick: Stack, digits: None, name: str, program: str) -> None:
-    folder = REPOSITORY / "examples" / name
-    # So many epochs that a learner can join in the middle of them on any machine.
-    changes = {"framework.command": f"python {program} --epochs 150", "elastic.max": "2", "checkpoint.every": "1s"}
+def test_an_example_loses_a_learner_and_gets_another_one(
+    quick: Stack, digits: None, tmp_path: Path, name: str, program: str
+) -> None:
+    folder, go = tmp_path / "code", tmp_path / "go"
+    shutil.copytree(REPOSITORY / "examples" / name, folder)
+    shutil.copy2(PROGRAMS / "braked.py", folder)
+    # More than two minutes of waiting between its epochs: a learner can join in the middle of them on any machine.
+    command = f"python braked.py {go} 4 {program} --epochs 40"
+    changes = {"framework.command": command, "elastic.max": "2", "checkpoint.every": "1s"}
     job = quick.client.train(folder / "manifest-elastic.yml", folder, overrides=changes)
-    eventually(saw(job, "epoch 3/150  loss"), "training under way", 1200)
+    eventually(saw(job, "epoch 2/40  loss"), "training under way", 1200)
     agent(quick, 2).kill()
     lost = "learner 2 was lost (killed by signal 9 (SIGKILL)): training goes on with 1 of 2"
     eventually(lambda: said(job, lost), "a learner is lost")
     eventually(lambda: said(job, "learner 3 joined: training goes on with 2 learners"), "a learner joins", 120)
+    go.touch()
     job = job.wait(timeout=600, check=False)
     assert job.state == "COMPLETED", job.reason
     assert [one.outcome for one in job.attempts] == ["SUCCEEDED"], "no retry was needed"
     log = lines(job)
-    assert any(line.startswith("epoch 150/150  loss") for line in log)
+    assert any(line.startswith("epoch 40/40  loss") for line in log)
     (tested,) = (line for line in log if line.startswith("test accuracy"))
     assert float(tested.split()[2]) >= 0.95
     assert any(file.path.endswith("model.pt") for file in job.files())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.stack import Stack, eventually, manifest
+from tests.e2e.stack import Stack, eventually, manifest, running
 
 import weft
 from weft_workers.environments import EnvironmentBuilder
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(900)
 IMAGE = "python:3.11"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def silent_index() -> Iterator[str]:
     """The URL of an index of packages that takes every connection and never answers."""
     connections = []
@@ -39,25 +39,32 @@ def silent_index() -> Iterator[str]:
         connection.close()
 
 
-@pytest.fixture
-def slow(own_stack: Callable[..., Stack], silent_index: str, tmp_path: Path) -> Stack:
+@pytest.fixture(scope="module")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("environments")
+
+
+@pytest.fixture(scope="module")
+def slow(silent_index: str, environments: Path) -> Iterator[Stack]:
     """A stack in which no environment is ready, and none ever will be."""
     # With pip, as uv would find pip's own packages in its cache and get on.
-    return own_stack(
-        WEFT_ENVIRONMENTS_DIR=str(tmp_path / "environments"),
-        WEFT_INSTALLER="pip",
-        PIP_INDEX_URL=silent_index,
-        PIP_NO_CACHE_DIR="1",
-        PIP_CONFIG_FILE="/dev/null",
-        WEFT_ENGINES__LOCAL__TYPE="local",
-        WEFT_ENGINES__LOCAL__CPUS="2",
-    )
+    settings = {
+        "WEFT_ENVIRONMENTS_DIR": str(environments),
+        "WEFT_INSTALLER": "pip",
+        "PIP_INDEX_URL": silent_index,
+        "PIP_NO_CACHE_DIR": "1",
+        "PIP_CONFIG_FILE": "/dev/null",
+        "WEFT_ENGINES__LOCAL__TYPE": "local",
+        "WEFT_ENGINES__LOCAL__CPUS": "2",
+    }
+    with running(environments / "home", settings) as stack:
+        yield stack
 
 
 @pytest.fixture
-def recipe(tmp_path: Path) -> waits.Recipe:
+def recipe(environments: Path) -> waits.Recipe:
     """Of the image that never gets ready."""
-    found = EnvironmentBuilder(tmp_path / "environments").locate(IMAGE).recipe
+    found = EnvironmentBuilder(environments).locate(IMAGE).recipe
     assert found
     return found
 
@@ -71,7 +78,9 @@ def a_job(stack: Stack, **changes: object) -> weft.Job:
     return stack.train(manifest("true", cpus=2, **changes), None)
 
 
-def test_jobs_that_wait_for_an_environment_keep_no_ready_job_out(slow: Stack) -> None:
+def test_jobs_that_wait_keep_no_ready_job_out_and_the_last_ones_halt_ends_the_build(
+    slow: Stack, recipe: waits.Recipe
+) -> None:
     waiting = [a_job(slow) for _ in range(2)]
     for job in waiting:
         eventually(lambda job=job: job.refresh().reason.startswith(f"building environment {IMAGE}"), "the build")
@@ -79,15 +88,12 @@ def test_jobs_that_wait_for_an_environment_keep_no_ready_job_out(slow: Stack) ->
     assert ready.state == "COMPLETED"
     assert [job.refresh().state for job in waiting] == ["QUEUED", "QUEUED"]
     assert any(event.kind == "image" for event in waiting[0].events())
+    eventually(lambda: builders(recipe), "the installation")
 
-
-def test_a_build_ends_when_the_last_job_that_waits_is_halted(slow: Stack, recipe: waits.Recipe) -> None:
-    one, other = a_job(slow), a_job(slow)
-    eventually(lambda: builders(recipe), "the build")
-    one.halt()
-    eventually(lambda: one.refresh().state == "HALTED", "the first halt")
+    waiting[0].halt()
+    eventually(lambda: waiting[0].refresh().state == "HALTED", "the first halt")
     assert waits.is_wanted(recipe.folder)
-    other.halt()
+    waiting[1].halt()
     eventually(lambda: not waits.is_building(recipe.folder), "the end of the build")
     assert not builders(recipe)
     assert not Path(recipe.folder).exists()
