@@ -40,8 +40,9 @@ demo: $(VENV)/.installed ## start the embedded stack, train on two learners, dow
 
 # Two cores hold a Kubernetes, a Ray and whole stacks at once, in which some wait of some test may end too early. So what
 # fails is run once more; what then passes is in the summary as RERUN, with how it failed, for somebody to look into.
+# A stack is ten Python processes: each would compile Weft anew where PYTHONDONTWRITEBYTECODE is set.
 test: setup ## all tests, in two processes
-	@$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --reruns 1 $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --reruns 1 $(ARGS)
 
 # Not part of `make test`: it wants Docker (or podman behind DOCKER_HOST) with Compose, 15 GB, and on the first run an hour.
 test-containers: setup ## the images and docker-compose.yml on a real container engine (docs/containers.md)

@@ -293,6 +293,14 @@ def test_files_are_shared_with_the_installers_cache(images: Images, root: Path) 
         assert os.path.samefile(six, same)
 
 
+def test_programs_that_may_not_write_bytecode_find_it(
+    images: Images, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    environment = images.builder(root).build("tiny:1.0")
+    assert [*environment.folder.glob("lib/python*/site-packages/__pycache__/six.*.pyc")]
+
+
 def test_a_failing_build_program_is_told_with_its_last_words_and_tried_again(images: Images, root: Path) -> None:
     images.empty()
     images.hook(f"[ -e {root}/fixed ] && exit 0; echo there is no C++ compiler >&2; exit 4")

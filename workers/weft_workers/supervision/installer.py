@@ -36,7 +36,7 @@ class Installer(NamedTuple):
     uv: str | None
     """uv's path; None: pip is used."""
     variables: tuple[tuple[str, str], ...] = ()
-    """What pip's configuration says, as uv's environment variables."""
+    """uv's settings, as environment variables."""
 
     @staticmethod
     def find(settings: str | Path = _SETTINGS, environment: Mapping[str, str] = os.environ) -> Installer:
@@ -50,7 +50,7 @@ class Installer(NamedTuple):
             return Installer(None)
         beside = Path(sys.executable).with_name("uv")
         uv = str(beside) if beside.is_file() else shutil.which("uv", path=environment.get("PATH"))
-        return Installer(uv, translated(settings, sys.executable, environment)) if uv else Installer(None)
+        return Installer(uv, _variables(settings, sys.executable, environment)) if uv else Installer(None)
 
     def make(self, python: str, folder: str) -> list[str]:
         """The command that makes a virtual environment with pip in it."""
@@ -63,6 +63,14 @@ class Installer(NamedTuple):
         if self.uv is None:
             return [python, "-m", "pip", "install", *_PIP_QUIET, *arguments]
         return [self.uv, "pip", "install", "--python", python, *arguments]
+
+
+def _variables(settings: str | Path, python: str, environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """What makes uv do as pip does."""
+    variables = translated(settings, python, environment)
+    if environment.get("PYTHONDONTWRITEBYTECODE"):  # then no import keeps what it compiles, which uv leaves to imports
+        variables += (("UV_COMPILE_BYTECODE", "1"),)
+    return variables
 
 
 def translated(settings: str | Path, python: str, environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -124,7 +132,7 @@ def _bring_uv(python: str, arguments: Sequence[str]) -> Installer:
     command = [python, "-m", "pip", "install", "--quiet", *_PIP_QUIET, *limits, "uv"]
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     uv = Path(python).with_name("uv")
-    return Installer(str(uv), translated(_SETTINGS, python, os.environ)) if uv.is_file() else Installer(None)
+    return Installer(str(uv), _variables(_SETTINGS, python, os.environ)) if uv.is_file() else Installer(None)
 
 
 def _run(command: Sequence[str], installer: Installer) -> bool:
