@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -45,7 +47,7 @@ def options(made: Plan) -> NodeOptions:
     return NodeOptions(**json.loads(made.helpers[0].argv[-1]))
 
 
-def test_ray_start_waits_longer_than_rays_own_30_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_start_waits_for_its_raylet_and_no_longer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[tuple[str, str]] = []
 
     def get_node(address: str, node: str) -> dict[str, int]:
@@ -60,15 +62,17 @@ def test_ray_start_waits_longer_than_rays_own_30_seconds(monkeypatch: pytest.Mon
     monkeypatch.setenv("RAY_START_HOOK", ray_options.START_HOOK)
     ray_options.start_hook(params, True)
     assert params.ray_client_server_port is None
-    assert services.get_node("10.0.0.1:1001", "id") == {"node_manager_port": 1}
-    assert asked == [("10.0.0.1:1001", "id")] * 3
-    monkeypatch.setattr(ray_options, "_REGISTERED_SECONDS", 0.3)
-    with pytest.raises(RuntimeError, match="it never comes"):
-        ray_options._patient(_refuse)()
 
-
-def _refuse() -> None:
-    raise RuntimeError("it never comes")
+    raylet = tmp_path / "raylet"
+    raylet.symlink_to(shutil.which("sleep") or "")
+    with subprocess.Popen([raylet, "600"]) as process:
+        assert services.get_node("10.0.0.1:1001", "id") == {"node_manager_port": 1}
+        assert asked == [("10.0.0.1:1001", "id")] * 3
+        process.kill()
+    asked.clear()
+    with pytest.raises(RuntimeError, match="not registered"):
+        services.get_node("10.0.0.1:1001", "id")
+    assert len(asked) == 1
 
 
 def test_the_command_runs_on_learner_1_only() -> None:

@@ -25,7 +25,7 @@ exec sh -c "${WEFT_API_URL#*#}"
 FOREVER = "trap 'exit 0' TERM; while :; do sleep 0.2; done"
 STUBBORN = "trap '' TERM; while :; do sleep 0.2; done"
 SLOW = "trap 'sleep 4; exit 0' TERM; while :; do sleep 0.2; done"
-PATIENCE = 120.0
+PATIENCE = 240.0
 
 
 class KubeBench:

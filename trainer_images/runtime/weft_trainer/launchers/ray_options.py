@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shutil
@@ -15,9 +16,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 _OBJECT_STORE_SHARE = 0.3  # Ray's own
 _SMALLEST_STORE = 80 << 20  # Ray refuses less than 75 MiB
-START_SECONDS = 300.0
+START_SECONDS = 600.0
 """For `ray start` as a whole."""
-_REGISTERED_SECONDS = 120.0
 START_HOOK = f"{__name__}.start_hook"
 
 
@@ -46,28 +46,40 @@ class NodeOptions:
 def start_hook(ray_params: object, _head: bool) -> None:
     """Called by `ray start` (RAY_START_HOOK): no Ray Client server, a process of 90 MB for drivers from outside.
 
-    And more patience than Ray's own 30 s until the node is there: a dozen processes start, on perhaps one busy CPU.
+    And more patience than Ray's own 30 s until the node is there: a dozen processes start, on perhaps one busy CPU. It
+    ends with the raylet.
     """
     del os.environ["RAY_START_HOOK"]
     ray_params.ray_client_server_port = None  # type: ignore[attr-defined]
     services: Any = importlib.import_module("ray._private.services")
-    services.get_node = _patient(services.get_node)
+    services.get_node = _patient(services.get_node, _raylet_runs)
 
 
-def _patient(ask: Callable[..., T]) -> Callable[..., T]:
+def _patient(ask: Callable[..., T], may_come: Callable[[], bool]) -> Callable[..., T]:
     """``ask`` again while it raises RuntimeError, which says here that the node has not registered yet."""
 
     def ask_on(*arguments: object) -> T:
-        end = time.monotonic() + _REGISTERED_SECONDS
+        end = time.monotonic() + START_SECONDS
         while True:
             try:
                 return ask(*arguments)
             except RuntimeError:
-                if time.monotonic() > end:
+                if not may_come() or time.monotonic() > end:
                     raise
                 time.sleep(0.2)
 
     return ask_on
+
+
+def _raylet_runs() -> bool:
+    """Whether the raylet that this process has started is there."""
+    import psutil
+
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if child.name() == "raylet" and child.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False
 
 
 def start_command(options: NodeOptions, folder: Path, object_store_bytes: int | None) -> list[str]:
