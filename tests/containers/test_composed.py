@@ -121,7 +121,7 @@ def test_health_checks_notice(up: Composed) -> None:
     up.compose("stop", "postgres")
     try:
         # The first, unless the engine's name server takes longer to say that there is no such host.
-        with pytest.raises(EngineError, match="postgres|the API does not answer"):
+        with pytest.raises(EngineError, match=r"postgres|the API does not answer"):
             up.execute("api", "api-healthy")
         with pytest.raises(EngineError, match="the database does not answer"):
             up.execute("worker", "worker-healthy")
