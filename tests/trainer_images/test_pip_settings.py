@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 PROGRAM = Path(__file__).parents[2] / "trainer_images" / "pip-settings"
 
 
-def exported(configuration: str, folder: Path, **environment: str) -> dict[str, str]:
+def exported(
+    configuration: str, folder: Path, python: str | Path = sys.executable, **environment: str
+) -> dict[str, str]:
     """The variables that a shell has after evaluating what the program prints."""
     file = folder / "pip.conf"
     file.write_text(configuration)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_", "SSL_"))}
-    script = f'settings=$({sys.executable} {PROGRAM}) || exit 1; eval "$settings"; env'
+    script = f'settings=$({python} {PROGRAM}) || exit 1; eval "$settings"; env'
     done = subprocess.run(
         ["sh", "-c", script],
         env={**clean, "HOME": str(folder), "PIP_CONFIG_FILE": str(file), **environment},
@@ -63,3 +66,9 @@ def test_the_environment_goes_first_and_uvs_own_stays(tmp_path: Path) -> None:
     assert told["UV_DEFAULT_INDEX"] == "https://environment.example/simple"
     told = exported(configuration, tmp_path, UV_DEFAULT_INDEX="https://uv.example/simple")
     assert told["UV_DEFAULT_INDEX"] == "https://uv.example/simple"
+
+
+def test_an_environment_without_pip_has_the_configuration_of_its_python(tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    told = exported("[global]\ncert = /etc/ssl/own.pem\n", tmp_path, tmp_path / "bare" / "bin" / "python")
+    assert told["SSL_CERT_FILE"] == "/etc/ssl/own.pem"
