@@ -148,7 +148,7 @@ def test_the_example_on_two_learners(up: Composed, engine: Engine, tmp_path: Pat
     started = time.monotonic()
     said = up.weft("train", str(EXAMPLE), "--follow")
     engine.found("two-learner Horovod example, with its environment", f"{time.monotonic() - started:.0f} s")
-    assert "COMPLETED" in said
+    assert [job.state for job in up.client().jobs.list()] == ["COMPLETED"]
     assert "[1] rank 0 of 2" in said
     assert "[2] rank 1 of 2" in said
     (accuracy,) = [float(one) for one in re.findall(r"test accuracy ([\d.]+)", said)]
@@ -177,7 +177,8 @@ def test_down_and_up_keeps_everything(up: Composed, engine: Engine, tmp_path: Pa
     up.weft("download", job.id, "--trainedmodel", "--unpack", "-o", str(tmp_path / "model"))
     # The environments are there, too: this time nothing is compiled.
     started = time.monotonic()
-    assert "COMPLETED" in up.weft("train", str(EXAMPLE), "--follow")
+    up.weft("train", str(EXAMPLE), "--follow")
+    assert {job.state for job in client.jobs.list()} == {"COMPLETED"}
     engine.found("two-learner Horovod example, environment there", f"{time.monotonic() - started:.0f} s")
 
 

@@ -119,8 +119,26 @@ def test_when_all_supervisors_are_killed_at_once_the_next_look_cleans_up(bench: 
     until(lambda: not run.alive())
     assert bench.processes(), "the agent's child is left"
     [learner] = bench.ended(spec).values()
-    assert (learner.exit_code, learner.reason) == (-9, "its process vanished")
+    assert (learner.exit_code, learner.reason, learner.interrupted) == (-9, "its process vanished", False)
     assert not bench.processes()
+    bench.stop(spec)
+
+
+def test_the_restart_of_a_container_is_an_interruption(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes all processes at once; the machine's boot is the same, its first process is another one."""
+    spec = bench.spec(FOREVER, learners=1)
+    bench.engine.launch(spec)
+    run, agent = bench.run(spec), bench.agent_of(spec)
+    everyone = [run.gang(), run.supervisor(0), agent]
+    for who in everyone:
+        assert who
+        os.kill(who.pid, signal.SIGSTOP)
+    for who in everyone:
+        kill(who)
+    until(lambda: not run.alive())
+    monkeypatch.setattr(processes, "machine_life", lambda: f"{processes.boot_id()} 12345")
+    [learner] = bench.ended(spec).values()
+    assert (learner.reason, learner.interrupted) == ("its machine or container was restarted", True)
     bench.stop(spec)
 
 
@@ -141,7 +159,8 @@ def test_a_reboot_is_seen(bench: Bench) -> None:
     who = [bystander.pid, 1, "00000000-0000-0000-0000-000000000000"]
     files.write_json(run.path / "gang.json", {"process": who})
     (run.path / "lock").touch()
-    assert {one.reason for one in bench.ended(spec).values()} == {"its process vanished"}
+    ended = bench.ended(spec).values()
+    assert {(one.reason, one.interrupted) for one in ended} == {("its machine or container was restarted", True)}
     bench.stop(spec)
     assert bystander.poll() is None
     bystander.kill()

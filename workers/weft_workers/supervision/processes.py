@@ -30,6 +30,12 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
+def machine_life() -> str:
+    """What changes when this machine, or the container that this process is in, starts anew: no process outlives it."""
+    first = _stat(1)
+    return f"{boot_id()} {first[1] if first else ''}"
+
+
 def identity(pid: int) -> Identity | None:
     """Who has ``pid`` now; None: nobody."""
     found = _stat(pid)

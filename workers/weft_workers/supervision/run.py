@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VANISHED = "its process vanished"
+RESTARTED = "its machine or container was restarted"
 _SHUTDOWN_GRACE = 20.0
 GONE = ".gone-"  # prefix of folders that are being deleted
 

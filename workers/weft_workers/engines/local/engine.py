@@ -29,8 +29,8 @@ from weft_core.launch import LaunchSpec
 from weft_workers.engines.local.machine import Machine, Slots
 from weft_workers.engines.local.preparing import prepare
 from weft_workers.environments import Environment, EnvironmentBuilder
-from weft_workers.supervision import files, spawn, waits
-from weft_workers.supervision.run import GONE, VANISHED, Exit, RunFolder, erase
+from weft_workers.supervision import files, processes, spawn, waits
+from weft_workers.supervision.run import GONE, RESTARTED, VANISHED, Exit, RunFolder, erase
 from weft_workers.supervision.waits import Recipe
 
 _logger = logging.getLogger(__name__)
@@ -166,6 +166,7 @@ class LocalEngine:
                 "run_name": spec.run_name,
                 **{field: getattr(spec, field) for field in _IDENTITY},
                 "recipe": environment.recipe._asdict() if environment.recipe else None,
+                "machine": processes.machine_life(),
                 "learners": [self._learner(run, rank, spec, environment, agent, own) for rank, own in enumerate(slots)],
             }
         )
@@ -284,7 +285,7 @@ class LocalEngine:
         alive = run.alive()  # before the files are read: what a dead supervisor wrote is complete
         ranks = range(len(spec["learners"]))
         if not alive:
-            self._settle(run, ranks)
+            self._settle(run, ranks, spec.get("machine", processes.machine_life()))
             if not run.path.is_dir():
                 return None
         learners = {rank: one for rank in ranks if (one := self._look_at(run, rank, alive))}
@@ -309,7 +310,7 @@ class LocalEngine:
         state = LearnerState.RUNNING if run.agent(rank) else LearnerState.STARTING
         return LearnerObservation(rank, state, node=socket.gethostname())
 
-    def _settle(self, run: RunFolder, ranks: range) -> None:
+    def _settle(self, run: RunFolder, ranks: range, machine: str) -> None:
         """Do what a run's supervisors left undone when they died: end the rest, say how it ended, remove it."""
         if all(run.exit(rank) for rank in ranks) and run.stop_request() is None:
             return
@@ -322,7 +323,8 @@ class LocalEngine:
             elif run.interrupted() and not run.failure():
                 self._end(run, ranks, Exit(-15, "interrupted", interrupted=True))
             elif run.started() and not run.failure():
-                self._end(run, ranks, Exit(-9, VANISHED))
+                restarted = machine != processes.machine_life()
+                self._end(run, ranks, Exit(-9, RESTARTED if restarted else VANISHED, interrupted=restarted))
 
     @staticmethod
     def _end(run: RunFolder, ranks: range, how: Exit) -> None:
