@@ -37,10 +37,8 @@ def test_the_worker_has_what_the_local_engine_brings_to_learners(engine: Engine,
     assert not held & {"fastapi", "numpy", "torch"}
     assert engine.inside(worker_image, "py-spy", "--version").startswith("py-spy ")
     assert engine.inside(worker_image, "uv", "--version").startswith("uv ")
-    assert (
-        len(engine.inside(worker_image, "sh", "-c", "for tool in g++ cmake make; do command -v $tool; done").split())
-        == 3
-    )
+    tools = engine.inside(worker_image, "sh", "-c", "for tool in g++ cmake make; do command -v $tool; done")
+    assert len(tools.split()) == 3
     assert holds(engine, worker_image, "-x /usr/local/bin/worker-healthy")
 
 

@@ -160,7 +160,9 @@ def test_a_reboot_is_seen(bench: Bench) -> None:
     files.write_json(run.path / "gang.json", {"process": who})
     (run.path / "lock").touch()
     ended = bench.ended(spec).values()
-    assert {(one.reason, one.interrupted) for one in ended} == {("its machine or container was restarted", True)}
+    assert {(learner.reason, learner.interrupted) for learner in ended} == {
+        ("its machine or container was restarted", True)
+    }
     bench.stop(spec)
     assert bystander.poll() is None
     bystander.kill()

@@ -66,22 +66,15 @@ class Installer(NamedTuple):
 
 
 def _variables(settings: str | Path, python: str, environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What makes uv do as pip does."""
-    variables = translated(settings, python, environment)
-    if environment.get("PYTHONDONTWRITEBYTECODE"):  # then no import keeps what it compiles, which uv leaves to imports
-        variables += (("UV_COMPILE_BYTECODE", "1"),)
-    return variables
-
-
-def translated(settings: str | Path, python: str, environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The configuration of ``python``'s pip as uv's variables; none where there is no pip."""
+    """What makes uv do as pip does: pip's configuration, and bytecode where no import could keep what it compiles."""
+    compiling = (("UV_COMPILE_BYTECODE", "1"),) if environment.get("PYTHONDONTWRITEBYTECODE") else ()
     try:
         command = [python, str(settings)]
         said = subprocess.run(command, env=dict(environment), capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        return ()
+        return compiling
     pairs = (word.partition("=") for word in shlex.split(said) if word != "export")
-    return tuple((name, value) for name, _, value in pairs)
+    return tuple((name, value) for name, _, value in pairs) + compiling
 
 
 class Installing:

@@ -285,7 +285,7 @@ class LocalEngine:
         alive = run.alive()  # before the files are read: what a dead supervisor wrote is complete
         ranks = range(len(spec["learners"]))
         if not alive:
-            self._settle(run, ranks, spec.get("machine", processes.machine_life()))
+            self._settle(run, ranks, spec.get("machine"))
             if not run.path.is_dir():
                 return None
         learners = {rank: one for rank in ranks if (one := self._look_at(run, rank, alive))}
@@ -310,7 +310,7 @@ class LocalEngine:
         state = LearnerState.RUNNING if run.agent(rank) else LearnerState.STARTING
         return LearnerObservation(rank, state, node=socket.gethostname())
 
-    def _settle(self, run: RunFolder, ranks: range, machine: str) -> None:
+    def _settle(self, run: RunFolder, ranks: range, machine: str | None) -> None:
         """Do what a run's supervisors left undone when they died: end the rest, say how it ended, remove it."""
         if all(run.exit(rank) for rank in ranks) and run.stop_request() is None:
             return
@@ -323,7 +323,7 @@ class LocalEngine:
             elif run.interrupted() and not run.failure():
                 self._end(run, ranks, Exit(-15, "interrupted", interrupted=True))
             elif run.started() and not run.failure():
-                restarted = machine != processes.machine_life()
+                restarted = machine not in (None, processes.machine_life())  # None: launched by an older Weft
                 self._end(run, ranks, Exit(-9, RESTARTED if restarted else VANISHED, interrupted=restarted))
 
     @staticmethod
