@@ -23,7 +23,7 @@ dashboard/node_modules/.installed: dashboard/package-lock.json | $(VENV)/.instal
 
 $(DASHBOARD): $(DASHBOARD_SOURCES) dashboard/node_modules/.installed
 	@echo "building the dashboard …"
-	@dashboard/npm run --silent build -- --logLevel warn
+	@dashboard/npm run --silent build
 	@touch $@
 
 dashboard: $(VENV)/.installed $(DASHBOARD) ## build the web page into the API's package
