@@ -11,6 +11,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     manifest: true,
     reportCompressedSize: false,
+    rolldownOptions: { checks: { pluginTimings: false } },
   },
   // `npm run dev` beside a running Weft: same origin for the browser, so the session's cookie works.
   server: { proxy: { "/api": process.env["WEFT_API"] ?? "http://127.0.0.1:8080" } },
