@@ -68,11 +68,25 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         item.session._setupstate.teardown_exact(None)  # as after the last test of all; no public call does this
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How those failed that passed, or failed again, when they were run once more (`make test`): a fault to find."""
-    for report in terminalreporter.stats.get("rerun", []):
-        terminalreporter.write_sep("_", f"RERUN after this: {report.nodeid} ({report.when})")
-        terminalreporter.write_line(report.longreprtext)
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_AtOnce(config))
+
+
+class _AtOnce:
+    """Shows how a test failed when it fails, not at the end of an hour; also that of a test which is run once more
+    (`make test`), as there is a fault to find even if it passes then."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.outcome not in ("failed", "rerun"):
+            return
+        terminal = self._config.get_terminal_writer()
+        terminal.line()
+        terminal.sep("_", f"{report.outcome.upper()}: {report.nodeid} ({report.when}, {report.duration:.0f} s)")
+        terminal.line(report.longreprtext)
 
 
 def _group(item: pytest.Item) -> str:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 
@@ -30,6 +30,9 @@ NOT_ROOT = "NOT RUN: no Kubernetes (the cluster's scripts want root)"
 
 class Cluster:
     """One cluster a machine; whoever finds it up leaves it up."""
+
+    _fault: ClassVar[str] = ""
+    """Why it did not come up."""
 
     def __init__(self, scripts: Path = _FOLDER) -> None:
         self.scripts = scripts
@@ -61,10 +64,26 @@ class Cluster:
     # --- life ---
 
     def up(self, nodes: int = 2) -> None:
-        """Start what is missing or has died; also how a lost node or API server comes back."""
-        was_up = (self.home / "run" / "pids" / "apiserver").exists()
-        self._script("up", "--nodes", str(nodes), timeout=240)
-        self._ours = self._ours or not was_up
+        """Start what is missing or has died; also how a lost node or API server comes back. A cluster that died as a
+        whole, say with its machine, is made anew: a node does not always come up on what another had half unpacked.
+        Where none comes up, all tests that want it fail at once, with the reason of the first."""
+        if Cluster._fault:
+            raise RuntimeError(Cluster._fault)
+        records = self.home / "run" / "pids"
+        if any(_is_alive(one) for one in records.glob("[!.]*")):
+            self._script("up", "--nodes", str(nodes), timeout=600)
+            return
+        if records.exists():
+            self.down()
+        self._ours = True
+        for attempt in range(3):  # the script gives a server 90 s, and goes on where it was when it is run again
+            try:
+                self._script("up", "--nodes", str(nodes), timeout=600)
+                return
+            except RuntimeError as error:
+                if attempt == 2:
+                    Cluster._fault = str(error)
+                    raise
 
     def down(self) -> None:
         self._script("down", timeout=300)
@@ -200,6 +219,17 @@ class Cluster:
         program = self.home / "debian" / "usr" / "bin" / "ctr"
         command = [str(program), "-a", str(socket), "-n", "k8s.io", "image", *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=True).stdout
+
+
+def _is_alive(record: Path) -> bool:
+    """Whether the process lives whose pid is recorded here; its start in clock ticks, beside it, tells it from a later
+    process of that number."""
+    try:
+        started = int((record.parent / f".{record.name}.start").read_text())
+        told = Path(f"/proc/{int(record.read_text())}/stat").read_text().rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return False
+    return told[0] not in "ZX" and int(told[19]) == started
 
 
 def _cpus(quantity: str) -> float:
