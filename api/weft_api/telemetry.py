@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from weft_api.engines.load import loads
-from weft_core.lifecycle import JobState
+from weft_core.lifecycle.states import JobState
 from weft_core.store.database import Database
 from weft_core.store.models import EngineStatus, Job
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psycopg
 
-from weft_core.lifecycle import ACTIVE, JobState
+from weft_core.lifecycle.states import ACTIVE, JobState
 from weft_core.settings import Settings
 from weft_embedded import ports
 from weft_embedded.config import External, external_servers, service_environment

@@ -12,7 +12,7 @@ from tests.core.test_store import new_attempt, tenant
 
 from weft_core.catalogue import Catalogue
 from weft_core.ids import new_id
-from weft_core.lifecycle import JobState
+from weft_core.lifecycle.states import JobState
 from weft_core.secrets import SecretBox, generate_key
 from weft_core.store import jobs, registry
 from weft_core.store.database import Database

@@ -11,8 +11,15 @@ from sqlalchemy import delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from weft_core import lifecycle
-from weft_core.lifecycle import ACTIVE, TERMINAL, TRANSITIONS, Desired, IllegalTransition, JobState
+from weft_core.lifecycle.states import (
+    ACTIVE,
+    TERMINAL,
+    TRANSITIONS,
+    Desired,
+    IllegalTransition,
+    JobState,
+    check_transition,
+)
 from weft_core.secrets import SecretBox, SecretsUnreadable, generate_key
 from weft_core.store import jobs
 from weft_core.store.database import Database
@@ -97,7 +104,7 @@ def test_terminal_states_absorb() -> None:
     for before in TERMINAL:
         assert TRANSITIONS[before] == frozenset()
     with pytest.raises(IllegalTransition, match="can't go from COMPLETED to QUEUED"):
-        lifecycle.check_transition(JobState.COMPLETED, JobState.QUEUED)
+        check_transition(JobState.COMPLETED, JobState.QUEUED)
 
 
 def test_every_state_can_be_reached_and_every_active_one_can_end_or_be_retried() -> None:

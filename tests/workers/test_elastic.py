@@ -9,7 +9,7 @@ from tests.workers.fake_engine import GIB
 from tests.workers.world import PROJECT, World
 
 from weft_core.engine import LaunchRefused, Node
-from weft_core.lifecycle import LearnerPhase
+from weft_core.lifecycle.states import LearnerPhase
 from weft_core.store.models import Job, Learner, Round
 
 

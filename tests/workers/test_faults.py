@@ -10,7 +10,7 @@ from tests.workers.fake_engine import GIB, FakeEngine
 from tests.workers.world import World
 
 from weft_core.engine import LaunchRefused, LearnerState, Node, Observation
-from weft_core.lifecycle import LearnerPhase
+from weft_core.lifecycle.states import LearnerPhase
 from weft_core.objects import Objects
 from weft_core.secrets import SecretBox, generate_key
 from weft_core.settings import S3Settings

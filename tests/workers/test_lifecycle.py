@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from sqlalchemy import select, text
 from tests.workers.world import PROJECT, World
 
-from weft_core.lifecycle import LearnerPhase
+from weft_core.lifecycle.states import LearnerPhase
 from weft_core.objects import Objects
 from weft_core.settings import S3Settings
 from weft_core.store.models import Secret

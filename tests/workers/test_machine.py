@@ -19,7 +19,7 @@ from tests.workers.fake_engine import GIB, FakeEngine
 from tests.workers.world import World
 
 from weft_core.engine import LearnerState, Node
-from weft_core.lifecycle import ACTIVE, TERMINAL, TRANSITIONS, JobState, LearnerPhase
+from weft_core.lifecycle.states import ACTIVE, TERMINAL, TRANSITIONS, JobState, LearnerPhase
 from weft_core.store.jobs import Conflict
 from weft_workers.context import Context
 from weft_workers.observing import Ages, Lookout

@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import func, select, text, update
 from tests.workers.world import World
 
-from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
+from weft_core.lifecycle.actions import Notice, Settle
+from weft_core.lifecycle.decide import conclude
+from weft_core.lifecycle.progress import check_progress, stall_condition
+from weft_core.lifecycle.states import Desired, JobState, LearnerPhase, Outcome
+from weft_core.lifecycle.view import AttemptView, JobView, LearnerView, View
 from weft_core.settings import TimingSettings
 from weft_core.store.models import Attempt, Job, Learner
-from weft_workers.reconcile.actions import Notice, Settle
-from weft_workers.reconcile.decide import conclude
-from weft_workers.reconcile.progress import check_progress, stall_condition
-from weft_workers.reconcile.view import AttemptView, JobView, LearnerView, View
 
 NOW = datetime(2026, 1, 31, 8, 15, tzinfo=UTC)
 

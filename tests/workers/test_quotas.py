@@ -17,7 +17,7 @@ from tests.workers.world import PROJECT, USER, World
 from weft_core.engine import Capacity
 from weft_core.ids import new_id
 from weft_core.launch import Resources
-from weft_core.lifecycle import LearnerPhase
+from weft_core.lifecycle.states import LearnerPhase
 from weft_core.store import jobs
 from weft_core.store.models import Attempt, Job, Project
 from weft_core.store.quotas import Quota, Usage, usage

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from tests.workers.world import World
 
 from weft_core.engine import EngineUnreachable
-from weft_core.lifecycle import LearnerPhase
+from weft_core.lifecycle.states import LearnerPhase
 from weft_core.settings import TimingSettings
 from weft_core.store.models import Job
 from weft_core.wake import Wake

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.workers.world import World
 
 from weft_api.telemetry import Metrics as ApiMetrics
-from weft_core.lifecycle import LearnerPhase
+from weft_core.lifecycle.states import LearnerPhase
 from weft_workers.housekeeping import Housekeeping
 
 _DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "weft.json"

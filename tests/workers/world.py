@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from tests.workers.fake_engine import GIB, FakeEngine
 
 from weft_core.ids import new_id
-from weft_core.lifecycle import LearnerPhase
+from weft_core.lifecycle.states import LearnerPhase
 from weft_core.log_archive import pack_times
 from weft_core.objects import exit_key
 from weft_core.store import jobs

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from weft_core.engine import Capacity, Node, gpu_type_fits
 from weft_core.launch import Placement, Resources
+from weft_core.words import count, size
 from weft_workers.quotas import Allowance
-from weft_workers.texts import count, size
 
 _SLACK = 1e-6  # fractions of CPUs don't add up exactly
 

@@ -16,7 +16,7 @@ import structlog
 from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.orm import Session
 
-from weft_core.lifecycle import Desired
+from weft_core.lifecycle.states import Desired
 from weft_core.log_archive import FRAME_BYTES, FrameInfo, ObjectWriter, Record, logs_prefix
 from weft_core.store.models import Attempt, Job, LogChunk, LogCursor, LogFrame
 from weft_workers.context import Context

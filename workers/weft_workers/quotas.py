@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from weft_core.launch import Resources
 from weft_core.store.quotas import Quota, Usage
-from weft_workers.texts import count, size
+from weft_core.words import count, size
 
 _SLACK = 1e-6  # fractions of CPUs don't add up exactly
 

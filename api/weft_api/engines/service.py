@@ -23,7 +23,7 @@ from weft_api.engines.schemas import (
 from weft_api.problems import NOT_FOUND, Problem
 from weft_core.engine_settings import EngineSettings, KubernetesSettings, RaySettings
 from weft_core.launch import Resources
-from weft_core.lifecycle import JobState
+from weft_core.lifecycle.states import JobState
 from weft_core.store.models import EngineStatus, Job
 from weft_core.store.scope import Scope
 

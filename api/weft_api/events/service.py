@@ -9,7 +9,7 @@ from weft_api.auth import Principal
 from weft_api.context import Context
 from weft_api.events.schemas import EventView
 from weft_api.following import Look, event
-from weft_core.lifecycle import TERMINAL
+from weft_core.lifecycle.states import TERMINAL
 from weft_core.store.models import Event, Job
 from weft_core.store.scope import Scope
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft_api.jobs.service import find_job
 from weft_api.problems import not_found
-from weft_core.lifecycle import Desired
+from weft_core.lifecycle.states import Desired
 from weft_core.store.models import Job
 from weft_core.store.scope import Scope
 

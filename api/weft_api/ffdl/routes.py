@@ -26,7 +26,7 @@ from weft_api.idempotency import KeyHeader, Once, once
 from weft_api.jobs import lifecycle
 from weft_api.jobs.submit import submit
 from weft_api.problems import DATABASE_UNAVAILABLE, NOT_FOUND, Problem, invalid
-from weft_core.lifecycle import TERMINAL
+from weft_core.lifecycle.states import TERMINAL
 from weft_core.manifest import parse_manifest
 from weft_core.store.models import Job
 

@@ -28,7 +28,7 @@ from weft_api.logs.live import Live
 from weft_api.logs.read import LogFilter, ascending
 from weft_api.metrics.read import read_records
 from weft_api.metrics.series import snapshot
-from weft_core.lifecycle import TERMINAL
+from weft_core.lifecycle.states import TERMINAL
 from weft_core.store.models import Job
 
 router = APIRouter(include_in_schema=False)

@@ -13,7 +13,7 @@ from weft_api.jobs.service import find_job
 from weft_api.problems import NO_RESULTS_YET, NOT_FOUND, RESULTS_GONE, Problem, not_found
 from weft_api.stores import StoreGone, results_location, users_store
 from weft_api.zipstream import Entry, stream_zip
-from weft_core.lifecycle import TERMINAL
+from weft_core.lifecycle.states import TERMINAL
 from weft_core.objects import Bucket, ObjectInfo, S3Store, code_key, results_prefix
 
 _MOST_LISTED = 10_000

@@ -18,7 +18,7 @@ from sqlalchemy.orm import aliased
 
 from weft_api.paging import decode, decode_time_key, encode
 from weft_api.problems import invalid
-from weft_core.lifecycle import JobState
+from weft_core.lifecycle.states import JobState
 from weft_core.store.models import Job, JobMetric
 
 Sort = Annotated[

@@ -35,7 +35,7 @@ from weft_api.problems import (
     responses,
 )
 from weft_api.since import Since, parse_since
-from weft_core.lifecycle import JobState
+from weft_core.lifecycle.states import JobState
 from weft_core.manifest import Manifest
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])

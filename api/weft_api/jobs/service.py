@@ -17,7 +17,7 @@ from weft_api.metrics.listing import best_and_last
 from weft_api.models.names import registered_as, started_from
 from weft_api.problems import not_found
 from weft_core.launch import Resources
-from weft_core.lifecycle import JobState
+from weft_core.lifecycle.states import JobState
 from weft_core.service_log import note
 from weft_core.store.models import Attempt, Job, Learner, Round, User
 from weft_core.store.scope import Scope

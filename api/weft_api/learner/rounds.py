@@ -1,4 +1,4 @@
-"""The rounds of an elastic attempt (weft_core.elastic): where its learners meet, again and again (docs/elastic.md)."""
+"""Where the learners of an elastic attempt meet for each round (docs/elastic.md)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from weft_api.context import Context
 from weft_api.learner.auth import AttemptToken, fence, granted_learner, open_attempt
 from weft_api.learner.schemas import Peer, RoundAnswer, RoundCall
 from weft_api.problems import invalid
-from weft_core.elastic import Close, Member, Open, Restart, Round, is_over, learners, next_change
 from weft_core.launch import ElasticSpec
+from weft_core.lifecycle.rounds import Close, Member, Open, Restart, Round, is_over, learners, next_change
 from weft_core.store import jobs, models
 from weft_core.store.models import Attempt, Job, Learner
 from weft_core.store.rounds import clock, member, read_rounds

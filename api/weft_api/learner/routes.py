@@ -43,7 +43,7 @@ from weft_api.problems import (
     responses,
 )
 from weft_core.launch import LearnerSpec
-from weft_core.lifecycle import LearnerPhase
+from weft_core.lifecycle.states import LearnerPhase
 from weft_core.service_log import note
 
 router = APIRouter(prefix="/api/v1/learner", tags=["learner"], responses=responses(STALE_ATTEMPT))

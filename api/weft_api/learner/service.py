@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import func, or_, select, update
@@ -34,7 +33,8 @@ from weft_api.learner.spec import SpecBuilder
 from weft_api.problems import ALREADY_GRANTED, Problem
 from weft_api.stores import StoreGone
 from weft_core.launch import LearnerSpec
-from weft_core.lifecycle import LearnerPhase
+from weft_core.lifecycle.states import LearnerPhase
+from weft_core.lifecycle.storing import may_store
 from weft_core.secrets import SecretsUnreadable
 from weft_core.store import jobs
 from weft_core.store.models import Attempt, Job, Learner
@@ -199,8 +199,7 @@ def _mappings(values: Any) -> list[dict[str, Any]]:
 
 
 def storing(context: Context, token: AttemptToken, call: StoringCall) -> StoringAnswer:
-    """The storing grant. After success everywhere rank 0 (of an elastic attempt's last round) stores last, so that its
-    files win; after a failure or a stop everyone stores what there is at once."""
+    """The storing grant (weft_core.lifecycle.storing). The leader is rank 0, of an elastic attempt's last round."""
     with context.database.transaction() as session:
         job, attempt = fence(session, token, change=True)
         learner = granted_learner(session, attempt, call.rank, call.instance)
@@ -217,7 +216,8 @@ def storing(context: Context, token: AttemptToken, call: StoringCall) -> Storing
         leader = _leader(session, attempt)
         # Of an elastic attempt, learners that have not joined any more don't count.
         count = [one for one in session.scalars(others) if leader is None or one.arrived is not None]
-        granted = _may_store(attempt, call, count, leads=call.rank == (leader or 0))
+        stopping = attempt.stop_requested_at is not None or attempt.outcome is not None
+        granted = may_store(call.exit_code, count, leads=call.rank == (leader or 0), stopping=stopping)
         if granted and learner.storing_at is None:
             learner.storing_at = func.now()
         if not asked_before:
@@ -231,15 +231,6 @@ def _leader(session: Session, attempt: Attempt) -> int | None:
     """Whose results are the model: the leader of an elastic attempt's last round; None: there are no rounds."""
     last = next((one for one in reversed(read_rounds(session, attempt.id)) if not one.open), None)
     return last.members[0] if last else None
-
-
-def _may_store(attempt: Attempt, call: StoringCall, others: Sequence[Learner], leads: bool) -> bool:
-    partial = call.exit_code != 0 or attempt.stop_requested_at is not None or attempt.outcome is not None
-    if partial or any(row.exit_code not in (None, 0) for row in others):
-        return True
-    if leads:
-        return all(row.phase == LearnerPhase.EXITED for row in others)
-    return all(row.exit_code == 0 for row in others)
 
 
 def exited(context: Context, token: AttemptToken, call: ExitCall) -> None:

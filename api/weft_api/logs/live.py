@@ -28,7 +28,7 @@ from weft_api.auth import Principal
 from weft_api.bell import Ear
 from weft_api.context import Context
 from weft_api.logs.chunks import Chunk, ChunkReader, Wanted
-from weft_core.lifecycle import TERMINAL
+from weft_core.lifecycle.states import TERMINAL
 from weft_core.objects import StoreError
 from weft_core.store.models import Job
 

@@ -35,7 +35,7 @@ from weft_api.logs.schemas import (
 from weft_api.logs.search import Pattern, search
 from weft_api.problems import NOT_FOUND, invalid, responses
 from weft_api.since import At, Since, parse_since
-from weft_core.lifecycle import TERMINAL
+from weft_core.lifecycle.states import TERMINAL
 
 router = APIRouter(prefix="/api/v1", tags=["logs"], responses=responses(NOT_FOUND))
 

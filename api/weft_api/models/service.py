@@ -29,7 +29,7 @@ from weft_api.models.schemas import (
 from weft_api.paging import decode, encode
 from weft_api.problems import CONFLICT, NOT_FOUND, RESULTS_GONE, Problem, invalid
 from weft_api.stores import StoreGone, results_location
-from weft_core.lifecycle import Desired, JobState
+from weft_core.lifecycle.states import Desired, JobState
 from weft_core.objects import results_prefix
 from weft_core.store import registry
 from weft_core.store.jobs import record_registration

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from weft_core.lifecycle import JobState
+from weft_core.lifecycle.states import JobState
 from weft_core.manifest.environment import reserved
 from weft_core.manifest.kinds import Choice, Command, Duration, Field, ListOf, MapOf, Number, Record, Size, Text, Whole
 

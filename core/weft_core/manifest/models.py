@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from weft_core.launch import CheckpointSpec, ElasticSpec, EvaluationMetrics, Launcher, Resources
-from weft_core.lifecycle import JobState
+from weft_core.lifecycle.states import JobState
 
 
 class _Form(BaseModel):

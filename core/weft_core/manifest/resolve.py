@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from weft_core.catalogue import Catalogue, CatalogueError, Image, UnknownVersion
 from weft_core.launch import CheckpointSpec, ElasticSpec, Launcher, Resources
-from weft_core.lifecycle import JobState
+from weft_core.lifecycle.states import JobState
 from weft_core.manifest.findings import INVALID, Findings
 from weft_core.manifest.metrics import resolve_metrics
 from weft_core.manifest.models import Credentials, Framework, Manifest, Notify, ParsedManifest, Stall

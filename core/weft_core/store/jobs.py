@@ -13,7 +13,7 @@ from sqlalchemy import func
 from sqlalchemy.orm import Session
 
 from weft_core.ids import new_id
-from weft_core.lifecycle import RESUMABLE, TERMINAL, Desired, JobState, check_transition
+from weft_core.lifecycle.states import RESUMABLE, TERMINAL, Desired, JobState, check_transition
 from weft_core.store.models import Event, Job, LogCursor, Model, ModelVersion
 from weft_core.store.registry import register, registered_name
 from weft_core.store.scope import Scope
@@ -71,8 +71,8 @@ def submit(scope: Scope, job: Job, notes: list[str]) -> Job:
 
 
 def transition(session: Session, job: Job, after: JobState, reason: str, error_code: str | None = None) -> None:
-    """Move a job along the table of :mod:`weft_core.lifecycle`, with its event; a COMPLETED job's results become a
-    version of the model that its manifest names.
+    """Move a job along the table of transitions, with its event. A COMPLETED job's results become a version of the
+    model that its manifest names.
 
     Raises:
         IllegalTransition: the table does not have it.

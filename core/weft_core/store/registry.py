@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from weft_core.catalogue import Catalogue
 from weft_core.ids import new_id
-from weft_core.lifecycle import ACTIVE, JobState
+from weft_core.lifecycle.states import ACTIVE, JobState
 from weft_core.objects import results_prefix
 from weft_core.store.models import Attempt, Job, JobMetric, Model, ModelPromotion, ModelVersion, Secret
 from weft_core.store.scope import Scope

@@ -7,21 +7,21 @@ from datetime import datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from weft_core import elastic
+from weft_core.lifecycle import rounds
 from weft_core.store.models import Learner, Round
 
 
-def read_rounds(session: Session, attempt_id: str) -> list[elastic.Round]:
+def read_rounds(session: Session, attempt_id: str) -> list[rounds.Round]:
     """The last two, in order."""
     rows = session.scalars(select(Round).where(Round.attempt_id == attempt_id).order_by(Round.n.desc()).limit(2))
     return [
-        elastic.Round(row.n, row.opened_at, row.closed_at, tuple(row.members), row.restart, row.reason)
+        rounds.Round(row.n, row.opened_at, row.closed_at, tuple(row.members), row.restart, row.reason)
         for row in reversed(rows.all())
     ]
 
 
-def member(row: Learner) -> elastic.Member:
-    return elastic.Member(
+def member(row: Learner) -> rounds.Member:
+    return rounds.Member(
         number=row.rank,
         arrived=row.arrived,
         arrived_at=row.arrived_at,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft_core.launch import LearnerSpec
-from weft_core.lifecycle import JobState, LearnerPhase
+from weft_core.lifecycle.states import JobState, LearnerPhase
+from weft_core.lifecycle.storing import may_store
 from weft_embedded.run.metrics import MetricsFile
 
 _Phase = LearnerPhase
@@ -160,19 +161,14 @@ class Gang:
                 raise Refused(409, "metrics_not_kept", f"{self._metrics.path}: {error.strerror or error}") from None
 
     def storing(self, call: dict[str, Any]) -> dict[str, Any]:
-        """The storing grant: after success everywhere rank 0 stores last, so that its files win; after a failure or a
-        stop everyone stores what there is at once."""
+        """The storing grant (weft_core.lifecycle.storing)."""
         learner = self._granted(call)
         with self._changed:
             learner.exit_code = int(call["exit_code"])
             self._advance(learner, _Phase.STORING)
-            others = [one for one in self.learners if one is not learner]
-            if learner.exit_code or self.stopping or any(one.exit_code for one in others):
-                granted = True
-            elif learner.rank == 0:
-                granted = all(one.exited for one in others)
-            else:
-                granted = all(one.exit_code == 0 for one in others)
+            others = [other for other in self.learners if other is not learner]
+            leads = learner.rank == 0
+            granted = may_store(learner.exit_code, others, leads=leads, stopping=self.stopping)
             return {"granted": granted, "wait": not granted}
 
     def exit(self, call: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from weft_core.launch import CodeInput, LaunchSpec, LearnerSpec
-from weft_core.lifecycle import JobState
+from weft_core.lifecycle.states import JobState
 from weft_core.manifest import Manifest
 from weft_embedded.run.data_dir import LinkedData
 from weft_embedded.run.engine import EngineProcess

@@ -15,23 +15,24 @@ from sqlalchemy.orm import Session
 from weft_core.engine import Capacity, EngineUnreachable, Preparation
 from weft_core.ids import new_id, run_name
 from weft_core.launch import Placement, Resources
-from weft_core.lifecycle import Desired, JobState
+from weft_core.lifecycle.decide import backoff
+from weft_core.lifecycle.elastic import cooldown
+from weft_core.lifecycle.states import Desired, JobState
+from weft_core.lifecycle.view import View
 from weft_core.settings import Settings
 from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, EngineStatus, Job, Learner, Project
 from weft_core.store.quotas import Quota, usage
 from weft_core.tokens import new_token
 from weft_core.tracing import Attribute
+from weft_core.words import count
 from weft_workers.admission import Plan, Request, Running, more, plan
 from weft_workers.context import Context
 from weft_workers.lease import Lease, take
 from weft_workers.observing import Lookout
 from weft_workers.quotas import Allowance
-from weft_workers.reconcile.decide import backoff
-from weft_workers.reconcile.elastic import cooldown
+from weft_workers.reconcile.load import attempt_view
 from weft_workers.reconcile.preparing import note_progress, prepare
-from weft_workers.reconcile.view import View, attempt_view
-from weft_workers.texts import count
 
 HEAD_POLL = 3.0
 """The first of a queue looks for room by itself this often, and on behalf of all others: a node may have been added."""

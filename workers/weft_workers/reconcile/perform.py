@@ -17,16 +17,7 @@ from sqlalchemy.orm import Session
 from weft_core.engine import EngineUnreachable, LaunchRefused, Observation
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec
-from weft_core.lifecycle import Desired, JobState, LearnerPhase, Outcome
-from weft_core.objects import StoreError, job_prefix, results_prefix
-from weft_core.secrets import SecretsUnreadable
-from weft_core.store.jobs import record_event, transition
-from weft_core.store.models import Attempt, Job, Learner, LogChunk
-from weft_core.store.registry import keeps_results
-from weft_core.tracing import Attribute
-from weft_workers.context import Context
-from weft_workers.lease import Lease, renew, take
-from weft_workers.reconcile.actions import (
+from weft_core.lifecycle.actions import (
     SHORT_GRACE,
     Action,
     Admit,
@@ -42,17 +33,25 @@ from weft_workers.reconcile.actions import (
     Purge,
     RecordExits,
     Rest,
-    SearchExits,
     Settle,
 )
+from weft_core.lifecycle.decide import POLL, UNREACHABLE_POLL, conclude, confirmed_gone
+from weft_core.lifecycle.elastic import cooldown
+from weft_core.lifecycle.failures import headline, with_log
+from weft_core.lifecycle.notes import new_nodes, take_notes
+from weft_core.lifecycle.progress import stall_condition
+from weft_core.lifecycle.states import Desired, JobState, LearnerPhase, Outcome
+from weft_core.lifecycle.view import AttemptView, View
+from weft_core.objects import StoreError, job_prefix, results_prefix
+from weft_core.secrets import SecretsUnreadable
+from weft_core.store.jobs import record_event, transition
+from weft_core.store.models import Attempt, Job, Learner, LogChunk
+from weft_core.store.registry import keeps_results
+from weft_core.tracing import Attribute
+from weft_core.words import count
+from weft_workers.context import Context
+from weft_workers.lease import Lease, renew, take
 from weft_workers.reconcile.admit import admit, grow, read_placement, read_resources, survey
-from weft_workers.reconcile.decide import POLL, UNREACHABLE_POLL, conclude, confirmed_gone
-from weft_workers.reconcile.elastic import cooldown
-from weft_workers.reconcile.failures import headline, with_log
-from weft_workers.reconcile.notes import new_nodes, take_notes
-from weft_workers.reconcile.progress import stall_condition
-from weft_workers.reconcile.view import AttemptView, View
-from weft_workers.texts import count
 
 log = structlog.get_logger(__name__)
 
@@ -92,8 +91,6 @@ def perform(context: Context, lease: Lease, view: View, action: Action) -> float
             return _settle(context, lease, view, action)
         case Close():
             return _close(context, lease, view, action)
-        case SearchExits():
-            raise AssertionError("the caller searches, then decides again")
 
 
 def trouble(context: Context, lease: Lease, condition: str) -> float | None:

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from weft_core.engine import Capacity, Preparation
-from weft_core.lifecycle import Desired, JobState
+from weft_core.lifecycle.states import Desired, JobState
 from weft_core.store.jobs import record_event
 from weft_core.store.models import Job
 from weft_workers.context import Context

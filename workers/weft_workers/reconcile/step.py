@@ -13,13 +13,14 @@ from sqlalchemy.exc import DBAPIError
 from structlog.contextvars import bound_contextvars
 
 from weft_core.engine import EngineUnreachable
+from weft_core.lifecycle.actions import SearchExits
+from weft_core.lifecycle.decide import decide
+from weft_core.lifecycle.view import ExitReport, Sight, View
 from weft_core.objects import StoreError, exit_key
 from weft_workers.context import Context
 from weft_workers.lease import Lease, LeaseLost, claim
 from weft_workers.reconcile import perform
-from weft_workers.reconcile.actions import SearchExits
-from weft_workers.reconcile.decide import decide
-from weft_workers.reconcile.view import ExitReport, Sight, View, load_view
+from weft_workers.reconcile.load import load_view
 
 log = structlog.get_logger(__name__)
 
@@ -68,14 +69,12 @@ def _step_once(context: Context, job_id: str) -> float | None:
 
 def _work(context: Context, lease: Lease, view: View) -> float | None:
     view = _look(context, view)
-    action = decide(view)
-    if isinstance(action, SearchExits):
+    while isinstance(action := decide(view), SearchExits):
         try:
             view = replace(view, exits={**view.exits, **_search_exits(context, view, action.ranks)})
         except StoreError as error:
             # Unknown is not dead: without a look into S3 nobody is declared lost.
             return perform.trouble(context, lease, f"can't look for exit reports: {error}")
-        action = decide(view)
     log.debug("step", state=view.job.state.value, action=action)
     with context.metrics.steps.labels(type(action).__name__).time():
         return perform.perform(context, lease, view, action)

@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from weft_core.lifecycle import Desired, JobState, LearnerPhase
+from weft_core.lifecycle.states import Desired, JobState, LearnerPhase
 from weft_core.store.models.base import Base, created, one_of, project
 
 
@@ -137,7 +137,7 @@ class Learner(Base):
     ports: Mapped[list[int] | None] = mapped_column(JSONB)
     launched_at: Mapped[datetime | None]  # its engine was asked to start it
     started_at: Mapped[datetime | None]  # start grant
-    # Of elastic attempts (weft_core.elastic): the round that it is ready for, the one in which its workers failed.
+    # Of elastic attempts (lifecycle.rounds): the round that it is ready for, the one in which its workers failed.
     arrived: Mapped[int | None]
     arrived_at: Mapped[datetime | None]
     broken: Mapped[int | None]
@@ -159,7 +159,7 @@ class Learner(Base):
 
 
 class Round(Base):
-    """A gang of an elastic attempt: see :mod:`weft_core.elastic`. The newest one is the counter."""
+    """A gang of an elastic attempt: see :mod:`weft_core.lifecycle.rounds`. The newest one is the counter."""
 
     __tablename__ = "rounds"
     attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True)

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from weft_core.engine import LearnerObservation, LearnerState
+from weft_core.words import size
 from weft_workers.engines.kubernetes import names, quantity, schedule
 from weft_workers.engines.kubernetes.errors import brief, pull_error
-from weft_workers.texts import size
 
 Json = dict[str, Any]
 

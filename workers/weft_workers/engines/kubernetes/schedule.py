@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from weft_core.words import count, size
 from weft_workers.engines.kubernetes import names, quantity
-from weft_workers.texts import count, size
 
 Json = dict[str, Any]
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft_core.engine import LearnerObservation, LearnerState
-from weft_core.lifecycle import Outcome
-from weft_workers.reconcile.actions import Settle
-from weft_workers.reconcile.view import LearnerView, View
-from weft_workers.texts import duration, size
+from weft_core.lifecycle.actions import RecordExits, SearchExits, Settle
+from weft_core.lifecycle.states import Outcome
+from weft_core.lifecycle.view import LearnerView, View
+from weft_core.words import duration, size
 
 CRASHED = "C201"
 VANISHED = "S104"
@@ -47,6 +47,20 @@ class Failure:
         return Settle(
             self.outcome, f"{subject}{joint}{self.what}", grace, self.error_code, self.exit_code, rank=self.rank
         )
+
+
+def seek_reports(view: View, silent: frozenset[int]) -> SearchExits | RecordExits | None:
+    """What to do about learners that ended without a report to the API: an agent that could not reach the API leaves
+    its report in S3. None: there is nothing to look for or to record.
+
+    Args:
+        view: with a valid sight.
+        silent: ranks without a report whose process the engine no longer has.
+    """
+    if unsearched := silent - view.exits.keys():
+        return SearchExits(unsearched)
+    found = {rank: report for rank, report in view.exits.items() if report is not None and rank in silent}
+    return RecordExits(found) if found else None
 
 
 def find_failure(view: View, silent: frozenset[int]) -> Failure | None:

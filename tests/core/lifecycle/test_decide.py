@@ -11,9 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from weft_core.engine import LearnerObservation, LearnerState, Observation
-from weft_core.lifecycle import ACTIVE, TERMINAL, TRANSITIONS, Desired, JobState, LearnerPhase, Outcome
-from weft_core.settings import TimingSettings
-from weft_workers.reconcile.actions import (
+from weft_core.lifecycle.actions import (
     Admit,
     Advance,
     Close,
@@ -26,9 +24,11 @@ from weft_workers.reconcile.actions import (
     SearchExits,
     Settle,
 )
-from weft_workers.reconcile.decide import Inconsistent, conclude, confirmed_gone, decide
-from weft_workers.reconcile.notes import take_notes
-from weft_workers.reconcile.view import AttemptView, ExitReport, JobView, LearnerView, Sight, View
+from weft_core.lifecycle.decide import Inconsistent, conclude, confirmed_gone, decide
+from weft_core.lifecycle.notes import take_notes
+from weft_core.lifecycle.states import ACTIVE, TERMINAL, TRANSITIONS, Desired, JobState, LearnerPhase, Outcome
+from weft_core.lifecycle.view import AttemptView, ExitReport, JobView, LearnerView, Sight, View
+from weft_core.settings import TimingSettings
 
 NOW = datetime(2026, 1, 31, 8, 15, tzinfo=UTC)
 moments = st.integers(0, 2000).map(lambda seconds: NOW - timedelta(seconds=seconds))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft_core.engine import LearnerObservation, LearnerState
-from weft_workers.reconcile.view import View
+from weft_core.lifecycle.view import View
 
 
 def missing(view: View, rank: int) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from weft_core.engine import LearnerState, Observation
-from weft_core.lifecycle import ACTIVE, TERMINAL, TRANSITIONS, Desired, JobState, LearnerPhase, Outcome
-from weft_workers.reconcile.actions import (
+from weft_core.lifecycle.actions import (
     GANG_GRACE,
     SHORT_GRACE,
     Action,
@@ -14,22 +13,22 @@ from weft_workers.reconcile.actions import (
     Advance,
     Close,
     Conclusion,
+    Decision,
     HaltQueued,
     Launch,
     LaunchMore,
     Pause,
     Purge,
-    RecordExits,
     Rest,
-    SearchExits,
     Settle,
 )
-from weft_workers.reconcile.elastic import decide_members, decide_more
-from weft_workers.reconcile.failures import find_failure, headline
-from weft_workers.reconcile.progress import check_progress
-from weft_workers.reconcile.sight import missing
-from weft_workers.reconcile.view import AttemptView, View
-from weft_workers.texts import duration
+from weft_core.lifecycle.elastic import decide_members, decide_more
+from weft_core.lifecycle.failures import find_failure, headline, seek_reports
+from weft_core.lifecycle.progress import check_progress
+from weft_core.lifecycle.sight import missing
+from weft_core.lifecycle.states import ACTIVE, TERMINAL, TRANSITIONS, Desired, JobState, LearnerPhase, Outcome
+from weft_core.lifecycle.view import AttemptView, View
+from weft_core.words import duration
 
 POLL = 2.0
 """Seconds between two looks at a running attempt. Learners' reports make a job due at once; looks are for the rest."""
@@ -49,8 +48,8 @@ class Inconsistent(Exception):
 # --- which action -------------------------------------------------------------------------------------------------
 
 
-def decide(view: View) -> Action:
-    """The next action for a job."""
+def decide(view: View) -> Decision:
+    """The next action for a job, or what must be known first."""
     job = view.job
     if job.state in TERMINAL:
         return Purge() if job.desired is Desired.DELETED else Rest()
@@ -87,19 +86,18 @@ def _decide_end(view: View, attempt: AttemptView) -> Action | None:
     """What needs no word of the engine: success, the user's wish, the clock; or a launch that is due."""
     if view.gang and all(one.succeeded for one in view.gang):
         return Settle(Outcome.SUCCEEDED, "all learners exited with code 0", SHORT_GRACE, exit_code=0)
-    grace = view.timings.grace if attempt.grace is None else attempt.grace
     if view.job.desired is Desired.DELETED:
-        return Settle(Outcome.DELETED, "deleted by request", min(grace, SHORT_GRACE))
+        return Settle(Outcome.DELETED, "deleted by request", view.grace(SHORT_GRACE))
     if view.job.desired is Desired.HALTED:
-        return Settle(Outcome.HALTED, "halted by request", grace)
+        return Settle(Outcome.HALTED, "halted by request", view.grace())
     if reason := abandoned(view):
-        return Settle(Outcome.HALTED, reason, min(grace, GANG_GRACE))
+        return Settle(Outcome.HALTED, reason, view.grace(GANG_GRACE))
     if attempt.launched_at is None:
         return Launch()
     if view.job.elastic and (more := tuple(one.rank for one in view.members if one.launched_at is None)):
         return LaunchMore(more)
     if (limit := view.job.max_runtime) and (started := _all_started(view)) and view.since(started) > limit:
-        return Settle(Outcome.FAILED, f"max_runtime of {duration(limit)} exceeded", grace)
+        return Settle(Outcome.FAILED, f"max_runtime of {duration(limit)} exceeded", view.grace())
     return None
 
 
@@ -114,7 +112,7 @@ def abandoned(view: View) -> str | None:
     return None
 
 
-def _decide_by_engine(view: View, attempt: AttemptView) -> Action | None:
+def _decide_by_engine(view: View, attempt: AttemptView) -> Decision | None:
     """What only an answer of the engine tells; unknown is not dead."""
     sight = view.sight
     assert attempt.launched_at is not None  # _decide_end has launched
@@ -128,16 +126,13 @@ def _decide_by_engine(view: View, attempt: AttemptView) -> Action | None:
     if seen and (taken := next((one for one in seen.learners.values() if one.interrupted), None)):
         what = taken.reason or "its engine took it back"
         # The others may still save a checkpoint, and so may this one.
-        grace = view.timings.grace if attempt.grace is None else attempt.grace
-        return Settle(Outcome.INTERRUPTED, f"learner {taken.rank + 1} was interrupted: {what}", min(grace, GANG_GRACE))
+        reason = f"learner {taken.rank + 1} was interrupted: {what}"
+        return Settle(Outcome.INTERRUPTED, reason, view.grace(GANG_GRACE))
     silent = frozenset(one.rank for one in view.learners if not one.reported and missing(view, one.rank))
-    if unsearched := silent - view.exits.keys():
-        return SearchExits(unsearched)
-    if found := {rank: report for rank, report in view.exits.items() if report is not None and rank in silent}:
-        return RecordExits(found)
+    if reports := seek_reports(view, silent):
+        return reports
     if failure := find_failure(view, silent):
-        grace = view.timings.grace if attempt.grace is None else attempt.grace
-        return failure.settle(min(grace, GANG_GRACE))
+        return failure.settle(view.grace(GANG_GRACE))
     return _start_timeout(view, attempt, seen)
 
 

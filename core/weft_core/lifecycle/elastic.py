@@ -1,7 +1,7 @@
 """An elastic attempt that trains: which of its learners are lost, and whether it may have more. Pure functions.
 
 A loss does not end the attempt as long as there are enough learners left. What follows from a loss is none: workers
-whose peer died fail too, within a second, and start again with the next round (weft_core.elastic, docs/elastic.md).
+whose peer died fail too, within a second, and start again with the next round (docs/elastic.md).
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import signal
 from collections.abc import Collection
 from datetime import timedelta
 
-from weft_core.elastic import AFTERMATH, Round
 from weft_core.launch import ElasticSpec
-from weft_core.lifecycle import JobState, Outcome
-from weft_workers.reconcile.actions import GANG_GRACE, Action, Grow, Lose, RecordExits, SearchExits
-from weft_workers.reconcile.failures import Failure, find_failures, reported
-from weft_workers.reconcile.sight import missing
-from weft_workers.reconcile.view import LearnerView, View
-from weft_workers.texts import duration
+from weft_core.lifecycle.actions import GANG_GRACE, Action, Decision, Grow, Lose
+from weft_core.lifecycle.failures import Failure, find_failures, reported, seek_reports
+from weft_core.lifecycle.rounds import AFTERMATH, Round
+from weft_core.lifecycle.sight import missing
+from weft_core.lifecycle.states import JobState, Outcome
+from weft_core.lifecycle.view import LearnerView, View
+from weft_core.words import duration
 
 _NEWS = 7.0
 """Seconds after a failure at which a learner that is heard again would have said if its own workers had failed too."""
@@ -26,23 +26,20 @@ _SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal
 """What ends workers, and is never what a lost peer does to them (that may well be SIGABRT)."""
 
 
-def decide_members(view: View) -> Action | None:
+def decide_members(view: View) -> Decision | None:
     """What to do about members that have ended, with an engine that answers."""
     elastic, attempt = view.job.elastic, view.open
     assert elastic is not None
     assert attempt is not None
     silent = frozenset(one.rank for one in view.members if not one.reported and missing(view, one.rank))
-    if unsearched := silent - view.exits.keys():
-        return SearchExits(unsearched)
-    if found := {rank: report for rank, report in view.exits.items() if report is not None and rank in silent}:
-        return RecordExits(found)
+    if reports := seek_reports(view, silent):
+        return reports
     lost = {one.rank: one for one in find_failures(view, silent)} | _taken_back(view) | _not_started(view)
     lost |= {one.rank: one for one in _blamed(view, bool(lost))}
     if not lost:
         return None
     if not _goes_on(view, elastic, lost.keys()):
-        grace = view.timings.grace if attempt.grace is None else attempt.grace
-        return min(lost.values(), key=lambda one: one.weight).settle(min(grace, GANG_GRACE))
+        return min(lost.values(), key=lambda failure: failure.weight).settle(view.grace(GANG_GRACE))
     return Lose({rank: one.what.removeprefix("was ") for rank, one in sorted(lost.items())})
 
 

@@ -1,4 +1,4 @@
-"""What a step may do: :func:`weft_workers.reconcile.decide.decide` names one, ``perform`` does it."""
+"""What may be done with a job: :func:`weft_core.lifecycle.decide.decide` names an action, its caller performs it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from weft_core.lifecycle import JobState, Outcome
-from weft_workers.reconcile.view import ExitReport
+from weft_core.lifecycle.states import JobState, Outcome
+from weft_core.lifecycle.view import ExitReport
 
 GANG_GRACE = 30.0
 """Of learners whose gang has failed: enough to save a checkpoint, but they may hang in a collective for ever."""
@@ -55,13 +55,6 @@ class Advance:
     """The gang has come further."""
 
     state: JobState
-
-
-@dataclass(frozen=True)
-class SearchExits:
-    """Learners are gone without a word to the API: look for their exit reports in S3."""
-
-    ranks: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -134,7 +127,6 @@ Action = (
     | Launch
     | LaunchMore
     | Advance
-    | SearchExits
     | RecordExits
     | Lose
     | Grow
@@ -142,6 +134,17 @@ Action = (
     | Settle
     | Close
 )
+
+
+@dataclass(frozen=True)
+class SearchExits:
+    """No action yet: these learners ended without a word to the API. The caller looks for their exit reports, adds what
+    it finds to the view's ``exits``, and asks for a decision again."""
+
+    ranks: frozenset[int]
+
+
+Decision = Action | SearchExits
 
 
 @dataclass(frozen=True)

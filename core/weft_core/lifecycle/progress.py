@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from weft_core.lifecycle import JobState, LearnerPhase, Outcome
-from weft_workers.reconcile.actions import Notice, Settle
-from weft_workers.reconcile.view import AttemptView, LearnerView, View
-from weft_workers.texts import duration
+from weft_core.lifecycle.actions import GANG_GRACE, Notice, Settle
+from weft_core.lifecycle.states import JobState, LearnerPhase, Outcome
+from weft_core.lifecycle.view import AttemptView, LearnerView, View
+from weft_core.words import duration
 
 _BEATS = 5
 """Heartbeats from the warning to the end of a stalled attempt: for the stacks to reach the log."""
@@ -62,13 +62,12 @@ def _stall(view: View, attempt: AttemptView) -> Notice | Settle | None:
     if any(_heard(view, one) and _idle_for(one) < limit for one in running):
         return Notice("moving", "")
     if action == "end" and view.since(attempt.stalled_at) > _BEATS * view.timings.heartbeat:
-        grace = view.timings.grace if attempt.grace is None else attempt.grace
         assert attempt.stalled_since is not None
         reason = (
             f"no progress since {_clock(attempt.stalled_since)}: all learners were idle for {duration(limit)}; "
             "ended, as its manifest's stall.action says (the stacks of its processes are in the log)"
         )
-        return Settle(Outcome.FAILED, reason, min(grace, 30.0), "C201", ENDED_CODE)
+        return Settle(Outcome.FAILED, reason, view.grace(GANG_GRACE), "C201", ENDED_CODE)
     return None
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import UTC
 
 from weft_core.engine import LearnerState, Observation
-from weft_core.lifecycle import ACTIVE, JobState
-from weft_workers.reconcile.progress import stall_condition
-from weft_workers.reconcile.sight import absent, unreachable
-from weft_workers.reconcile.view import View
+from weft_core.lifecycle.progress import stall_condition
+from weft_core.lifecycle.sight import absent, unreachable
+from weft_core.lifecycle.states import ACTIVE, JobState
+from weft_core.lifecycle.view import View
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,166 @@
+"""What a step knows about a job: rows as they stood at the claim, and what the engine said. Plain values, so that
+decisions are functions of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from weft_core.engine import Observation
+from weft_core.launch import ElasticSpec
+from weft_core.lifecycle.rounds import Round
+from weft_core.lifecycle.states import Desired, JobState, LearnerPhase, Outcome
+from weft_core.settings import TimingSettings
+
+
+@dataclass(frozen=True)
+class JobView:
+    id: str
+    project_id: str
+    engine: str
+    state: JobState
+    desired: Desired
+    learners: int
+    retries: int
+    failures: int = 0
+    reason: str = ""
+    condition: str | None = None
+    state_since: datetime | None = None
+    max_runtime: float | None = None  # seconds
+    keepalive: float | None = None  # seconds that its client may be silent
+    keepalive_until: datetime | None = None
+    idle_limit: float | None = None  # seconds
+    active_at: datetime | None = None
+    """When a learner last printed or worked; read only where there is a limit to its idleness."""
+    name: str = ""
+    project: str = ""  # its name
+    endpoints: tuple[str, ...] = ()
+    """URLs of the S3 stores that its learners need; read only when it is to be launched."""
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    elastic: ElasticSpec | None = None
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True)
+class AttemptView:
+    """The newest attempt, open or ended."""
+
+    id: str
+    n: int
+    run_name: str
+    memory: int  # bytes a learner
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    token: bytes = field(default=b"", repr=False)  # encrypted
+    launched_at: datetime | None = None
+    held_at: datetime | None = None
+    stop_requested_at: datetime | None = None
+    grace: float | None = None
+    outcome: Outcome | None = None
+    reason: str = ""
+    error_code: str | None = None
+    exit_code: int | None = None
+    ended_at: datetime | None = None
+    grow_at: datetime | None = None
+    no_output_at: datetime | None = None
+    stalled_at: datetime | None = None
+    stalled_since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class LearnerView:
+    rank: int
+    phase: LearnerPhase = LearnerPhase.WAITING
+    started_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+    idle_since: datetime | None = None
+    wrote: bool | None = None
+    absences: int = 0
+    node: str | None = None
+    exit_code: int | None = None
+    exit_reason: str | None = None
+    last_lines: str | None = None
+    exited_at: datetime | None = None
+    launched_at: datetime | None = None
+    arrived: int | None = None  # this and the next: see weft_core.lifecycle.rounds.Member
+    broken: int | None = None
+    broken_at: datetime | None = None
+    left: bool = False
+    left_reason: str = ""
+
+    @property
+    def granted(self) -> bool:
+        return self.phase is not LearnerPhase.WAITING
+
+    @property
+    def reported(self) -> bool:
+        """Said itself how it ended."""
+        return self.phase is LearnerPhase.EXITED
+
+    @property
+    def succeeded(self) -> bool:
+        return self.reported and self.exit_code == 0
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What an answering engine said of the attempt's run; None: it does not know it."""
+
+    observation: Observation | None
+    at: datetime  # when it was asked, on the database's clock
+
+
+@dataclass(frozen=True)
+class ExitReport:
+    """What a learner left in S3 before it reported."""
+
+    exit_code: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class View:
+    now: datetime  # the database's clock
+    timings: TimingSettings
+    job: JobView
+    attempt: AttemptView | None = None
+    learners: tuple[LearnerView, ...] = ()
+    """All that the attempt ever had, in order of rank."""
+    sight: Sight | None = None
+    unreachable: str | None = None  # why the engine gave no answer
+    exits: Mapping[int, ExitReport | None] = field(default_factory=dict)
+    """Reports that were looked for in S3, by rank; None: there is none."""
+    progress: str = ""  # newest 'image' event of this attempt
+    progress_at: datetime | None = None
+    rounds: tuple[Round, ...] = ()
+    """Of an elastic attempt: the last two."""
+
+    @property
+    def members(self) -> tuple[LearnerView, ...]:
+        """The learners that have not been lost."""
+        return tuple(one for one in self.learners if not one.left)
+
+    @property
+    def gang(self) -> tuple[LearnerView, ...]:
+        """Those members whose work counts: of an elastic attempt not those that have yet to join."""
+        if not any(not one.open for one in self.rounds):
+            return self.members
+        return tuple(one for one in self.members if one.arrived is not None)
+
+    @property
+    def open(self) -> AttemptView | None:
+        """The open attempt."""
+        return self.attempt if self.attempt is not None and self.attempt.ended_at is None else None
+
+    def grace(self, most: float = math.inf) -> float:
+        """Seconds that learners have to save a checkpoint when the open attempt stops now: those that its stop names,
+        else the setting's; at most ``most``."""
+        attempt = self.open
+        named = attempt.grace if attempt else None
+        return min(most, self.timings.grace if named is None else named)
+
+    def since(self, moment: datetime) -> float:
+        """Seconds from ``moment`` to now."""
+        return (self.now - moment) / timedelta(seconds=1)
