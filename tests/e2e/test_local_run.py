@@ -233,7 +233,7 @@ def test_the_exit_code_is_the_jobs_and_a_gang_fails_as_one(desk: Desk) -> None:
     assert "retry 1 of 1 after: learner 2" in done.stderr
     assert "[1] attempt 2" in done.stdout
     limited = desk.run(desk.manifest("sleep 600", max_runtime="1s"), "--json", code=10)
-    assert json.loads(limited.stdout.splitlines()[-1])["reason"] == "max_runtime of 1 s exceeded"
+    assert json.loads(limited.stdout.splitlines()[-1])["reason"] == "max_runtime of 1s exceeded"
     desk.nothing_is_left()
 
 

@@ -19,6 +19,7 @@ from weft_core.settings import Settings
 from weft_embedded.run.data_dir import LinkedData, LocalInput
 from weft_embedded.run.folder import choose_folder
 from weft_embedded.run.learners import Gang
+from weft_embedded.run.memory import Clock
 from weft_embedded.run.metrics import MetricsFile
 from weft_embedded.run.request import Request, RunError
 from weft_embedded.run.server import LearnerServer
@@ -158,14 +159,14 @@ class Learners:
 
     def __init__(self, folder: Path) -> None:
         self.told: list[tuple[str, dict[str, Any]]] = []
-        self.exits: list[int] = []
+        self.changes = 0
         spec = LearnerSpec(
             job_id="run-1", job_name="a", attempt=1, rank=0, learners=2, cpus=1, gpus=0, command="true",
             framework="python", launcher="none", env={},
         )  # fmt: skip
         self.metrics = MetricsFile(folder / "metrics.csv")
         self.gang = Gang(
-            spec, lambda what, /, **f: self.told.append((what, f)), lambda rank: {}, self.exits.append, self.metrics
+            spec, lambda what, /, **f: self.told.append((what, f)), lambda rank: {}, self._count, self.metrics, Clock()
         )
         self.folder = folder
         spaces = {"results": folder / "results", "checkpoints": folder / "checkpoints"}
@@ -175,6 +176,9 @@ class Learners:
         (folder / "data/ü 1.tar").write_bytes(b"0123456789")
         self.server = LearnerServer(spaces, folder / "incoming", None, {"images": folder / "data"})
         self.server.serve(self.gang, "secret")
+
+    def _count(self) -> None:
+        self.changes += 1
 
     def call(self, operation: str, rank: int = 0, token: str = "secret", instance: str = "i", **fields: Any) -> Any:
         body = json.dumps({"rank": rank, "instance": f"{instance}{rank}", **fields}).encode()
@@ -211,7 +215,7 @@ def test_one_agent_for_each_rank_and_none_without_the_token(learners: Learners) 
     assert status(lambda: learners.call("phase", 1, phase="NONSENSE")) == 400
     assert status(lambda: learners.call("nonsense", 1)) == 404
     learners.gang.stop(5)
-    assert learners.call("heartbeat", 1) == {"stop": True, "grace_seconds": 5}
+    assert learners.call("heartbeat", 1) == {"stop": True, "grace_seconds": 5, "dump": None}
     assert status(lambda: learners.call("start", 0)) == 410, "nothing starts any more"
 
 
@@ -228,10 +232,8 @@ def test_lines_come_once_and_rank_0_stores_last(learners: Learners) -> None:
     learners.call("exit", 1, exit_code=0)
     assert learners.call("storing", 0, exit_code=0) == {"granted": True, "wait": False}
     learners.call("exit", 0, exit_code=0)
-    assert learners.exits == [1, 0]
-    assert learners.gang.succeeded
-    states = [fields["state"] for what, fields in learners.told if what == "event"]
-    assert states == ["DOWNLOADING", "PROCESSING", "STORING"]
+    assert [(one.phase, one.exit_code) for one in learners.gang.snapshot()] == [("EXITED", 0)] * 2
+    assert learners.changes >= 8, "each step of a learner is news"
 
 
 def test_metrics_come_once_and_nothing_in_them_breaks_file_or_terminal(learners: Learners) -> None:

@@ -55,6 +55,7 @@ class Advance:
     """The gang has come further."""
 
     state: JobState
+    reason: str
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from weft_core.lifecycle.progress import check_progress
 from weft_core.lifecycle.sight import missing
 from weft_core.lifecycle.states import ACTIVE, TERMINAL, TRANSITIONS, Desired, JobState, LearnerPhase, Outcome
 from weft_core.lifecycle.view import AttemptView, View
-from weft_core.words import duration
+from weft_core.words import count, duration
 
 POLL = 2.0
 """Seconds between two looks at a running attempt. Learners' reports make a job due at once; looks are for the rest."""
@@ -167,9 +167,14 @@ def _advance(view: View) -> Action | None:
         target = JobState.PROCESSING
     if min(phases) >= LearnerPhase.STORING.order:
         target = JobState.STORING
-    if target in ACTIVE and target in TRANSITIONS[view.job.state]:
-        return Advance(target)
-    return None
+    if target not in ACTIVE or target not in TRANSITIONS[view.job.state]:
+        return None
+    reasons = {
+        JobState.DOWNLOADING: "bringing code and data",
+        JobState.PROCESSING: f"running in {count(len(view.gang), 'learner')}",
+        JobState.STORING: "storing results",
+    }
+    return Advance(target, reasons[target])
 
 
 # --- the end of an attempt ---------------------------------------------------------------------------------------

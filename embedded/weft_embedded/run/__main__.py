@@ -20,9 +20,9 @@ from weft_core.engine_settings import LocalSettings
 from weft_core.launch import CodeInput
 from weft_core.manifest import ManifestError, ParsedManifest, parse_manifest
 from weft_core.settings import ProfileSettings, Settings, load_settings
+from weft_core.words import count
 from weft_embedded.run.data_dir import LinkedData
 from weft_embedded.run.folder import OutFolder, choose_folder
-from weft_embedded.run.learners import count
 from weft_embedded.run.request import Request, RunError
 from weft_embedded.run.runner import Ended, Job, Stop, run
 from weft_embedded.run.server import LearnerServer
@@ -67,7 +67,8 @@ def _serve(request: Request) -> None:
             for note in [*manifest.notes, *notes, *stores.notes]:
                 tell("event", kind="note", message=note)
             started = time.monotonic()
-            job = Job(manifest, stores, data, secrets, code, request.grace)
+            timings = settings.timings.model_copy(update={"grace": request.grace})
+            job = Job(manifest, stores, data, secrets, code, timings)
             ended = run(job, out, server, news, tell)
             tell("end", **_end(ended, out, stores.results is None), seconds=time.monotonic() - started)
 
@@ -96,7 +97,7 @@ def _parse(request: Request, settings: Settings) -> tuple[ParsedManifest, list[s
         )
     parsed = parse_manifest(request.manifest, settings, overrides={**request.overrides, "engine": _ENGINE})
     if parsed.manifest.elastic is not None:
-        learners = count(parsed.manifest.learners)
+        learners = count(parsed.manifest.learners, "learner")
         notes.append(f"elastic is left out: {learners} from the beginning to the end")
     if parsed.manifest.notify:
         notes.append("notify is left out")

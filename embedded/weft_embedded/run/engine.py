@@ -28,6 +28,9 @@ class EngineProcess:
     """Starts the gang of ``spec``. ``tell`` gets each piece of its news, from a thread of its own; the last one is
     ``{"gone": true}``, ``{"refused": why}`` or ``{"broken": why}``."""
 
+    over = False
+    """Whether the last piece of news has been told."""
+
     def __init__(self, spec: LaunchSpec, tell: Callable[[dict[str, Any]], None]) -> None:
         self._tell = tell
         self.broken = False
@@ -67,10 +70,11 @@ class EngineProcess:
         last: dict[str, Any] = {}
         for line in self._process.stdout:
             last = json.loads(line)
+            self.over = bool(last.keys() & {"gone", "refused"})
             self._tell(last)
         self._process.wait()
-        if not last.keys() & {"gone", "refused"}:
-            self.broken = True
+        if not self.over:
+            self.over = self.broken = True
             self._errors.seek(0)
             said = self._errors.read().decode(errors="replace").strip().splitlines()
             self._tell({"broken": said[-1] if said else f"exit code {self._process.returncode}"})

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from weft_core.launch import LearnerSpec
-from weft_core.lifecycle.states import JobState, LearnerPhase
+from weft_core.lifecycle.states import LearnerPhase
 from weft_core.lifecycle.storing import may_store
 from weft_embedded.run.metrics import MetricsFile
 
@@ -35,8 +36,13 @@ class Learner:
     env: dict[str, str] = field(default_factory=dict, repr=False)
     sequence: int = 0
     metrics_sequence: int = 0
+    started_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+    idle_since: datetime | None = None
+    wrote: bool | None = None
     exit_code: int | None = None
     reason: str = ""
+    exited_at: datetime | None = None
 
     @property
     def exited(self) -> bool:
@@ -49,9 +55,11 @@ class Gang:
     Args:
         spec: what each learner is to do, but for its rank.
         tell: called with ``(type, fields)``, under the lock.
-        prepare: called with a rank before its learner gets its spec; what its environment needs besides.
-        on_exit: called with each rank that has reported its end.
+        prepare: called with a rank before its learner gets its spec; returns what its environment needs besides. Raises
+            OSError when the learner can't start.
+        changed: called when a learner has come further.
         metrics: gets what the training reports.
+        clock: the time of day.
     """
 
     def __init__(
@@ -59,16 +67,18 @@ class Gang:
         spec: LearnerSpec,
         tell: Callable[..., None],
         prepare: Callable[[int], Mapping[str, str]],
-        on_exit: Callable[[int], None],
+        changed: Callable[[], None],
         metrics: MetricsFile,
+        clock: Callable[[], datetime],
     ) -> None:
         self._spec = spec
         self._tell = tell
         self._prepare = prepare
-        self._on_exit = on_exit
+        self._news = changed
         self._metrics = metrics
-        self.learners = [Learner(rank) for rank in range(spec.learners)]
-        self.state = JobState.PENDING
+        self._clock = clock
+        self._learners = [Learner(rank) for rank in range(spec.learners)]
+        self._dump: str | None = None
         self._grace: float | None = None  # of a stop, once there is one
         self._line = 0
         self._changed = threading.Condition()
@@ -81,13 +91,18 @@ class Gang:
             self._grace = grace
             self._changed.notify_all()
 
-    @property
-    def stopping(self) -> bool:
-        return self._grace is not None
+    def ask_for_stacks(self, since: datetime | None) -> None:
+        """Tell the learners with their next heartbeats to log their stacks, once for each moment; None: no more."""
+        self._dump = since.isoformat() if since else None
+
+    def snapshot(self) -> list[Learner]:
+        """The learners as they are now."""
+        with self._changed:
+            return [replace(learner) for learner in self._learners]
 
     @property
-    def succeeded(self) -> bool:
-        return all(one.exited and one.exit_code == 0 for one in self.learners)
+    def _stopping(self) -> bool:
+        return self._grace is not None
 
     # --- the learner's API ---
 
@@ -96,11 +111,16 @@ class Gang:
         with self._changed:
             if learner.instance not in (None, call["instance"]):
                 raise Refused(409, "already_granted", f"another agent holds the start grant of rank {learner.rank}")
-            if self.stopping or learner.exited:
+            if self._stopping or learner.exited:
                 raise Refused(410, "stale_attempt", "the attempt is to stop: stop and exit")
             if learner.instance is None:
-                learner.env = {**self._spec.env, **self._prepare(learner.rank)}
-                learner.instance = call["instance"]
+                learner.instance, learner.started_at = call["instance"], self._clock()
+                try:
+                    learner.env = {**self._spec.env, **self._prepare(learner.rank)}
+                except OSError as error:
+                    # The agent could say no more than this either.
+                    self._exit(learner, 1, str(error))
+                    raise Refused(410, "stale_attempt", f"the learner can't start: {error}") from None
             self._advance(learner, _Phase.STARTED)
         spec = self._spec.model_copy(update={"rank": learner.rank, "env": learner.env})
         return spec.model_dump(mode="json")
@@ -117,13 +137,13 @@ class Gang:
         least = _Phase(call["phase"]).order if call.get("phase") else 0
 
         def ready() -> bool:
-            return all(one.address is not None and one.phase.order >= least for one in self.learners)
+            return all(one.address is not None and one.phase.order >= least for one in self._learners)
 
         with self._changed:
             self._changed.wait_for(ready, min(float(call.get("wait") or 0), 30.0))
             peers = [
                 {"rank": one.rank, "address": one.address, "ports": one.ports, "phase": one.phase.value}
-                for one in self.learners
+                for one in self._learners
             ]
             return {"ready": ready(), "peers": peers}
 
@@ -135,8 +155,13 @@ class Gang:
                 self._tell("event", kind="learner", message=f"learner {learner.rank + 1}: {call['message']}")
 
     def heartbeat(self, call: dict[str, Any]) -> dict[str, Any]:
-        self._granted(call)
-        return {"stop": self.stopping, "grace_seconds": None if self._grace is None else int(self._grace)}
+        learner = self._granted(call)
+        with self._changed:
+            learner.heartbeat_at, learner.wrote = self._clock(), call.get("wrote")
+            idle = call.get("idle_seconds")
+            learner.idle_since = None if idle is None else learner.heartbeat_at - timedelta(seconds=float(idle))
+            grace = None if self._grace is None else int(self._grace)
+            return {"stop": self._stopping, "grace_seconds": grace, "dump": self._dump}
 
     def logs(self, call: dict[str, Any]) -> None:
         learner = self._granted(call)
@@ -166,19 +191,16 @@ class Gang:
         with self._changed:
             learner.exit_code = int(call["exit_code"])
             self._advance(learner, _Phase.STORING)
-            others = [other for other in self.learners if other is not learner]
+            others = [other for other in self._learners if other is not learner]
             leads = learner.rank == 0
-            granted = may_store(learner.exit_code, others, leads=leads, stopping=self.stopping)
+            granted = may_store(learner.exit_code, others, leads=leads, stopping=self._stopping)
             return {"granted": granted, "wait": not granted}
 
     def exit(self, call: dict[str, Any]) -> None:
         learner = self._granted(call)
         with self._changed:
-            if learner.exited:
-                return
-            learner.exit_code, learner.reason = int(call["exit_code"]), str(call.get("reason") or "")
-            self._advance(learner, _Phase.EXITED)
-        self._on_exit(learner.rank)
+            if not learner.exited:
+                self._exit(learner, int(call["exit_code"]), str(call.get("reason") or ""))
 
     # --- shared ---
 
@@ -188,9 +210,9 @@ class Gang:
 
     def _rank(self, call: dict[str, Any]) -> Learner:
         rank = int(call["rank"])
-        if not 0 <= rank < len(self.learners):
+        if not 0 <= rank < len(self._learners):
             raise Refused(400, "invalid_request", f"rank: this attempt has no learner with rank {rank}")
-        return self.learners[rank]
+        return self._learners[rank]
 
     def _granted(self, call: dict[str, Any]) -> Learner:
         learner = self._rank(call)
@@ -198,35 +220,13 @@ class Gang:
             raise Refused(410, "stale_attempt", "another agent, or none, holds this rank's start grant: stop and exit")
         return learner
 
+    def _exit(self, learner: Learner, exit_code: int, reason: str) -> None:
+        learner.exit_code, learner.reason, learner.exited_at = exit_code, reason, self._clock()
+        self._advance(learner, _Phase.EXITED)
+
     def _advance(self, learner: Learner, phase: LearnerPhase) -> None:
         if learner.phase.order < phase.order:
             learner.phase = phase
-        state = _state_of([one.phase for one in self.learners])
-        if state is not None and list(JobState).index(state) > list(JobState).index(self.state):
-            self.state = state
-            self._tell(
-                "event", kind="state", state=state.value, message=_REASONS[state].format(count(len(self.learners)))
-            )
+        learner.heartbeat_at = self._clock()
         self._changed.notify_all()
-
-
-_REASONS = {
-    JobState.DOWNLOADING: "bringing code and data",
-    JobState.PROCESSING: "running in {}",
-    JobState.STORING: "storing results",
-}
-
-
-def count(learners: int) -> str:
-    """``1 learner``, ``2 learners``."""
-    return f"{learners} learner" + ("" if learners == 1 else "s")
-
-
-def _state_of(phases: Sequence[LearnerPhase]) -> JobState | None:
-    """How far the gang is, as the workers see it."""
-    last = min(one.order for one in phases)
-    if last >= _Phase.STORING.order:
-        return JobState.STORING
-    if last >= _Phase.PROCESSING.order:
-        return JobState.PROCESSING
-    return JobState.DOWNLOADING if max(one.order for one in phases) >= _Phase.STARTED.order else None
+        self._news()

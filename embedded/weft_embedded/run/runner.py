@@ -1,31 +1,44 @@
-"""The run: attempt after attempt, until one has ended well, or none is left."""
+"""The run: the service's decisions about a job (weft_core.lifecycle), performed here and in memory."""
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import secrets
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from weft_core.engine import LearnerObservation, LearnerState, Observation
 from weft_core.launch import CodeInput, LaunchSpec, LearnerSpec
-from weft_core.lifecycle.states import JobState
+from weft_core.lifecycle.actions import (
+    SHORT_GRACE,
+    Admit,
+    Advance,
+    Close,
+    HaltQueued,
+    Launch,
+    Notice,
+    Pause,
+    SearchExits,
+    Settle,
+)
+from weft_core.lifecycle.decide import conclude, confirmed_gone, decide
+from weft_core.lifecycle.notes import take_notes
+from weft_core.lifecycle.states import TERMINAL, JobState, Outcome
+from weft_core.lifecycle.view import AttemptView
 from weft_core.manifest import Manifest
+from weft_core.settings import TimingSettings
+from weft_core.words import count
 from weft_embedded.run.data_dir import LinkedData
 from weft_embedded.run.engine import EngineProcess
 from weft_embedded.run.folder import OutFolder
-from weft_embedded.run.learners import Gang, Refused, count
+from weft_embedded.run.learners import Gang
+from weft_embedded.run.memory import Clock, Memory
 from weft_embedded.run.server import LearnerServer
 from weft_embedded.run.stores import Stores
-
-_GANG_GRACE = 30.0
-"""Of learners whose gang has failed: enough to save a checkpoint, but they may hang in a collective for ever."""
-_REPORT_SECONDS = 5.0
-"""How long a learner that has gone may still be heard: its last call may be on its way."""
 
 Tell = Callable[..., None]
 
@@ -35,17 +48,17 @@ class Stop:
     """Somebody asks for the run's end."""
 
     grace: float
-    reason: str = "halted by request"
+    reason: str = ""
+    """Empty: the user's own wish."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How an attempt, or the run, ended."""
+    """How the run ended."""
 
     state: JobState
     reason: str
     exit_code: int | None = None
-    retryable: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,7 +70,7 @@ class Job:
     data: LinkedData
     secrets: dict[str, str]
     code: CodeInput | None
-    grace: float
+    timings: TimingSettings
 
     def spec(self, out: OutFolder, attempt: int) -> LearnerSpec:
         manifest, stores = self.manifest, self.stores
@@ -86,36 +99,29 @@ class Job:
             pretrained=None if isinstance(stores.pretrained, Path) else stores.pretrained,
             results=results,
             checkpoint=manifest.checkpoint,
-            grace_seconds=self.grace,
+            grace_seconds=self.timings.grace,
+            heartbeat_seconds=self.timings.heartbeat,
             max_runtime_seconds=manifest.max_runtime_seconds,
             evaluation_metrics=manifest.evaluation_metrics,
             system_metrics_seconds=0,
         )
 
 
-def run(job: Job, out: OutFolder, server: LearnerServer, stops: queue.SimpleQueue[Any], tell: Tell) -> Ended:
+def run(job: Job, out: OutFolder, server: LearnerServer, news: queue.SimpleQueue[Any], tell: Tell) -> Ended:
     """Attempts, as many as the manifest's ``retries`` allow.
 
     Args:
         job: what is to be run.
         out: taken.
         server: serving.
-        stops: gets :class:`Stop` at any time; used for the attempts' own news, too.
+        news: gets :class:`Stop` at any time; used for the run's own news, too.
         tell: called with (type, fields) for what is worth showing.
     """
-    failures = 0
-    while True:
-        out.begin(out.attempts + 1)
-        ended = _Attempt(job, out, server, stops, tell).run()
-        if ended.state is not JobState.FAILED or not ended.retryable or failures >= job.manifest.retries:
-            return ended
-        failures += 1
-        message = f"retry {failures} of {job.manifest.retries} after: {ended.reason}"
-        tell("event", kind="state", state=JobState.QUEUED.value, message=message)
+    return _Run(job, out, server, news, tell).to_end()
 
 
-class _Attempt:
-    """One gang, from its launch until nothing of it is left."""
+class _Run:
+    """Does what a worker does with a job, for this job alone."""
 
     def __init__(
         self, job: Job, out: OutFolder, server: LearnerServer, news: queue.SimpleQueue[Any], tell: Tell
@@ -124,135 +130,212 @@ class _Attempt:
         self._out = out
         self._server = server
         self._news = news
-        self._n = out.attempts
         self._tell_run = tell
+        self._clock = Clock()
+        out.begin(out.attempts)  # it has an id from now on
+        self._memory = Memory(out.id, job.manifest, job.timings, self._clock)
+        self._engine: EngineProcess | None = None
+        self._launch_spec: LaunchSpec | None = None
         self._folders: list[Path] = []
         self._folders_known = threading.Event()
-        self._ended: Ended | None = None
-        self._deadline: float | None = None  # of max_runtime
-        self._gone_quiet: dict[int, tuple[float, dict[str, Any]]] = {}
-        """Learners whose processes are gone and that have not reported: since when, and what their engine says."""
+        self._stopped: Stop | None = None
 
-    def run(self) -> Ended:
-        manifest = self._job.manifest
+    def to_end(self) -> Ended:
+        memory = self._memory
+        try:
+            while memory.state not in TERMINAL:
+                self._step()
+        finally:
+            self._end_engine()
+        reason = memory.reason
+        if memory.state is JobState.HALTED and self._stopped is not None and self._stopped.reason:
+            reason = self._stopped.reason
+        return Ended(memory.state, reason, memory.attempt.exit_code if memory.attempt else None)
+
+    def _step(self) -> None:
+        view = self._memory.view()
+        action = decide(view)
+        self._note()
+        match action:
+            case Pause(seconds):
+                self._wait(seconds)
+            case SearchExits(ranks):
+                # A learner's reports come to this very process: there is no other place for them.
+                self._memory.found(dict.fromkeys(ranks))
+            case Admit():
+                self._begin()
+            case Launch():
+                self._launch()
+            case Advance():
+                self._enter(action.state, action.reason)
+            case Notice():
+                self._notice(action)
+            case Settle():
+                self._settle(action)
+            case Close():
+                self._close(action)
+            case HaltQueued():
+                self._enter(JobState.HALTED, action.reason)
+            case _:  # of an elastic job, or one that is deleted: neither can be here
+                raise AssertionError(f"a run has no such action: {action}")
+
+    # --- an attempt, from its launch until nothing of it is left ---
+
+    def _begin(self) -> None:
+        out, manifest = self._out, self._job.manifest
+        out.begin(out.attempts + 1)
+        run_name = f"weft-{out.id}-{out.attempts}"
+        attempt = AttemptView(id=run_name, n=out.attempts, run_name=run_name, memory=manifest.resources.memory)
         token = secrets.token_urlsafe(32)
-        spec = self._job.spec(self._out, self._n)
-        gang = Gang(spec, self._tell, self._prepare, lambda rank: self._news.put({"reported": rank}), self._out.metrics)
+        spec = self._job.spec(out, attempt.n)
+        gang = Gang(spec, self._tell, self._prepare, lambda: self._news.put({}), out.metrics, self._clock)
         self._server.serve(gang, token)
-        run_name = f"weft-{self._out.id}-{self._n}"
-        what = f"starting {count(manifest.learners)} on this machine"
-        self._tell("event", kind="state", state=JobState.PENDING.value, message=what)
-        launch = LaunchSpec(
+        self._launch_spec = LaunchSpec(
             run_name=run_name,
-            installation=self._out.id,
+            installation=out.id,
             project_id="local",
-            job_id=self._out.id,
-            attempt=self._n,
+            job_id=out.id,
+            attempt=attempt.n,
             learners=manifest.learners,
             resources=manifest.resources,
             image=manifest.framework.image,
             api_url=self._server.url,
             token=token,
         )
-        with self._engine(launch) as engine:
-            return self._until_gone(gang, engine)
+        self._folders_known.clear()
+        self._memory.begin(attempt, gang)
+        self._enter(JobState.PENDING, f"starting {count(manifest.learners, 'learner')} on this machine")
 
-    @contextlib.contextmanager
-    def _engine(self, launch: LaunchSpec) -> Iterator[EngineProcess]:
-        # Its first news may come before it is known here, so they go through the queue like all others.
-        engine = EngineProcess(launch, self._news.put)
-        try:
-            yield engine
-        finally:
-            engine.close()
-            if engine.broken:
-                # Somebody has killed it, and its learners live on: another one adopts the run, and ends it.
-                EngineProcess(launch, lambda news: None).close()
+    def _launch(self) -> None:
+        assert self._launch_spec is not None
+        self._engine = EngineProcess(self._launch_spec, partial(self._hear, self._launch_spec.attempt))
+        self._memory.launched()
 
-    def _until_gone(self, gang: Gang, engine: EngineProcess) -> Ended:
-        while True:
-            try:
-                one = self._news.get(timeout=0.5)
-            except queue.Empty:
-                one = {}
-            if isinstance(one, Stop):
-                self._stop(gang, engine, Ended(JobState.HALTED, one.reason), one.grace)
-                continue
-            if "folders" in one:
-                self._folders = [Path(path) for path in one["folders"]]
-                self._folders_known.set()
-            if "note" in one:
-                self._tell("event", kind="note", message=one["note"])
-            if "progress" in one:
-                self._tell("event", kind="image", message=one["progress"])
-            if why := one.get("refused") or one.get("failed"):
-                self._stop(gang, engine, Ended(JobState.FAILED, why), 0)
-            if "broken" in one:
-                self._ended = self._ended or Ended(JobState.FAILED, f"the local engine ended: {one['broken']}")
-                return self._ended
-            for gone in one.get("exits", ()):
-                self._gone_quiet.setdefault(gone["rank"], (time.monotonic(), gone))
-            self._judge(gang, engine, everything="gone" in one)
-            if one.keys() & {"gone", "refused"}:
-                assert self._ended is not None
-                return self._ended
+    def _settle(self, settle: Settle) -> None:
+        """From here on heartbeats answer 'stop', and the next step stops what is left."""
+        assert self._memory.gang is not None
+        self._memory.settle(settle)
+        self._memory.gang.stop(settle.grace)
 
-    def _judge(self, gang: Gang, engine: EngineProcess, everything: bool) -> None:
-        """Decide how the attempt ends, once that is clear; the others of a gang that has failed are stopped."""
-        if self._ended is not None:
+    def _close(self, close: Close) -> None:
+        """Stop what is left; when nothing is, the job goes on or ends."""
+        memory, engine = self._memory, self._engine
+        view = memory.view()
+        if engine is not None and not engine.over:
+            engine.stop(close.grace)
+            seen = view.sight.observation if view.sight else None
+            if view.sight is None or not confirmed_gone(view, seen, close.grace):
+                self._wait(close.seconds)
+                return
+        self._end_engine()
+        conclusion = conclude(memory.view())
+        interrupted = memory.attempt is not None and memory.attempt.outcome is Outcome.INTERRUPTED
+        memory.end(conclusion)
+        if memory.state is JobState.QUEUED and interrupted:
+            # A `weft down` of this home ends its runs, too: nobody is there who would start them again.
+            memory.enter(JobState.HALTED, memory.attempt.reason if memory.attempt else "")
+        elif memory.state is JobState.QUEUED:
+            self._tell("event", kind="state", state=memory.state.value, message=memory.reason)
+
+    def _end_engine(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is None:
             return
-        manifest = self._job.manifest
-        failed = next((one for one in gang.learners if one.exited and one.exit_code), None)
-        if failed is not None:
-            reason = failed.reason or f"exit code {failed.exit_code}"
-            subject = f"learner {failed.rank + 1}"
-            joint = f"{subject} was {reason}" if reason.startswith("killed") else f"{subject}: {reason}"
-            self._stop(gang, engine, Ended(JobState.FAILED, joint, failed.exit_code, retryable=True), self._gang_grace)
-        elif gang.succeeded:
-            self._ended = Ended(JobState.COMPLETED, "completed", 0)
-        elif silent := self._silent(gang, everything):
-            what = f"learner {silent['rank'] + 1}: {silent['reason'] or 'its process vanished'}"
-            state = JobState.HALTED if silent["interrupted"] else JobState.FAILED
-            self._stop(gang, engine, Ended(state, what, silent["exit_code"], retryable=True), self._gang_grace)
-        elif everything:
-            self._ended = Ended(JobState.FAILED, "the learners are gone", retryable=True)
-        elif self._overdue(gang):
-            limit = manifest.max_runtime_seconds
-            self._stop(gang, engine, Ended(JobState.FAILED, f"max_runtime of {limit:g} s exceeded"), self._job.grace)
+        engine.close()
+        if engine.broken:
+            # Somebody has killed it, and its learners live on: another one adopts the run, and ends it.
+            assert self._launch_spec is not None
+            EngineProcess(self._launch_spec, lambda news: None).close()
 
-    def _silent(self, gang: Gang, everything: bool) -> dict[str, Any] | None:
-        """A learner that is gone without a word."""
-        for rank, (since, how) in self._gone_quiet.items():
-            late = everything or time.monotonic() - since > _REPORT_SECONDS or gang.learners[rank].instance is None
-            if not gang.learners[rank].exited and late:
-                return how
-        return None
+    # --- what is heard, and told ---
 
-    def _overdue(self, gang: Gang) -> bool:
-        limit = self._job.manifest.max_runtime_seconds
-        if limit and self._deadline is None and all(one.instance is not None for one in gang.learners):
-            self._deadline = time.monotonic() + limit
-        return self._deadline is not None and time.monotonic() > self._deadline
+    def _hear(self, attempt: int, news: dict[str, Any]) -> None:
+        """The engine's news, on a thread of its own. A learner's start waits for the folders with the gang's lock, so
+        they don't go through the queue."""
+        if "folders" in news:
+            self._folders = [Path(path) for path in news["folders"]]
+        if news.keys() & {"folders", "broken", "refused", "gone"}:
+            self._folders_known.set()
+        self._news.put((attempt, news))
 
-    def _stop(self, gang: Gang, engine: EngineProcess, why: Ended, grace: float) -> None:
-        self._ended = self._ended or why
-        gang.stop(grace)
-        engine.stop(grace)
+    def _wait(self, seconds: float) -> None:
+        """Until there is news, so many seconds at most."""
+        try:
+            news = self._news.get(timeout=seconds)
+        except queue.Empty:
+            return
+        while True:
+            if isinstance(news, Stop):
+                self._stopped = self._stopped or news
+                self._memory.halt(news.grace)
+            elif isinstance(news, tuple) and news[0] == self._out.attempts:
+                self._learn(news[1])
+            try:
+                news = self._news.get_nowait()
+            except queue.Empty:
+                return
 
-    @property
-    def _gang_grace(self) -> float:
-        return min(self._job.grace, _GANG_GRACE)
+    def _learn(self, news: dict[str, Any]) -> None:
+        """What the engine of the open attempt says."""
+        memory = self._memory
+        if "note" in news:
+            self._tell("event", kind="note", message=news["note"])
+        if "seen" in news:
+            memory.answered(_observation(news["seen"]))
+        if "gone" in news:
+            memory.answered(None)
+        if "unreachable" in news:
+            memory.silent(news["unreachable"])
+        broken = f"the local engine ended: {news['broken']}" if "broken" in news else ""
+        why = news.get("refused") or broken
+        if why and memory.attempt is not None and memory.attempt.outcome is None:
+            self._settle(Settle(Outcome.FAILED, why, SHORT_GRACE, news.get("code") or "S101"))
+
+    def _note(self) -> None:
+        view = self._memory.view()
+        notes = take_notes(view)
+        if notes.condition != view.job.condition:
+            what = notes.condition or f"no longer: {view.job.condition}"
+            self._tell("event", kind="condition", message=what)
+        if notes.progress:
+            self._tell("event", kind="image", message=notes.progress)
+        self._memory.note(notes)
+
+    def _notice(self, notice: Notice) -> None:
+        """Say it, and remember that it was said; heartbeats ask for stacks as long as the gang is stalled."""
+        memory = self._memory
+        assert memory.gang is not None
+        since = notice.since if notice.what == "stalled" else None
+        memory.warned(stalled_since=since, no_output=notice.what == "no_output")
+        if notice.what != "no_output":
+            memory.gang.ask_for_stacks(since)
+        if notice.message:
+            self._tell("event", kind="warning", message=notice.message)
+
+    def _enter(self, state: JobState, reason: str) -> None:
+        self._memory.enter(state, reason)
+        self._tell("event", kind="state", state=state.value, message=reason)
 
     def _prepare(self, rank: int) -> Mapping[str, str]:
         """A learner's agent has come, and its folder is there by now; what its environment needs."""
-        while not self._folders_known.wait(timeout=0.5):
-            if self._ended is not None:
-                raise Refused(410, "stale_attempt", "the run has ended: stop and exit")
+        self._folders_known.wait()
+        if rank >= len(self._folders):
+            raise OSError("the local engine has ended")
         try:
             return self._job.data.place(self._folders[rank], rank, self._server.data_url)
-        except (OSError, IndexError) as error:
-            self._news.put({"failed": f"DATA_DIR can't be made: {error}"})
-            raise Refused(410, "stale_attempt", "the learner can't start: stop and exit") from None
+        except OSError as error:
+            raise OSError(f"DATA_DIR can't be made: {error}") from error
 
     def _tell(self, what: str, /, **fields: Any) -> None:
-        self._tell_run(what, attempt=self._n, **fields)
+        self._tell_run(what, attempt=self._out.attempts, **fields)
+
+
+def _observation(seen: Mapping[str, Any]) -> Observation:
+    learners = [LearnerObservation(**one | {"state": LearnerState(one["state"])}) for one in seen["learners"]]
+    return Observation(
+        seen["run_name"],
+        {one.rank: one for one in learners},
+        progress=seen["progress"],
+        failed=seen["failed"],
+        failed_code=seen["failed_code"],
+    )

@@ -152,7 +152,7 @@ def test_every_decision_is_one_that_the_state_allows(view: View) -> None:
         assert isinstance(action, Close) == (attempt.outcome is not None), "one outcome, decided once"
         assert not isinstance(action, Admit | Purge | HaltQueued | Rest), "an open attempt is ended first"
     match action:
-        case Advance(state):
+        case Advance(state, _):
             assert state in TRANSITIONS[job.state]
             assert state in ACTIVE
         case Launch():

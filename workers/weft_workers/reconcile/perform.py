@@ -48,7 +48,6 @@ from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, Job, Learner, LogChunk
 from weft_core.store.registry import keeps_results
 from weft_core.tracing import Attribute
-from weft_core.words import count
 from weft_workers.context import Context
 from weft_workers.lease import Lease, renew, take
 from weft_workers.reconcile.admit import admit, grow, read_placement, read_resources, survey
@@ -75,8 +74,8 @@ def perform(context: Context, lease: Lease, view: View, action: Action) -> float
             return _purge(context, lease, view)
         case Launch():
             return _launch(context, lease, view)
-        case Advance(state):
-            return _advance(context, lease, view, state)
+        case Advance():
+            return _advance(context, lease, view, action)
         case Notice():
             return _notice(context, lease, view, action)
         case RecordExits():
@@ -245,16 +244,11 @@ def _spec(context: Context, view: View, attempt: AttemptView) -> LaunchSpec:
     )
 
 
-def _advance(context: Context, lease: Lease, view: View, state: JobState) -> float | None:
-    words = {
-        JobState.DOWNLOADING: "bringing code and data",
-        JobState.PROCESSING: f"running in {count(len(view.gang), 'learner')}",
-        JobState.STORING: "storing results",
-    }
+def _advance(context: Context, lease: Lease, view: View, advance: Advance) -> float | None:
     with context.database.transaction() as session:
         taken = take(session, lease)
         _apply_notes(session, taken.job, view)
-        transition(session, taken.job, state, words[state])
+        transition(session, taken.job, advance.state, advance.reason)
         again = taken.release(POLL)
     context.wake.changed(view.job.id)
     return 0 if again else None

@@ -6,12 +6,11 @@ The first line on standard input is what to run, a JSON object: ``launch`` is a 
 ``{"stop": SECONDS}``, the grace. The end of standard input means that nobody is there any more: the run is killed.
 Each line on standard output is a piece of news, a JSON object with one of the keys
 
-``refused``   why the run can't ever be here; nothing was started
+``refused``   why the run can't ever be here, with FfDL's ``code``; nothing was started
 ``note``      what is good to know
 ``folders``   the learners' working folders, by rank; they appear when the learners start
-``progress``  of the environment's build
-``failed``    why the run can't start
-``exits``     ``[{rank, exit_code, reason, interrupted}]``: learners that have ended
+``seen``      the run as the engine sees it: an Observation's fields, with a list of learners; told when it changes
+``unreachable``  why the engine can't look just now (a full disk, say)
 ``gone``      true: nothing of the run is left; always the last one, but for ``refused``
 """
 
@@ -22,12 +21,12 @@ import os
 import selectors
 import signal
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from weft_core.engine import EngineUnreachable, LaunchRefused, LearnerState, Observation
+from weft_core.engine import EngineUnreachable, LaunchRefused
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec, Resources
 from weft_workers.engines.local.engine import LocalEngine
@@ -53,7 +52,7 @@ def attached(home: Path) -> int:
     try:
         engine.launch(spec)
     except (LaunchRefused, EngineUnreachable) as error:
-        _tell(refused=str(error))
+        _tell(refused=str(error), code=error.code if isinstance(error, LaunchRefused) else None)
         return 1
     _tell(folders=[str(folder) for folder in engine.folders(spec)])
     _Watch(engine, spec.run_name).until_gone(asked)
@@ -63,51 +62,31 @@ def attached(home: Path) -> int:
 
 @dataclass
 class _Watch:
-    """Tells what happens to a run, and stops it when that is asked for or all of it has ended."""
+    """Tells what happens to a run, and stops it when that is asked for."""
 
     engine: LocalEngine
     run_name: str
-    progress: str = ""
-    told: set[int] = field(default_factory=set)
+    told: dict[str, Any] = field(default_factory=dict)
 
     def until_gone(self, asked: _Lines) -> None:
         while True:
             try:
                 seen = self.engine.observe().get(self.run_name)
-            except EngineUnreachable as error:  # a full disk, say
-                print(error, file=sys.stderr, flush=True)
+            except EngineUnreachable as error:
+                self._tell(unreachable=str(error))
             else:
                 if seen is None:
                     return
-                self._news(seen)
+                self._tell(seen={**asdict(seen), "learners": [asdict(one) for one in seen.learners.values()]})
             for line in asked.pending(_LOOK):
                 self.engine.stop(
                     self.run_name, timedelta(seconds=json.loads(line)["stop"]) if line is not None else _BROKEN_OFF
                 )
 
-    def _news(self, seen: Observation) -> None:
-        if seen.progress != self.progress:
-            self.progress = seen.progress
-            if seen.progress:
-                _tell(progress=seen.progress)
-        ended = [one for one in seen.learners.values() if one.state is LearnerState.EXITED]
-        if fresh := [one for one in ended if one.rank not in self.told]:
-            self.told |= {one.rank for one in fresh}
-            _tell(
-                exits=[
-                    {
-                        "rank": one.rank,
-                        "exit_code": 1 if one.exit_code is None else one.exit_code,
-                        "reason": one.reason,
-                        "interrupted": one.interrupted,
-                    }
-                    for one in fresh
-                ]
-            )
-        if seen.failed:
-            _tell(failed=seen.failed)
-        if seen.failed or (seen.learners and seen.gone):
-            self.engine.stop(self.run_name, _BROKEN_OFF)
+    def _tell(self, **news: Any) -> None:
+        if news != self.told:
+            self.told = news
+            _tell(**news)
 
 
 class _Lines:
