@@ -117,23 +117,36 @@ def run(job: Job, out: OutFolder, server: LearnerServer, news: queue.SimpleQueue
         news: gets :class:`Stop` at any time; used for the run's own news, too.
         tell: called with (type, fields) for what is worth showing.
     """
-    return _Run(job, out, server, news, tell).to_end()
+    return Run(job, out, server, news, tell).to_end()
 
 
-class _Run:
-    """Does what a worker does with a job, for this job alone."""
+class Run:
+    """Does what a worker does with a job, for this job alone. The arguments are those of :func:`run`.
+
+    Args:
+        start: starts the gang of a launch spec, and tells its news, as :class:`EngineProcess` does.
+        clock: the time of day.
+    """
 
     def __init__(
-        self, job: Job, out: OutFolder, server: LearnerServer, news: queue.SimpleQueue[Any], tell: Tell
+        self,
+        job: Job,
+        out: OutFolder,
+        server: LearnerServer,
+        news: queue.SimpleQueue[Any],
+        tell: Tell,
+        start: Callable[[LaunchSpec, Callable[[dict[str, Any]], None]], EngineProcess] = EngineProcess,
+        clock: Clock | None = None,
     ) -> None:
         self._job = job
         self._out = out
         self._server = server
         self._news = news
         self._tell_run = tell
-        self._clock = Clock()
+        self._start = start
+        self._clock = clock or Clock()
         out.begin(out.attempts)  # it has an id from now on
-        self._memory = Memory(out.id, job.manifest, job.timings, self._clock)
+        self.memory = Memory(out.id, job.manifest, job.timings, self._clock)
         self._engine: EngineProcess | None = None
         self._launch_spec: LaunchSpec | None = None
         self._folders: list[Path] = []
@@ -141,10 +154,11 @@ class _Run:
         self._stopped: Stop | None = None
 
     def to_end(self) -> Ended:
-        memory = self._memory
+        """Step until the job has ended."""
+        memory = self.memory
         try:
             while memory.state not in TERMINAL:
-                self._step()
+                self.step()
         finally:
             self._end_engine()
         reason = memory.reason
@@ -152,8 +166,9 @@ class _Run:
             reason = self._stopped.reason
         return Ended(memory.state, reason, memory.attempt.exit_code if memory.attempt else None)
 
-    def _step(self) -> None:
-        view = self._memory.view()
+    def step(self) -> None:
+        """Decide and act once; at most wait for news."""
+        view = self.memory.view()
         action = decide(view)
         self._note()
         match action:
@@ -161,7 +176,7 @@ class _Run:
                 self._wait(seconds)
             case SearchExits(ranks):
                 # A learner's reports come to this very process: there is no other place for them.
-                self._memory.found(dict.fromkeys(ranks))
+                self.memory.found(dict.fromkeys(ranks))
             case Admit():
                 self._begin()
             case Launch():
@@ -203,23 +218,23 @@ class _Run:
             token=token,
         )
         self._folders_known.clear()
-        self._memory.begin(attempt, gang)
+        self.memory.begin(attempt, gang)
         self._enter(JobState.PENDING, f"starting {count(manifest.learners, 'learner')} on this machine")
 
     def _launch(self) -> None:
         assert self._launch_spec is not None
-        self._engine = EngineProcess(self._launch_spec, partial(self._hear, self._launch_spec.attempt))
-        self._memory.launched()
+        self._engine = self._start(self._launch_spec, partial(self._hear, self._launch_spec.attempt))
+        self.memory.launched()
 
     def _settle(self, settle: Settle) -> None:
         """From here on heartbeats answer 'stop', and the next step stops what is left."""
-        assert self._memory.gang is not None
-        self._memory.settle(settle)
-        self._memory.gang.stop(settle.grace)
+        assert self.memory.gang is not None
+        self.memory.settle(settle)
+        self.memory.gang.stop(settle.grace)
 
     def _close(self, close: Close) -> None:
         """Stop what is left; when nothing is, the job goes on or ends."""
-        memory, engine = self._memory, self._engine
+        memory, engine = self.memory, self._engine
         view = memory.view()
         if engine is not None and not engine.over:
             engine.stop(close.grace)
@@ -245,7 +260,7 @@ class _Run:
         if engine.broken:
             # Somebody has killed it, and its learners live on: another one adopts the run, and ends it.
             assert self._launch_spec is not None
-            EngineProcess(self._launch_spec, lambda news: None).close()
+            self._start(self._launch_spec, lambda news: None).close()
 
     # --- what is heard, and told ---
 
@@ -267,7 +282,7 @@ class _Run:
         while True:
             if isinstance(news, Stop):
                 self._stopped = self._stopped or news
-                self._memory.halt(news.grace)
+                self.memory.halt(news.grace)
             elif isinstance(news, tuple) and news[0] == self._out.attempts:
                 self._learn(news[1])
             try:
@@ -277,7 +292,7 @@ class _Run:
 
     def _learn(self, news: dict[str, Any]) -> None:
         """What the engine of the open attempt says."""
-        memory = self._memory
+        memory = self.memory
         if "note" in news:
             self._tell("event", kind="note", message=news["note"])
         if "seen" in news:
@@ -292,18 +307,18 @@ class _Run:
             self._settle(Settle(Outcome.FAILED, why, SHORT_GRACE, news.get("code") or "S101"))
 
     def _note(self) -> None:
-        view = self._memory.view()
+        view = self.memory.view()
         notes = take_notes(view)
         if notes.condition != view.job.condition:
             what = notes.condition or f"no longer: {view.job.condition}"
             self._tell("event", kind="condition", message=what)
         if notes.progress:
             self._tell("event", kind="image", message=notes.progress)
-        self._memory.note(notes)
+        self.memory.note(notes)
 
     def _notice(self, notice: Notice) -> None:
         """Say it, and remember that it was said; heartbeats ask for stacks as long as the gang is stalled."""
-        memory = self._memory
+        memory = self.memory
         assert memory.gang is not None
         since = notice.since if notice.what == "stalled" else None
         memory.warned(stalled_since=since, no_output=notice.what == "no_output")
@@ -313,7 +328,7 @@ class _Run:
             self._tell("event", kind="warning", message=notice.message)
 
     def _enter(self, state: JobState, reason: str) -> None:
-        self._memory.enter(state, reason)
+        self.memory.enter(state, reason)
         self._tell("event", kind="state", state=state.value, message=reason)
 
     def _prepare(self, rank: int) -> Mapping[str, str]:
