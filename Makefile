@@ -7,7 +7,7 @@ DASHBOARD := api/weft_api/dashboard/static/index.html
 DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/scripts -type f -not -name schema.d.ts) \
   dashboard/index.html dashboard/vite.config.ts
 
-.PHONY: help setup dashboard screenshots demo test test-containers check format bench bench-logs images clean
+.PHONY: build help setup dashboard screenshots demo test test-containers check format bench bench-logs images clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
@@ -51,6 +51,9 @@ test-containers: setup ## the images and docker-compose.yml on a real container 
 check: setup ## ruff, ruff format, mypy --strict, import-linter; tsc and eslint
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 	@$(BIN)/python dashboard/scripts/openapi.py && dashboard/npm run --silent types >/dev/null && dashboard/npm run --silent check
+
+build: setup ## dist/: the sdist, and the wheel that is made from it
+	@rm -rf dist && $(BIN)/uv build --quiet --out-dir dist . && ls -sh dist
 
 format: setup ## format, and fix what can be fixed
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import copy
 import importlib.util
-import tomllib
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from tests.deploy.chart import (
 from tests.deploy.strict import problems
 
 from weft_api.health.routes import router as health
+from weft_core import __version__
 
 
 def test_every_object_is_one_of_kubernetes(rendered: Rendered) -> None:
@@ -72,9 +72,8 @@ def test_helm_finds_nothing_to_complain_about() -> None:
 
 def test_it_is_for_clusters_from_1_28_on() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
     assert chart["kubeVersion"] == ">=1.28.0-0"
-    assert chart["appVersion"] == version
+    assert chart["version"] == chart["appVersion"] == __version__
     with pytest.raises(Exception, match="incompatible with Kubernetes"):
         helm("template", "weft", str(CHART), "--kube-version", "1.27.9")
 

@@ -7,11 +7,12 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from weft_api.context import Context
+from weft_core import __version__
 from weft_core.objects import StoreError
 
 
 class Health(BaseModel):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok", "version": "0.1.0"}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok", "version": __version__}]})
 
     status: str
     version: str
