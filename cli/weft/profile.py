@@ -92,7 +92,7 @@ def write_profile(path: Path, name: str, url: str, token: str | None) -> None:
     """
     profiles = read_profiles(path)
     profiles[name] = {"url": url, **({"token": token} if token else {})}
-    lines = ["# Written by `weft login`. Holds tokens: keep it to yourself."]
+    lines = ["# Written by Weft. Holds tokens: keep it to yourself."]
     for key, values in profiles.items():
         lines += ["", f"[profiles.{key if re.fullmatch('[A-Za-z0-9_-]+', key) else json.dumps(key)}]"]
         lines += [f"{k} = {json.dumps(v)}" for k, v in values.items()]
