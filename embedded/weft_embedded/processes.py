@@ -1,34 +1,17 @@
-"""Processes by pid *and* start time, as a pid alone may belong to someone else by now. Linux's /proc."""
+"""The processes of a home, by pid *and* start time, as a pid alone may belong to someone else by now."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 
+from weft_core import processes
 from weft_embedded.progress import Patience
-
-_PROC = Path("/proc")
-
-
-@cache
-def _boot_id() -> str:
-    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-
-
-def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat from the third (state) on; None when there is no such process."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text()
-    except OSError:
-        return None
-    return text.rpartition(")")[2].split()  # the second field, the name, may hold spaces and parentheses
 
 
 @dataclass(frozen=True)
@@ -42,10 +25,8 @@ class ProcessId:
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
         """The identity of the process that has ``pid`` now; None when there is none (a zombie is none)."""
-        fields = _stat(pid)
-        if fields is None or fields[0] in "ZX":
-            return None
-        return cls(pid, int(fields[19]), _boot_id())
+        found = processes.identity(pid)
+        return None if found is None or processes.is_zombie(pid) else cls(*found)
 
     @classmethod
     def of_self(cls) -> ProcessId:
@@ -58,9 +39,7 @@ class ProcessId:
 
     def signal(self, number: int) -> None:
         """Send a signal; no error when the process is gone."""
-        if self.alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+        processes.send(processes.Identity(self.pid, self.started, self.boot), signal.Signals(number))
 
     def wait_gone(self, seconds: float) -> bool:
         """Whether it was gone within ``seconds``."""
@@ -97,14 +76,9 @@ class ProcessId:
 
 def session_members(session: int, mark: str) -> Iterator[ProcessId]:
     """The living processes of a session whose environment holds ``mark`` (a session's number may be used again)."""
-    for folder in _PROC.iterdir():
-        if not folder.name.isdecimal():
+    for found in processes.with_environment(mark):
+        try:
+            if os.getsid(found.pid) == session:
+                yield ProcessId(*found)
+        except ProcessLookupError:
             continue
-        fields = _stat(int(folder.name))
-        if fields is None or int(fields[3]) != session:
-            continue
-        with contextlib.suppress(OSError):
-            if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found = ProcessId.of(int(folder.name))
-                if found is not None:
-                    yield found

@@ -12,8 +12,9 @@ import pytest
 from tests.e2e.stack import Stack, eventually, manifest, running
 
 import weft
+from weft_core import processes
 from weft_workers.environments import EnvironmentBuilder
-from weft_workers.supervision import processes, waits
+from weft_workers.supervision import waits
 
 pytestmark = pytest.mark.timeout(900)
 IMAGE = "python:3.11"

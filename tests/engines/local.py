@@ -12,13 +12,13 @@ from typing import Any
 
 from tests.engines.bench import OURS, Ability, Bench, NotHere
 
+from weft_core import processes
 from weft_core.catalogue import Catalogue, Image
 from weft_core.engine import Engine
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import Resources
 from weft_workers.engines.local import LocalEngine
 from weft_workers.environments import EnvironmentBuilder
-from weft_workers.supervision import processes
 from weft_workers.supervision.cgroups import MemoryGroup
 from weft_workers.supervision.run import RunFolder
 

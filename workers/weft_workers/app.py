@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
 from typing import Any
 
 from celery import Celery
 from celery.signals import setup_logging, worker_process_init
 
+from weft_core.processes import die_with_parent
 from weft_core.service_log import configure_logging
 from weft_core.settings import Settings
 from weft_core.wake import STEP_QUEUE, STEP_TASK, broker_url
 from weft_workers.context import Context
-from weft_workers.process import die_with_parent, open_context
+from weft_workers.process import open_context
 from weft_workers.reconcile import step
 
 SOFT_LIMIT, HARD_LIMIT = 60, 90
@@ -75,7 +75,7 @@ def make_app(settings: Settings, installation: str) -> Celery:
     def begin(**_: Any) -> None:
         """A fresh pool process: never outlives the worker; ready before the first hint."""
         if os.getpid() != parent:
-            die_with_parent(parent, signal.SIGKILL)
+            die_with_parent(parent)
         contexts.get()
 
     worker_process_init.connect(begin, weak=False)

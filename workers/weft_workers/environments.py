@@ -25,11 +25,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft_core import bundled
+from weft_core import bundled, processes
 from weft_core.catalogue import Catalogue, CatalogueError, Image
 from weft_core.engine import LaunchRefused
 from weft_core.settings import load_settings
-from weft_workers.supervision import processes
 from weft_workers.supervision.installer import Screen
 from weft_workers.supervision.waits import Recipe, Wait
 

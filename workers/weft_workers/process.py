@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
-import sys
 import time
 
 import redis
@@ -21,8 +17,6 @@ from weft_workers.context import Context, make_context, read_installation
 from weft_workers.engines import build
 
 log = structlog.get_logger(__name__)
-
-_PR_SET_PDEATHSIG = 1
 
 
 class BadSettings(Exception):
@@ -79,11 +73,3 @@ def open_context(settings: Settings, installation: str, connections: int) -> Con
         return make_context(settings, installation, build(settings, installation), connections=connections)
     except ValueError as error:
         raise BadSettings(str(error)) from None
-
-
-def die_with_parent(parent: int, how: signal.Signals = signal.SIGTERM) -> None:
-    """Have the kernel send ``how`` to this process when its parent dies, however that happens (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(how), 0, 0, 0)
-    if os.getppid() != parent:  # it died before we asked
-        os.kill(os.getpid(), how)

@@ -21,12 +21,13 @@ from sqlalchemy.exc import DBAPIError
 
 from weft_core.engine import EngineUnreachable
 from weft_core.objects import StoreError
+from weft_core.processes import die_with_parent
 from weft_core.service_log import configure_logging
 from weft_core.store.models import Attempt, Job
 from weft_workers.archiving import Archiver
 from weft_workers.context import Context
 from weft_workers.housekeeping import Housekeeping
-from weft_workers.process import BadSettings, die_with_parent, open_context, read_settings, wait_for_installation
+from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
 from weft_workers.reconcile import step
 
 log = structlog.get_logger(__name__)
@@ -175,7 +176,7 @@ class Sweeper:
 def main() -> int:
     """Run a sweeper for the worker that started this process."""
     parent = int(os.environ.get(PARENT) or os.getppid())
-    die_with_parent(parent)
+    die_with_parent(parent, signal.SIGTERM)
     configure_logging()
     try:
         settings = read_settings()

@@ -12,12 +12,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
+from weft_core import processes
 from weft_core.engine import LearnerObservation, Observation
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec, Resources
 from weft_workers.engines.local import LocalEngine
 from weft_workers.environments import EnvironmentBuilder
-from weft_workers.supervision import processes
 from weft_workers.supervision.run import RunFolder
 
 T = TypeVar("T")

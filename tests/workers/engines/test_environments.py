@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from tests.workers.engines.bench import Bench, until
 
+from weft_core import processes
 from weft_core.catalogue import Catalogue, Image
 from weft_core.engine import LaunchRefused, LearnerState, Preparation
 from weft_workers.environments import EnvironmentBuilder, EnvironmentFailed
-from weft_workers.supervision import processes, waits
+from weft_workers.supervision import waits
 from weft_workers.supervision.installer import Installing
 from weft_workers.supervision.waits import Recipe, Wait
 

@@ -13,8 +13,9 @@ from datetime import timedelta
 import pytest
 from tests.workers.engines.bench import COUNT, FOREVER, Bench, kill, until
 
+from weft_core import processes
 from weft_core.engine import LearnerState
-from weft_workers.supervision import files, processes
+from weft_workers.supervision import files
 
 # A process that has done all it can to get away: a daemon with a session, a folder and an environment of its own.
 DAEMON = """

@@ -24,7 +24,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft_workers.supervision import files, processes, spawn, waits
+from weft_core import processes
+from weft_workers.supervision import files, spawn, waits
 from weft_workers.supervision.installer import Installer, Installing
 from weft_workers.supervision.waits import Recipe
 

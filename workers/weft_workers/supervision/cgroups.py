@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft_workers.supervision import processes
+from weft_core import processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

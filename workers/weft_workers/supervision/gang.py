@@ -16,7 +16,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from weft_workers.supervision import cgroups, processes, spawn
+from weft_core import processes
+from weft_workers.supervision import cgroups, spawn
 from weft_workers.supervision.learner import SIGNALS, LearnerSupervisor
 from weft_workers.supervision.run import VANISHED, Exit, RunFolder
 from weft_workers.supervision.waits import Recipe, Wait

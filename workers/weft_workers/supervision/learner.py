@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from weft_workers.supervision import cgroups, processes, spawn
+from weft_core import processes
+from weft_workers.supervision import cgroups, spawn
 from weft_workers.supervision.run import Exit, RunFolder
 
 if TYPE_CHECKING:

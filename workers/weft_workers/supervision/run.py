@@ -20,7 +20,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weft_workers.supervision import files, processes
+from weft_core import processes
+from weft_workers.supervision import files
 from weft_workers.supervision.cgroups import MemoryGroup
 
 if TYPE_CHECKING:

@@ -9,12 +9,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import weft_core
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _SOURCE = str(Path(__file__).resolve().parents[2])
-# -I and -S: no site-packages, nothing of the environment's. Weft's folder comes last, as others may be in it too.
-_BOOT = "import sys, importlib; sys.path.append(sys.argv.pop(1)); importlib.import_module(sys.argv.pop(1)).main()"
+_CORE = str(Path(weft_core.__file__).resolve().parents[1])
+# -I and -S: no site-packages, nothing of the environment's. Weft's folders come last, as others may be in them too.
+_BOOT = (
+    "import sys, importlib; sys.path += [sys.argv.pop(1), sys.argv.pop(1)]; "
+    "importlib.import_module(sys.argv.pop(1)).main()"
+)
 
 
 def detached(
@@ -26,7 +32,7 @@ def detached(
     """
     with log.open("ab") as output:
         starter = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _BOOT, _SOURCE, module, *arguments],
+            [sys.executable, "-I", "-S", "-c", _BOOT, _SOURCE, _CORE, module, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

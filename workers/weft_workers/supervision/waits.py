@@ -15,12 +15,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft_workers.supervision import files, processes, spawn
+from weft_core import processes
+from weft_workers.supervision import files, spawn
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from weft_workers.supervision.processes import Identity
+    from weft_core.processes import Identity
 
 _WAITS = ".waits"
 

@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from weft_core import processes
 from weft_core.engine import (
     Capacity,
     EngineUnreachable,
@@ -29,7 +30,7 @@ from weft_core.launch import LaunchSpec
 from weft_workers.engines.local.machine import Machine, Slots
 from weft_workers.engines.local.preparing import prepare
 from weft_workers.environments import Environment, EnvironmentBuilder
-from weft_workers.supervision import files, processes, spawn, waits
+from weft_workers.supervision import files, spawn, waits
 from weft_workers.supervision.run import GONE, RESTARTED, VANISHED, Exit, RunFolder, erase
 from weft_workers.supervision.waits import Recipe
 

@@ -1,4 +1,9 @@
-"""Processes as the kernel shows them in /proc: who is who, who descends from whom, and how to end them all."""
+"""Processes as the kernel shows them in /proc: who is who, who descends from whom, and how to end them all.
+
+The standard library only: supervisors import it, which run without site-packages. Two programs have their own copy of a
+few lines, as they run where Weft is not: the agent (weft_trainer.processes, weft_trainer.ray_gang.guard), and the guard
+of `weft up`'s servers, which is started by its path.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +152,7 @@ def end_with_environment(entry: str, others: Callable[[], Iterable[int]] = tuple
     for _ in range(200):
         left = with_environment(entry)
         left += [who for pid in others() if (who := identity(pid)) and who not in left]
-        left = [who for who in left if not _is_zombie(who.pid)]
+        left = [who for who in left if not is_zombie(who.pid)]
         if not left:
             return
         for who in left:
@@ -170,7 +175,8 @@ def _stat(pid: int) -> tuple[int, int] | None:
     return (int(fields[1]), int(fields[19])) if fields else None
 
 
-def _is_zombie(pid: int) -> bool:
+def is_zombie(pid: int) -> bool:
+    """Whether a process has ended and its parent has not asked how; also when there is none."""
     fields = _fields(pid)
     return fields is None or fields[0] == b"Z"
 
