@@ -26,6 +26,7 @@ from urllib.request import Request, urlopen
 from tests.servers import free_port
 
 from weft_core.catalogue import Catalogue
+from weft_trainer.launchers.ray_options import AGENT_PORTS
 from weft_workers.environments import EnvironmentBuilder
 
 _MARK = "TEST_RAY_NODE"  # in the environment of all processes of a node, the learners' too
@@ -277,13 +278,18 @@ class RayCluster:
 
     def _start_node(self, node: RayNode, argv: list[str], env: Mapping[str, str]) -> None:
         log = self.folder / f"{node.name}.log"
-        node.start(argv, env, log)
+
+        def start() -> None:
+            # As launcher `ray` does: a raylet that has to find its agents' ports out gives up after 15 s.
+            node.start([*argv, *(f"--{name}-port={free_port()}" for name in AGENT_PORTS)], env, log)
 
         def joined() -> bool:
             if not node.alive:  # Ray gives up where a busy machine takes too long
                 node.kill()
-                node.start(argv, env, log)
+                start()
             return node.name in self.node_names()
+
+        start()
 
         self._wait(joined, f"{node.name} to start", log)
 
@@ -301,7 +307,6 @@ class RayCluster:
             f"--resources={json.dumps(dict(resources))}",
             "--min-worker-port=0",
             "--max-worker-port=0",
-            "--dashboard-agent-listen-port=0",
             "--node-ip-address=127.0.0.1",
             "--disable-usage-stats",
         ]

@@ -87,6 +87,7 @@ def test_the_command_runs_on_learner_1_only() -> None:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_COLOR_PREFIX": "0",
         "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "150",
+        "RAY_agent_register_timeout_ms": "600000",
         "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
     }
     assert [one.helpers[0].env for one in (first, second)] == [first.processes[0].env] * 2
@@ -100,31 +101,32 @@ def test_what_a_manifest_sets_itself_is_left_alone() -> None:
 
 
 def test_ray_start_leaves_no_port_to_chance(tmp_path: Path) -> None:
-    """A port is one that learner 1 has reserved, which the others know, or 0: one that the kernel finds free."""
-    head, other = (start_command(options(plan(rank=rank)), tmp_path, 3 * GIB) for rank in range(2))
-    ports = {
-        "node-manager-port",
-        "object-manager-port",
-        "min-worker-port",
-        "max-worker-port",
-        "metrics-export-port",
-        "runtime-env-agent-port",
-        "dashboard-agent-listen-port",
-        "dashboard-agent-grpc-port",
+    """A port is one that a learner has reserved, or 0: one that the kernel finds free. The raylet is told its agents'
+    ports, as it ends when it waits for them longer than 15 s."""
+    head, other = (start_command(options(plan(rank=rank)), tmp_path, 3 * GIB, (1, 2, 3, 4)) for rank in range(2))
+    agents = {
+        "dashboard-agent-grpc-port": "1",
+        "dashboard-agent-listen-port": "2",
+        "metrics-export-port": "3",
+        "runtime-env-agent-port": "4",
     }
+    ports = {"node-manager-port", "object-manager-port", "min-worker-port", "max-worker-port"}
     given = [dict(one[2:].partition("=")[::2] for one in command if "=" in one) for command in (head, other)]
     for one in given:
         assert {one[name] for name in ports} == {"0"}
+        assert agents.items() <= one.items()
         assert one["num-cpus"] == "2"
         assert one["object-store-memory"] == str(3 * GIB)
         assert one["memory"] == str(7 * GIB)
         assert one["temp-dir"] == str(tmp_path)
-    head_ports = {name: value for name, value in given[0].items() if name.endswith("port") and name not in ports}
+    head_ports = {
+        name: value for name, value in given[0].items() if name.endswith("port") and name not in ports | agents.keys()
+    }
     assert head_ports == {"port": "1001", "ray-client-server-port": "1003", "dashboard-port": "1004"}
     assert given[0]["dashboard-host"] == given[0]["node-ip-address"] == "10.0.0.1"
     assert given[1]["address"] == "10.0.0.1:1001"
     assert given[1]["node-ip-address"] == "10.0.0.2"
-    assert not {name for name in given[1] if name.endswith("port")} - ports
+    assert not {name for name in given[1] if name.endswith("port")} - ports - agents.keys()
     assert "--head" in head
     assert "--head" not in other
     assert "--block" in head
@@ -134,7 +136,7 @@ def test_ray_start_leaves_no_port_to_chance(tmp_path: Path) -> None:
 def test_ipv6() -> None:
     peers = [Peer(0, "fd00::1", (1, 2, 3, 4)), Peer(1, "fd00::2", (5, 6, 7, 8))]
     assert plan(peers=peers).processes[0].env["RAY_ADDRESS"] == "[fd00::1]:1"
-    assert "--address=[fd00::1]:1" in start_command(options(plan(rank=1, peers=peers)), Path("/x"), None)
+    assert "--address=[fd00::1]:1" in start_command(options(plan(rank=1, peers=peers)), Path("/x"), None, (1, 2, 3, 4))
 
 
 def test_half_a_cpu_is_one_of_rays() -> None:

@@ -25,6 +25,7 @@ _GCS, _GATE, _CLIENT, _DASHBOARD = range(4)
 _DEFAULTS = {
     "RAY_COLOR_PREFIX": "0",  # a job's log is no terminal
     "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "150",  # many processes start, on perhaps one busy CPU
+    "RAY_agent_register_timeout_ms": "600000",  # likewise: a raylet ends after 30 s without its agent
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",  # it shows each line that a worker prints twice
 }
 

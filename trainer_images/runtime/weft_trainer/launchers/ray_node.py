@@ -25,6 +25,7 @@ from pathlib import Path
 from weft_trainer.launchers.ray_folder import session_folder
 from weft_trainer.launchers.ray_gate import Gate, GateClient, GateClosed
 from weft_trainer.launchers.ray_options import (
+    AGENT_PORTS,
     START_HOOK,
     START_SECONDS,
     NodeOptions,
@@ -32,6 +33,7 @@ from weft_trainer.launchers.ray_options import (
     spill_folder,
     start_command,
 )
+from weft_trainer.network import ReservedPorts
 from weft_trainer.processes import become_reaper, die_with_parent
 
 _OLDEST = (2, 52)
@@ -101,10 +103,12 @@ class Keeper:
 
     def _start(self, folder: Path) -> None:
         log = folder / "start.log"
-        command = start_command(self._options, folder, object_store(self._options.memory))
+        ports = ReservedPorts(len(AGENT_PORTS))
+        command = start_command(self._options, folder, object_store(self._options.memory), ports.numbers)
         env = {name: value for name, value in os.environ.items() if name not in self._options.unset}
         env["RAY_START_HOOK"] = START_HOOK
         keeper = os.getpid()
+        ports.release()
         with log.open("wb") as output:
             self._ray = subprocess.Popen(
                 command,

@@ -82,9 +82,22 @@ def _raylet_runs() -> bool:
     return False
 
 
-def start_command(options: NodeOptions, folder: Path, object_store_bytes: int | None) -> list[str]:
+AGENT_PORTS = ("dashboard-agent-grpc", "dashboard-agent-listen", "metrics-export", "runtime-env-agent")
+"""Of the node's two agents. A raylet that has to find them out waits 15 s for each agent to start, and then ends."""
+
+
+def start_command(
+    options: NodeOptions, folder: Path, object_store_bytes: int | None, agent_ports: Sequence[int]
+) -> list[str]:
     """``ray start`` with nothing left to its defaults that two nodes on one machine would fight for: every port is one
-    that this learner has reserved, or 0, which is a free one."""
+    that this learner has reserved, or 0, which is a free one.
+
+    Args:
+        options: of the node.
+        folder: for Ray's own files.
+        object_store_bytes: None: Ray decides.
+        agent_ports: free ports, one for each of :data:`AGENT_PORTS`.
+    """
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
     command += ["--log-style=record", "--log-color=false"]
     command += [f"--temp-dir={folder}", f"--object-spilling-directory={spill_folder(folder)}"]
@@ -94,9 +107,8 @@ def start_command(options: NodeOptions, folder: Path, object_store_bytes: int | 
         command.append(f"--object-store-memory={object_store_bytes}")
         if options.memory is not None:
             command.append(f"--memory={max(options.memory - object_store_bytes, 0)}")
-    zero = ("node-manager", "object-manager", "min-worker", "max-worker", "metrics-export", "runtime-env-agent")
-    command += [f"--{name}-port=0" for name in zero]
-    command += ["--dashboard-agent-listen-port=0", "--dashboard-agent-grpc-port=0"]
+    command += [f"--{name}-port=0" for name in ("node-manager", "object-manager", "min-worker", "max-worker")]
+    command += [f"--{name}-port={port}" for name, port in zip(AGENT_PORTS, agent_ports, strict=True)]
     if options.is_head:
         command += ["--head", f"--port={options.gcs_port}", f"--ray-client-server-port={options.client_port}"]
         command += ["--include-dashboard=true", f"--dashboard-host={options.address}"]
