@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sqlalchemy.dialects.postgresql import insert
 
-from weft_api.code.schemas import CodeView
 from weft_api.context import Context
 from weft_api.spool import Spooled
 from weft_core.bundle import BundleInfo, check_bundle
@@ -44,7 +43,3 @@ def record_code(scope: Scope, sha256: str, info: BundleInfo) -> None:
     """Make a stored bundle known; one that is known already is left as it is."""
     row = insert(CodeBundle).values(project_id=scope.project_id, sha256=sha256, size=info.size, files=info.files)
     scope.session.execute(row.on_conflict_do_nothing())
-
-
-def view_code(row: CodeBundle) -> CodeView:
-    return CodeView(sha256=row.sha256, size=row.size, files=row.files)

@@ -32,8 +32,6 @@ Key = Annotated[
 # Strings for headers and signatures: no control characters, nothing beyond Latin-1.
 _HeaderText = Annotated[str, Field(pattern=r"^[\x20-\x7e]+$", max_length=2000)]
 
-ETag = Annotated[str, Field(pattern=r"^[\x20-\x7e]+$", max_length=200)]
-
 
 class DatastoreBody(BaseModel):
     """Address and credentials. The password is kept encrypted and never shown again."""

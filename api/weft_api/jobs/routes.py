@@ -40,13 +40,6 @@ from weft_core.manifest import Manifest
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
-Overrides = Annotated[
-    list[str],
-    Query(alias="set", description="key=value; replaces a value of the manifest.", examples=[["learners=2"]]),
-]
-States = Annotated[list[JobState], Query(description="Any of these.", examples=[["QUEUED", "PENDING"]])]
-Labels = Annotated[list[str], Query(max_length=20, description="key=value; all of these.", examples=[["team=vision"]])]
-
 _YAML = "name: hello\nframework:\n  name: pytorch\n  command: python train.py\n"
 _MULTIPART = {
     "type": "object",

@@ -155,19 +155,6 @@ class S3Store:
     def abort_multipart(self, upload: Multipart) -> None:
         self._request("stored", "DELETE", upload.key, {"uploadId": upload.id}, missing_ok=True)
 
-    def abandoned_multiparts(self, prefix: str) -> builtins.list[Multipart]:
-        """Uploads below ``prefix`` that nobody has completed."""
-        query = {"uploads": "", "prefix": self._base + prefix}
-        root = ElementTree.fromstring(self._request("listed", "GET", None, query).body)  # noqa: S314
-        found = []
-        for one in root.iter():
-            if _name(one) == "Upload":
-                fields = {_name(field): field.text or "" for field in one}
-                key = fields.get("Key", "")
-                if key.startswith(self._base + prefix):
-                    found.append(Multipart(key[len(self._base) :], fields.get("UploadId", "")))
-        return found
-
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:  # DeleteObjects wants a checksum header that not every store takes
             self._request("deleted", "DELETE", key, missing_ok=True)
