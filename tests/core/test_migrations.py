@@ -18,7 +18,7 @@ from tests.servers import Servers
 from weft_core.log_archive import unpack_times
 from weft_core.store import jobs, migrate
 from weft_core.store.database import Database
-from weft_core.store.models import Base, Job, LogChunk, LogCursor, LogSource, Project, User
+from weft_core.store.models import Base, EngineStatus, Job, LogChunk, LogCursor, LogSource, Project, User
 from weft_core.store.scope import Scope
 
 
@@ -78,6 +78,16 @@ def test_the_database_refuses_a_second_installation(empty: Engine) -> None:
     migrate.upgrade(empty)
     with empty.connect() as connection, pytest.raises(IntegrityError):
         connection.execute(text("insert into installation (singleton, id) values (false, 'inst-other')"))
+
+
+def test_an_engine_of_a_new_type_needs_no_migration(empty: Engine) -> None:
+    migrate.upgrade(empty)
+    with Session(empty) as session, session.begin():
+        session.add_all([EngineStatus(name="batch", type="slurm"), EngineStatus(name="here", type="local")])
+    migrate.downgrade(empty, "0014")
+    with Session(empty) as session:
+        assert session.scalars(text("select name from engines")).all() == ["here"]
+    migrate.upgrade(empty)
 
 
 def test_lines_of_an_older_weft_are_kept_and_known(empty: Engine) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from weft_core.store.models.base import Base
@@ -15,7 +14,6 @@ class EngineStatus(Base):
     """What the workers last saw of an engine; its row is the lock that serialises admission. Belongs to no project."""
 
     __tablename__ = "engines"
-    __table_args__ = (CheckConstraint("type in ('local', 'ray', 'kubernetes')", name="type"),)
     name: Mapped[str] = mapped_column(primary_key=True)
     type: Mapped[str]
     capacity: Mapped[dict[str, Any] | None]  # {cpus, memory, gpus, nodes: [...]}
