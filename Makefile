@@ -33,10 +33,11 @@ setup: $(VENV)/.installed $(DASHBOARD) ## the virtual environment that everythin
 screenshots: setup ## pictures of real runs for docs/screenshots, made in Chromium
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.dashboard.screenshots
 
-# The job's environment is built beside all that comes before the job; if that fails, the job's events say so.
+# The job's environment is built beside all that comes before the job; if that fails, the job's events say so. The page
+# gives way to it: the job waits for its environment, and nobody for the page.
 demo: $(VENV)/.installed ## start the embedded stack, train on two learners, download and evaluate the model (KEEP=1: leave it running)
 	@$(BIN)/weft env build horovod >/dev/null 2>&1 & building=$$!; trap 'kill $$building 2>/dev/null || true' EXIT; \
-	  $(MAKE) --no-print-directory dashboard && PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
+	  nice -n 15 $(MAKE) --no-print-directory dashboard && PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
 
 # Two cores hold a Kubernetes, a Ray and whole stacks at once, in which some wait of some test may end too early. So what
 # fails is run once more; what then passes is in the summary as RERUN, with how it failed, for somebody to look into.

@@ -130,7 +130,7 @@ def result(on_kube: KubeStack, job: weft.Job) -> dict[str, str]:
     return {file.path: f"{file.size} {file.modified}" for file in job.files()}
 
 
-def test_the_api_server_is_away_for_a_minute(on_kube: KubeStack) -> None:
+def test_the_api_server_is_away_for_longer_than_a_learner_may_be_silent(on_kube: KubeStack) -> None:
     cluster = on_kube.cluster
     job = on_kube.train(TICKS, learners=2)
     eventually(saw(job, "tick 3", 2), "under way", 120)
@@ -143,10 +143,10 @@ def test_the_api_server_is_away_for_a_minute(on_kube: KubeStack) -> None:
         eventually(lambda: on_kube.engine()["unreachable_since"], "the engine is unreachable")
         ticks = len(lines(job))
         late = on_kube.train("python count.py 3 0")
-        time.sleep(max(0.0, 30 - (time.monotonic() - began)))
-        os.kill(server, signal.SIGKILL)  # it hung for half of the minute, and refuses connections for the other
-        time.sleep(max(0.0, 60 - (time.monotonic() - began)))
-        eventually(lambda: len(lines(job)) > ticks + 60, "training goes on")
+        time.sleep(max(0.0, 20 - (time.monotonic() - began)))
+        os.kill(server, signal.SIGKILL)  # it hung for half of the time, and refuses connections for the other
+        time.sleep(max(0.0, 40 - (time.monotonic() - began)))
+        eventually(lambda: len(lines(job)) > ticks + 40, "training goes on")
         assert job.refresh().state == "PROCESSING"
         assert late.refresh().state in ("QUEUED", "PENDING")
     finally:

@@ -3,9 +3,8 @@ import { type ReactNode, useState } from "react";
 
 import { dateTime, span, value } from "../ui/format";
 import type { Series } from "./lines";
-import { NO_ZOOM } from "./Panel";
 import type { Kind } from "./queries";
-import type { Axis, ChartSearch } from "./search";
+import { type Axis, type ChartSearch, NO_ZOOM } from "./search";
 
 interface ControlsProps {
   kind: Kind;

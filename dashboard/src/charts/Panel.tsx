@@ -9,7 +9,7 @@ import { Controls } from "./Controls";
 import { type Buckets, color, type Line, type Series } from "./lines";
 import { Plot } from "./Plot";
 import { bucketsQuery, type Kind, seriesQuery } from "./queries";
-import type { Axis, ChartSearch } from "./search";
+import { type Axis, type ChartSearch, NO_ZOOM } from "./search";
 
 export interface Shown {
   id: string;
@@ -183,7 +183,6 @@ function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, kno
   );
 }
 
-export const NO_ZOOM = { from: undefined, to: undefined };
 const tidy = (at: number) => Number(at.toPrecision(Math.abs(at) > 1e9 ? 15 : 6));
 
 /** When each job's first point was, in ms: where its elapsed time begins. */

@@ -21,6 +21,8 @@ export interface ChartSearch {
 }
 
 export const MOST_JOBS = 10;
+/** The change of a search that shows the whole range again. */
+export const NO_ZOOM = { from: undefined, to: undefined };
 
 const number = (value: unknown) => {
   const found = typeof value === "string" && value !== "" ? Number(value) : typeof value === "number" ? value : NaN;
