@@ -1,4 +1,4 @@
-"""A double of the server, a transport to it that does not wait, and the command run in this process."""
+"""Fixtures that run ``weft`` in this process against a double of the server, and that make code to submit."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 import typer
-from tests.cli.double import Double, running
+from tests.cli.double import ID, Answer, Double, as_json, job, running
 
+from weft.bundle import open_bundle
 from weft.client import Client
 from weft.http import Transport
 from weft.main import app, main
 from weft.profile import Server
 from weft.transfer import download
 from weft.ui import console
+
+VALID = {"valid": True, "manifest": {"name": "mnist", "learners": 2, "resources": {"cpus": 1}}, "notes": ["a note"]}
+COMPLETED = {"state": "COMPLETED", "reason": "completed", "ended_at": "2026-01-31T08:16:12Z"}
 
 
 @pytest.fixture
@@ -35,6 +39,34 @@ def transport(double: Double) -> Iterator[Transport]:
 @pytest.fixture
 def client(transport: Transport) -> Client:
     return Client(transport=transport)
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A folder with a manifest and a script."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "manifest.yml").write_text("name: mnist\nlearners: 2\n")
+    (folder / "train.py").write_text("print('hi')\n")
+    return folder
+
+
+@pytest.fixture
+def server(double: Double) -> Double:
+    """Takes any manifest and code; the job runs through to COMPLETED."""
+    double.on("POST", "manifests:validate", as_json(VALID))
+    double.on("POST", "jobs", as_json(job(state="QUEUED", reason=""), 201))
+    double.on("GET", f"jobs/{ID}", as_json(job(**COMPLETED)))
+    return double
+
+
+def accept_code(double: Double, folder: Path, *, known: bool = False) -> str:
+    """Let the double take this folder's bundle; its hash."""
+    with open_bundle(folder, leave_out=folder / "manifest.yml") as bundle:
+        assert bundle is not None
+        double.on("HEAD", f"code/{bundle.sha256}", Answer(200 if known else 404))
+        double.on("PUT", f"code/{bundle.sha256}", as_json({}, 201))
+        return bundle.sha256
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,8 @@ def events(*sent: tuple[int | None, str, Any], cut: int | None = None, tail: byt
 
 
 DROP = Answer(drop=True)
+ID = "job-4k9x2m7qd1ze"
+END = (None, "end", {"state": "COMPLETED", "reason": ""})
 
 
 class Double:
@@ -161,7 +163,7 @@ def running() -> Iterator[Double]:
 def job(**changes: Any) -> dict[str, Any]:
     """A job as the server tells of it."""
     base: dict[str, Any] = {
-        "id": "job-4k9x2m7qd1ze",
+        "id": ID,
         "name": "mnist",
         "description": "",
         "labels": {},
@@ -191,6 +193,17 @@ def job(**changes: Any) -> dict[str, Any]:
         "manifest": {},
     }
     return base | changes
+
+
+def jobs_page(*jobs: dict[str, Any]) -> Answer:
+    """A list of jobs, with no page after it."""
+    return as_json({"jobs": list(jobs), "next_cursor": None})
+
+
+def job_event(number: int, state: str | None, message: str, kind: str = "state") -> tuple[int, str, dict[str, Any]]:
+    """An entry of a job's history, as its stream of events sends it."""
+    event = {"id": number, "at": None, "kind": kind, "state": state, "attempt": 1, "message": message, "data": {}}
+    return number, "event", event
 
 
 def line(n: int, text: str | None = None, learner: int = 1, attempt: int = 1) -> dict[str, Any]:

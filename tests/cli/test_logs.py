@@ -1,4 +1,4 @@
-"""``weft logs``: parts of a log, searches, what is left out, and what programs may do to a terminal."""
+"""``weft logs`` prints a log and searches it, and keeps terminals safe; ``weft events`` prints a job's history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.conftest import Weft
-from tests.cli.double import Answer, Double, Seen, as_json, events, job, line, line_events, problem
+from tests.cli.double import END, ID, Answer, Double, Seen, as_json, events, job, job_event, line, line_events, problem
 from tests.cli.test_terminal import Terminal
 
 from weft import errors
@@ -19,9 +19,7 @@ from weft.http import Transport
 from weft.models import Gap, LogLine
 from weft.ui.ansi import plain, shown
 
-ID = "job-4k9x2m7qd1ze"
 LOGS = f"jobs/{ID}/logs"
-END = (None, "end", {"state": "COMPLETED", "reason": ""})
 GAP = (6, "gap", {"from": 2, "to": 6, "lines": 5})
 
 
@@ -140,6 +138,43 @@ def test_a_bad_pattern_is_told_in_one_line(double: Double, client: Client) -> No
     double.on("GET", f"{LOGS}/search", problem(400, "invalid_request", detail))
     with pytest.raises(errors.ApiError, match="missing"):
         list(client.jobs.search_logs(ID, "(", regex=True))
+
+
+def test_logs_are_told_apart_and_filtered(double: Double, weft: Weft) -> None:
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    lines = [line(0, "a [bold]b[/]", 1), line(1, "\x1b[31mred", 2)]
+    double.on("GET", f"jobs/{ID}/logs", as_json({"lines": lines, "next": 2, "end": True}))
+    done = weft("logs", ID, "--learner", "2", "--attempt", "1", "--tail", "5", "--since", "5m")
+    assert done.out == "[1] a [bold]b[/]\n[2] red\n", "what goes into a pipe has no control sequences"
+    asked = double.seen[-1].query
+    assert (asked["learner"], asked["attempt"], asked["tail"], asked["since"]) == (["2"], ["1"], ["5"], ["5m"])
+    stamped = weft("logs", ID, "--timestamps").out.splitlines()
+    assert stamped[0].endswith("[1] a [bold]b[/]")
+    assert stamped[0][4] == "-"
+    assert json.loads(weft("logs", ID, "--json").out.splitlines()[1])["learner"] == 2
+
+
+def test_the_log_of_one_learner_has_no_tags(double: Double, weft: Weft) -> None:
+    double.on("GET", f"jobs/{ID}", as_json(job(learners=1)))
+    double.on("GET", f"jobs/{ID}/logs", as_json({"lines": [line(0, "hello")], "next": 1, "end": True}))
+    assert weft("logs", ID).out == "hello\n"
+    double.on("GET", f"jobs/{ID}/logs", as_json({"lines": [], "next": 1, "end": True}))
+    done = weft("logs", ID, "--learner", "7")
+    assert (done.out, done.err) == ("", f"{ID} (PROCESSING) has no such line yet\n")
+
+
+def test_events(double: Double, weft: Weft) -> None:
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    happened = [job_event(1, "QUEUED", "submitted [x]")[2], job_event(2, "PENDING", "starting 2 learners")[2]]
+    double.on("GET", f"jobs/{ID}/events", as_json({"events": happened}))
+    out = weft("events", ID).out
+    assert "submitted [x]" in out
+    assert "PENDING" in out
+    assert [one["id"] for one in json.loads(weft("events", ID, "--json").out)] == [1, 2]
+    double.on(
+        "GET", f"jobs/{ID}/events", events(job_event(1, "QUEUED", "submitted"), job_event(2, "COMPLETED", "done"), END)
+    )
+    assert [row.split()[-2] for row in weft("events", ID, "-f").out.splitlines()] == ["QUEUED", "COMPLETED"]
 
 
 NOISE = "\x1b]0;title\x07\x1b[2J\x1b[3A\x1b[31mred\x1b[0m\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\x1b[?1049h\x1bc\x00\x9b5A!"

@@ -1,0 +1,126 @@
+"""``weft list``, ``show`` and ``checkpoints`` describe jobs; ``halt``, ``resume`` and ``delete`` change one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.cli.conftest import Weft
+from tests.cli.double import ID, Answer, Double, Seen, as_json, job, jobs_page
+
+from weft.exits import ExitCode
+
+
+@pytest.mark.parametrize("reference", ["@last", ID, "job-4k9x", "4k9x", "mnist"])
+def test_a_job_is_found_by(double: Double, weft: Weft, reference: str) -> None:
+    double.on("GET", "jobs", jobs_page(job()))
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    done = weft("show", reference, "--json")
+    assert json.loads(done.out)["id"] == ID
+
+
+def test_a_name_of_several_jobs_is_ambiguous(double: Double, weft: Weft) -> None:
+    double.on("GET", "jobs", jobs_page(job(), job(id="job-000000000001")))
+    done = weft("show", "mnist")
+    assert done.code == 1
+    assert ID in done.err
+    assert "job-000000000001" in done.err
+
+
+def test_text_in_a_description_finds_no_job(double: Double, weft: Weft) -> None:
+    double.on("GET", "jobs", jobs_page(job(name="other")))
+    assert weft("show", "digits").code == ExitCode.NOT_FOUND
+
+
+def test_list_is_paged_and_filtered(double: Double, weft: Weft) -> None:
+    def page(seen: Seen) -> Answer:
+        first = int(seen.query.get("cursor", ["0"])[0])
+        last = min(first + int(seen.query["limit"][0]), 250)
+        jobs = [job(id=f"job-{n:012}", name=f"j{n}") for n in range(first, last)]
+        return as_json({"jobs": jobs, "next_cursor": str(last) if last < 250 else None})
+
+    double.on("GET", "jobs", page)
+    assert len(json.loads(weft("list", "--json").out)) == 20
+    assert len(json.loads(weft("list", "--all", "--json").out)) == 250
+    done = weft("list", "-n", "3", "--state", "failed", "--state", "HALTED", "--label", "a=b", "--q", "x")
+    assert [row.split()[0] for row in done.out.splitlines()] == ["ID", *(f"job-{n:012}" for n in range(3))]
+    assert double.seen[-1].query == {"state": ["FAILED", "HALTED"], "label": ["a=b"], "q": ["x"], "limit": ["4"]}
+
+
+def test_an_empty_list_prints_no_data(double: Double, weft: Weft) -> None:
+    double.on("GET", "jobs", jobs_page())
+    done = weft("list")
+    assert (done.code, done.out) == (0, "")
+    assert "no jobs yet" in done.err
+    assert json.loads(weft("list", "--json").out) == []
+
+
+def test_a_pipe_gets_whole_names_and_reasons(double: Double, weft: Weft) -> None:
+    double.on("GET", "jobs", jobs_page(job(name="n" * 63, reason="r" * 300)))
+    done = weft("list")
+    assert "n" * 63 in done.out
+    assert "r" * 300 in done.out
+
+
+def test_show_tells_attempts_and_learners(double: Double, weft: Weft) -> None:
+    learners = [
+        {"learner": 1, "phase": "EXITED", "address": "10.0.0.1", "exit_code": 0, "exit_reason": ""},
+        {"learner": 2, "phase": "EXITED", "address": None, "exit_code": 137, "exit_reason": "out of [memory]"},
+    ]
+    attempt = {"n": 1, "outcome": "FAILED", "reason": "learner 2 was killed", "exit_code": 137, "learners": learners}
+    times = {"created_at": "2026-01-31T08:15:03Z", "ended_at": "2026-01-31T08:15:13Z"}
+    double.on("GET", f"jobs/{ID}", as_json(job(attempts=[attempt | times], condition="Unreachable since 08:15")))
+    out = weft("show", ID).out
+    for text in (
+        "Unreachable since 08:15",
+        "attempt 1  FAILED  10.0 s  learner 2 was killed",
+        "137",
+        "out of [memory]",
+    ):
+        assert text in out
+
+
+def test_show_names_the_nodes(double: Double, weft: Weft) -> None:
+    learner = {"learner": 1, "phase": "PROCESSING", "node": "gpu-[1]", "address": "10.4.2.17"}
+    attempt = {"n": 1, "learners": [learner, learner | {"learner": 2, "node": None}]}
+    double.on("GET", f"jobs/{ID}", as_json(job(attempts=[attempt])))
+    rows = [line.split() for line in weft("show", ID).out.splitlines()]
+    assert ["LEARNER", "PHASE", "NODE", "ADDRESS", "EXIT", "REASON"] in rows
+    assert ["1", "PROCESSING", "gpu-[1]", "10.4.2.17"] in rows
+    assert ["2", "PROCESSING", "10.4.2.17"] in rows
+
+
+def test_halt_resume_and_delete(double: Double, weft: Weft) -> None:
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    double.on("POST", f"jobs/{ID}/halt", as_json(job(desired="HALTED"), 202))
+    double.on("POST", f"jobs/{ID}/resume", as_json(job(state="QUEUED"), 202))
+    double.on("DELETE", f"jobs/{ID}", as_json(job(), 202))
+    assert weft("halt", ID, "--grace", "7").code == 0
+    assert double.seen[-1].json == {"grace_seconds": 7}
+    assert "QUEUED" in weft("resume", ID).err
+    assert weft("delete", ID).code == ExitCode.USAGE
+    assert not double.requests("DELETE", f"jobs/{ID}")
+    assert weft("delete", ID, "--yes").code == 0
+    assert double.requests("DELETE", f"jobs/{ID}")
+
+
+def test_checkpoints_and_a_rerun_from_the_last(double: Double, weft: Weft) -> None:
+    kept = {"generation": "000002-000001", "learner": 1, "job": ID, "attempt": 2, "at": "2026-01-31T08:21:44Z"}
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    double.on("GET", f"jobs/{ID}/checkpoints", as_json({"checkpoints": [kept | {"files": 3, "size": 4711004}]}))
+    done = weft("checkpoints", ID)
+    assert done.out.split()[:5] == ["CHECKPOINT", "STORED", "BY", "FILES", "SIZE"]
+    assert all(word in done.out for word in ("000002-000001", "attempt 2", "4.5 MiB"))
+    began = {"job": ID, "generation": "000002-000001", "attempt": 2, "at": 1769847704.0, "files": 3, "size": 4711004}
+    attempt = {"n": 1, "outcome": None, "reason": "", "exit_code": None, "learners": [], "checkpoint": began}
+    new = job(checkpoint_of=began, rerun_of=ID, attempts=[attempt | {"created_at": None, "ended_at": None}])
+    double.on("POST", f"jobs/{ID}/rerun", as_json(new, 201))
+    assert weft("rerun", ID, "--from-checkpoint").code == 0
+    assert double.seen[-1].json == {"set": {}, "from_checkpoint": True}
+    assert weft("rerun", ID, "--checkpoint", "000002-000001").code == 0
+    assert double.seen[-1].json == {"set": {}, "from_checkpoint": "000002-000001"}
+    double.on("GET", f"jobs/{ID}", as_json(new))
+    shown = weft("show", ID).out
+    assert "began with" in shown
+    assert "from the checkpoint of" in shown
+    assert "3 files, 4.5 MiB" in shown
