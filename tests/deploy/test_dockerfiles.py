@@ -56,7 +56,14 @@ def test_what_is_copied_is_in_the_context(image: str) -> None:
     needed = [path for path in copied(image) if path != "."]
     assert f"deploy/docker/{image}-healthy" in needed
     # What the wheel is made of.
-    needed += ["pyproject.toml", "README.md", "migrations/env.py", "core/weft_core/settings.py", "api/weft_api/app.py"]
+    needed += [
+        "pyproject.toml",
+        "LICENSE",
+        "README.md",
+        "migrations/env.py",
+        "core/weft_core/settings.py",
+        "api/weft_api/app.py",
+    ]
     needed += ["workers/weft_workers/app.py", "embedded/weft_embedded/forward.py", "cli/weft/client.py"]
     needed += ["trainer_images/catalogue.toml", "examples/imagenet-resnet50/pytorch/train.py"]
     for path in needed:
