@@ -7,7 +7,7 @@ DASHBOARD := api/weft_api/dashboard/static/index.html
 DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/scripts -type f -not -name schema.d.ts) \
   dashboard/index.html dashboard/vite.config.ts
 
-.PHONY: build help setup dashboard screenshots demo test test-containers check format bench bench-logs images clean
+.PHONY: build help setup dashboard docs screenshots demo test test-containers check format bench bench-logs images clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
@@ -29,6 +29,10 @@ $(DASHBOARD): $(DASHBOARD_SOURCES) dashboard/node_modules/.installed
 dashboard: $(VENV)/.installed $(DASHBOARD) ## build the web page into the API's package
 
 setup: $(VENV)/.installed $(DASHBOARD) ## the virtual environment that everything else uses, and the web page
+
+# The variable silences a notice of mkdocs-material's about its successor. With --quiet, mkdocs would count no warnings.
+docs: setup ## the references in docs/reference, and all pages as a site in site/
+	@$(BIN)/python -m docs.generate && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 screenshots: setup ## pictures of real runs for docs/screenshots, made in Chromium
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.dashboard.screenshots
@@ -69,4 +73,4 @@ images: ## the trainer images as containers, smoke-tested (ARGS="--variant cuda 
 	@$(PYTHON) trainer_images/images $(ARGS)
 
 clean: ## remove the virtual environment and caches of this folder (not the shared trainer environments)
-	@rm -rf $(VENV) dashboard/node_modules dashboard/.cache api/weft_api/dashboard/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) site dashboard/node_modules dashboard/.cache api/weft_api/dashboard/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -15,44 +15,56 @@ class _Section(BaseModel):
 
 
 class PlacementSettings(_Section):
-    """Where on a Kubernetes cluster learners may run; in a profile, and as an engine's default under it."""
+    """Where on a Kubernetes cluster learners may run: keys of an engine, for all its learners, and of a profile."""
 
     node_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels that a node must have."""
     tolerations: list[Toleration] = Field(default_factory=list)
+    """Taints of nodes that learners tolerate, each ``{key, operator, value, effect}`` as Kubernetes spells it."""
     affinity: dict[str, Any] = Field(default_factory=dict)
-    """A pod's ``affinity`` as Kubernetes spells it; for the scheduler, admission does not look at it."""
+    """The ``affinity`` of the pods, as Kubernetes spells it. Only the scheduler follows it: admission does not."""
     priority_class: str | None = None
+    """The PriorityClass of the pods."""
     image_pull_secrets: list[str] = Field(default_factory=list)
+    """Names of Secrets in the learners' namespace, with which the nodes pull images."""
 
 
 class NodePool(_Section):
-    """Nodes that a cluster's autoscaler adds when somebody waits for them; admission counts with them."""
+    """Nodes that the cluster's autoscaler adds when jobs wait for them. Admission counts them as room."""
 
     max: int = Field(ge=0)
+    """The most nodes that the pool can have, with those that are there already."""
     cpus: float
+    """CPUs of each node, for learners."""
     gpus: int = 0
+    """GPUs of each node."""
     gpu_type: str | None = None
+    """The type of the GPUs."""
     memory: int
+    """Memory of each node, for learners, in bytes."""
     extra: dict[str, float] = Field(default_factory=dict)
+    """Other resources of each node, by the engine's own names."""
     labels: dict[str, str] = Field(default_factory=dict)
+    """Labels of each node, by which profiles select it."""
 
 
 class LocalSettings(_Section):
-    """This machine."""
+    """Processes on the worker's machine (docs/local-engine.md)."""
 
     type: Literal["local"] = "local"
+    """``local``, which makes the section an engine of this type."""
     cpus: float | None = None
-    """CPU slots; default: what the machine has."""
+    """The CPUs that learners may have; default: those of the machine."""
     gpus: int | None = None
-    """GPU slots; default: what NVML finds."""
+    """The GPUs that learners may have; default: those of the machine."""
     memory: int | None = None
-    """Bytes that learners may have; default: what the machine has."""
+    """The memory that learners may have, in bytes; default: that of the machine."""
     cache_dir: Path | None = None
-    """The data cache; default: ``cache`` in the home folder."""
+    """The folder of the data cache; default: ``cache`` in the home folder."""
     cache_size: int | None = Field(default=None, ge=0)
-    """Bytes that the data cache may take; default: a quarter of its disk. 0: nothing is kept."""
+    """The bytes that the data cache may take; default: a quarter of its disk. 0: nothing is kept."""
     host_mounts: list[Path] = Field(default_factory=list)
-    """Folders of this machine that jobs may read from and write to by ``mount_volume``, with all that is below them."""
+    """Folders of this machine that jobs may read and write by ``mount_volume``, with everything below them."""
 
 
 def _user(value: object) -> object:
@@ -60,70 +72,80 @@ def _user(value: object) -> object:
 
 
 class KubernetesSettings(PlacementSettings):
-    """A Kubernetes cluster, 1.28 or later."""
+    """Pods of a Kubernetes cluster, version 1.28 or later (docs/kubernetes.md)."""
 
     type: Literal["kubernetes"] = "kubernetes"
+    """``kubernetes``, which makes the section an engine of this type."""
     kubeconfig: Path | None = None
-    """Default: in a cluster the pod's own service account, else ``$KUBECONFIG`` or ``~/.kube/config``."""
+    """The kubeconfig file; default: in a cluster the pod's own service account, else ``$KUBECONFIG`` or
+    ``~/.kube/config``."""
     context: str | None = None
-    """Of the kubeconfig; default: its current one."""
+    """The context of the kubeconfig; default: its current one."""
     namespace: str = "weft-learners"
-    """Where learners run. ``{project}`` in it gives each project a namespace of its own."""
+    """The namespace in which learners run. ``{project}`` in it gives each project its own namespace."""
     create_namespaces: bool = False
-    """Make a missing namespace; else somebody has to."""
+    """Whether Weft creates a namespace that does not exist."""
     queue: str | None = None
-    """A LocalQueue of Kueue's in that namespace (``{project}`` is replaced, too): Kueue admits the gangs."""
+    """A LocalQueue of Kueue in that namespace, which then admits the jobs; ``{project}`` works here, too."""
     api_url: str | None = None
-    """The URL that pods reach the API at; default: ``api.public_url``."""
+    """The URL at which pods reach the API; default: ``api.public_url``."""
     image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent"
+    """When a node pulls an image, as Kubernetes spells it."""
     mount_agent: bool = True
-    """Whether images of the users' own (framework ``custom``) get the agent from the image ``agent`` beside the others,
-    so that they need nothing but Python; False: they hold it themselves."""
+    """Whether images of users (framework ``custom``) get the agent from the image ``agent``, so that they need nothing
+    but Python. If not, they must contain it."""
     gpu_resource: str = "nvidia.com/gpu"
+    """The resource that a manifest's ``gpus`` asks for."""
     gpu_type_label: str = "nvidia.com/gpu.product"
-    """The label of a node that says which GPUs it has."""
+    """The node label that a manifest's ``gpu_type`` is compared with."""
     shared_memory: int | None = None
-    """Bytes of ``/dev/shm``, which count as the learner's memory; default: half of it."""
+    """The size of ``/dev/shm`` in bytes, a part of the learner's memory; default: half of that memory."""
     run_as_user: Annotated[int | None, BeforeValidator(_user)] = 10001
-    """``"cluster"``: the cluster chooses (OpenShift); None here."""
+    """The user ID of learners. ``"cluster"``: the cluster chooses it (OpenShift)."""
     cache_claim: str | None = None
-    """A PersistentVolumeClaim, mounted by all learners, for the data cache: each project has a folder of its own in it,
-    and sees no other's. Default: each pod has a cache of its own."""
+    """A PersistentVolumeClaim that all learners mount for the data cache. Each project has its own folder in it, and
+    cannot see the others. Default: each pod has its own cache."""
     cache_size: int | None = Field(default=None, ge=0)
-    """Bytes that a project's cache may take; default: a quarter of its disk."""
+    """The bytes that the cache of each project may take; default: a quarter of its disk. 0: nothing is kept."""
     network_policies: bool = True
+    """Whether each attempt gets a NetworkPolicy, which restricts what its learners reach and who reaches them."""
     egress: list[str] = Field(default_factory=list)
-    """CIDRs that learners may reach besides their peers, the API, their data stores and DNS; ``0.0.0.0/0``: all."""
+    """Addresses (CIDRs) that learners may reach besides each other, the API, S3 and DNS; ``0.0.0.0/0``: all."""
     autoscaling: list[NodePool] = Field(default_factory=list)
+    """Nodes that the cluster's autoscaler can add."""
     timeout: float = 10.0
-    """Seconds for one request to the API server."""
+    """The time limit of a request to the API server, in seconds."""
 
 
 class RaySettings(_Section):
-    """A Ray cluster, through its dashboard's HTTP API."""
+    """Actors of a Ray cluster, through the HTTP API of its dashboard (docs/ray.md)."""
 
     type: Literal["ray"] = "ray"
+    """``ray``, which makes the section an engine of this type."""
     address: str = "http://127.0.0.1:8265"
-    """URL of the dashboard."""
+    """The URL of the dashboard."""
     token: SecretStr | None = None
+    """The cluster's token; or ``token_file``."""
     token_file: Path | None = None
-    """A file that holds the token; read anew when Ray refuses the old one."""
+    """A file that holds the token. Weft reads it again when Ray refuses the token."""
     allow_without_token: bool = False
-    """Whoever reaches a Ray without token authentication can run anything on it; refused unless this is true."""
+    """Whether to accept a Ray cluster that requires no token. Everyone who reaches it can run anything on it."""
     ca_file: Path | None = None
-    """For an https address: the certificates to trust; default: the system's."""
+    """A file with the certificates to trust, for an https address; default: the system's."""
     api_url: str | None = None
-    """The URL that learners reach the API at; default: ``api.public_url``."""
+    """The URL at which learners reach the API; default: ``api.public_url``."""
     environments: dict[str, str] = Field(default_factory=dict)
-    """Image of the catalogue → the Python of its environment on the nodes, e.g. ``"pytorch:2.13.0" =
-    "/opt/weft/pytorch/bin/python"``; ``"*"``: any other image. What is not here runs on the cluster's own Python."""
+    """For each image, the Python of its environment on the nodes, such as
+    ``"pytorch:2.13.0" = "/opt/weft/pytorch/bin/python"``. ``"*"`` means any other image. Without an
+    entry, an image runs on the cluster's own Python."""
     autoscaling: list[NodePool] = Field(default_factory=list)
+    """Nodes that the cluster's autoscaler can add."""
     cache_dir: str | None = None
-    """The data cache on the nodes; default: ``cache`` in the folder that learners work in there."""
+    """The folder of the data cache on the nodes; default: ``cache`` in the folder in which learners work."""
     cache_size: int | None = Field(default=None, ge=0)
-    """Bytes that a node's data cache may take; default: a quarter of its disk."""
+    """The bytes that the data cache of a node may take; default: a quarter of its disk. 0: nothing is kept."""
     timeout: float = 10.0
-    """Seconds for one request."""
+    """The time limit of a request to the dashboard, in seconds."""
 
     @model_validator(mode="after")
     def _one_token(self) -> RaySettings:

@@ -29,40 +29,53 @@ class _Section(BaseModel):
 
 
 class S3Settings(_Section):
-    """The installation's own store: code bundles, exit reports, results of jobs that name no store, cold logs."""
+    """The installation's own store: code bundles, exit reports, results of jobs that name no store, old logs."""
 
     endpoint: str = "http://127.0.0.1:8333"
+    """The URL of the store, as the API and the workers reach it."""
     public_endpoint: str | None = None
     """The same store as learners and the CLI reach it, for presigned URLs; default: ``endpoint``."""
     region: str = "us-east-1"
+    """The region that requests to the store are signed for."""
     access_key: str = ""
+    """The access key (its ID)."""
     secret_key: SecretStr = SecretStr("")
+    """The secret key."""
     bucket: str = "weft"
+    """The bucket, which nothing else should use; the set-up creates it."""
 
 
 class DatastoreSettings(_Section):
-    """The data store `default` of the project `default`, which the set-up makes (``python -m weft_core.setup``)."""
+    """The data store ``default`` of the project ``default``, which ``python -m weft_core.setup`` creates."""
 
     endpoint: str = ""
-    """As the API, learners and users reach it; default: the installation's own store, ``s3.public_endpoint``."""
+    """The URL of the store, as the API, learners and users reach it; default: the installation's own store,
+    ``s3.public_endpoint``."""
     region: str = "us-east-1"
+    """The region of its buckets."""
     access_key: str = ""
-    """Users' jobs get it, so it must not open the installation's own bucket. Empty: no data store is made."""
+    """The access key. Jobs of users get it, so it must not give access to the installation's own bucket. Empty: no data
+    store is created."""
     secret_key: SecretStr = SecretStr("")
+    """The secret key that belongs to ``access_key``."""
 
 
 class ApiSettings(_Section):
+    """The HTTP API and the dashboard."""
+
     host: str = "127.0.0.1"
+    """The address to listen at."""
     port: int = 8080
+    """The port to listen at."""
     public_url: str = "http://127.0.0.1:8080"
-    """The URL that learners and users reach the API at."""
+    """The URL at which learners and users reach the API."""
     secure_cookie: bool | None = None
-    """Whether browsers send a session's cookie over https only; default: if ``public_url`` or the request is https."""
+    """Whether browsers send the session cookie over https only; default: if ``public_url`` or the request is https."""
     profile_file: Path | None = None
-    """The CLI's profile file of this installation, which holds a token: `weft up` says which. The sign-in page names it
-    to browsers of the API's own machine."""
+    """The CLI's profile file for this installation, which holds a token. The sign-in page names it to browsers on the
+    API's own machine. ``weft up`` sets it."""
     ffdl_origins: list[str] = Field(default_factory=list)
-    """Origins (``https://ffdl.example.org``) whose pages may use FfDL's API, such as FfDL's own web page."""
+    """Origins, such as ``https://ffdl.example.org``, whose pages may use FfDL's API (FfDL's own web page)."""
 
     @field_validator("ffdl_origins")
     @classmethod
@@ -76,88 +89,112 @@ class ApiSettings(_Section):
 
 
 class ProfileSettings(PlacementSettings):
-    """A named size for manifests' ``profile:``, and where it runs; per learner, memory and storage in bytes."""
+    """A size for each learner, which manifests name with ``profile``, and the nodes on which such learners run."""
 
     cpus: float = 1
+    """CPUs of each learner."""
     gpus: int = 0
+    """GPUs of each learner."""
     gpu_type: str | None = None
+    """The type of the GPUs, as in a manifest's ``gpu_type``; default: any."""
     memory: int = 1 << 30
+    """Memory of each learner, in bytes."""
     storage: int | None = None
+    """Disk space of each learner, in bytes, unless the manifest has its own ``storage``; default: no limit."""
     extra: dict[str, float] = Field(default_factory=dict)
-    """Other resources by the engine's own names: Kubernetes' extended, Ray's custom ones."""
+    """Other resources of each learner, by the engine's own names (extended of Kubernetes, custom of Ray)."""
 
 
 class ImageSettings(_Section):
+    """The images that learners run in."""
+
     aliases: dict[str, str] = Field(default_factory=dict)
-    """``"tensorflow:1.5.0-py3" = "tensorflow:2.21"``: versions that manifests ask for, mapped to the catalogue's."""
+    """Versions that manifests may ask for, and the images of the catalogue that they mean:
+    ``"tensorflow:1.5.0-py3" = "tensorflow:2.21"``."""
     repository: str = "weft"
-    """Prefix of image references on container engines."""
+    """The first part of the references of container images: ``weft`` gives ``weft/pytorch:2.13.0``."""
 
 
 class LimitSettings(_Section):
+    """How large manifests, code, logs and metrics may be."""
+
     manifest_bytes: int = 1 << 20
+    """The size of a manifest."""
     bundle_bytes: int = 512 << 20
+    """The size of a code bundle, the zip that is sent."""
     bundle_unpacked_bytes: int = 2 << 30
+    """The size of a code bundle's files, unpacked, all together."""
     bundle_files: int = 20_000
+    """The number of entries in a code bundle, files and folders."""
     bundle_ratio: int = 200
-    """Uncompressed : compressed size that an entry may have (above 1 MiB uncompressed)."""
+    """The largest ratio of unpacked to packed size of an entry in a code bundle, for entries above 1 MiB."""
     log_bytes_per_job: int = 4 << 30
+    """The size of a job's log; the API takes no more lines after that."""
     metric_points_per_job: int = 5_000_000
-    """Values that a training reports; what comes after is dropped, with a warning in the job's events."""
+    """The number of values that a training reports; later values are dropped, with a warning in the job's events."""
     metric_bytes_per_job: int = 1 << 30
+    """The size of the values that a training reports; later values are dropped, with a warning in the job's events."""
     system_points_per_job: int = 20_000_000
-    """Of CPU, memory, disk, network and GPUs; all learners together."""
+    """The number of values of CPU, memory, disk, network and GPUs, of all learners together."""
     metric_series_per_job: int = 10_000
-    """Of the training's own, all learners and attempts together; ten times as many of the system's."""
+    """The number of series that a training reports, of all learners and attempts together. System metrics may have ten
+    times as many."""
     log_lines_per_second: int = Field(10_000, ge=0)
-    """Of a job, shared evenly by its learners, whose agents leave out what is more; 0: as many as there are."""
+    """The lines that a job may log in a second, shared evenly by its learners. The agents leave out the rest. 0: no
+    limit."""
     log_bytes_per_second: int = Field(2 << 20, ge=0)
+    """The bytes that a job may log in a second, likewise."""
     log_burst_seconds: float = Field(20.0, gt=0)
-    """For how long a job that was quiet may log without any such limit: so many seconds' worth of lines at once."""
+    """A job that was quiet may log this many seconds' worth of lines at once, beyond the two rates above."""
     log_spool_bytes: int = Field(512 << 20, ge=1 << 20)
-    """On a learner's disk, of lines that the API has not taken yet, as it is away, say."""
+    """The size of the lines that wait on a learner's disk, for example while the API is away."""
     log_file_bytes: int = Field(1 << 30, ge=0)
-    """Of a learner's training-log.txt, which has the lines that were left out elsewhere, and is stored as a result."""
+    """The size of a learner's ``training-log.txt`` among the results. It has the lines that the log leaves out, too."""
 
 
 class TimingSettings(_Section):
-    """Seconds."""
+    """Intervals and time limits, in seconds (``absences`` is a number)."""
 
     sweep: float = 3.0
+    """How often each worker looks for due jobs of which no message told it; varies by 30 %."""
     lease: float = 30.0
+    """How long a worker holds a job for one step. If the worker dies, another worker can take the job after that."""
     heartbeat: float = 3.0
-    """How often a learner's agent reports; a stop reaches it within this."""
+    """How often the agent of a learner reports. A stop reaches the learner within this time."""
     system_metrics: float = Field(default=5.0, ge=0)
-    """How often a learner's CPU, memory, disk, network and GPUs are measured; 0: never."""
+    """How often the agent measures CPU, memory, disk, network and GPUs; 0: never."""
     silence: float = 30.0
-    """Heartbeat silence after which an absent learner counts as lost."""
+    """How long a learner must have sent no heartbeat before it can count as lost."""
     verdict: float = 90.0
-    """How long a failure waits for the fate of learners on other nodes: a lost node is not the job's fault."""
+    """How long a failure is left undecided while learners on other nodes are silent: if a node was lost, the failure is
+    not the job's fault."""
     absences: int = 3
-    """Confirmed absences from an answering engine that it takes besides the silence."""
+    """How many times an engine that answers must also have missed the learner before it counts as lost."""
     start_timeout: float = 900.0
-    """From launch to the last start grant; then the whole attempt is taken back and queued again."""
+    """The time in which all learners of an attempt must have started. After that, the attempt is stopped, and the job
+    is queued again."""
     grace: float = 120.0
-    """From SIGTERM to SIGKILL, so that a checkpoint can be saved."""
+    """The time from SIGTERM to SIGKILL when learners are stopped, in which they can save a checkpoint."""
     orphan_grace: float = 60.0
+    """How long learners on an engine that belong to no open attempt may run before they are stopped."""
     log_settle: float = Field(10.0, ge=0)
-    """From an attempt's end until its log is moved to S3."""
+    """The time from the end of an attempt until its log is moved to S3."""
     elastic_cooldown: float = 60.0
-    """After an elastic attempt has lost or been given a learner, before it is given more; doubled with each loss."""
+    """How long an elastic attempt that has lost or gained a learner waits for more; doubled with each further loss."""
     stall: float = 1800.0
-    """How long all learners of a job may be idle (no log, no CPU, no GPU) before it is said to make no progress; 0:
-    for ever. A manifest's ``stall`` goes first."""
+    """How long all learners of a job may be idle (no log line, no work of CPU or GPU) before it counts as stalled, for
+    manifests without ``stall``; 0: no check."""
     no_output: float = 900.0
-    """How long a job may train without ever writing into RESULT_DIR or CHECKPOINT_DIR before a warning; 0: for ever."""
+    """How long a job may train without writing into RESULT_DIR or CHECKPOINT_DIR before a warning; 0: no check."""
 
 
 class TelemetrySettings(_Section):
-    """What the service tells of itself (docs/observability.md)."""
+    """Metrics and traces of the service itself (docs/observability.md)."""
 
     metrics_port: int = Field(default=0, ge=0, le=65535)
-    """Where a worker serves its Prometheus metrics (the API has them at ``/metrics``); 0: nowhere."""
+    """The port at which a worker serves its Prometheus metrics (those of the API are at ``/metrics``); 0: none."""
     otlp_endpoint: str = ""
-    """Where traces go: the base URL of an OpenTelemetry collector's OTLP over HTTP; empty: nowhere."""
+    """The base URL of an OpenTelemetry collector that takes OTLP over HTTP, for traces; empty: no traces."""
 
 
 def _local() -> dict[str, EngineSettings]:
@@ -165,21 +202,26 @@ def _local() -> dict[str, EngineSettings]:
 
 
 class Settings(BaseSettings):
+    """Everything that the API, the workers and the set-up read."""
+
     model_config = SettingsConfigDict(env_prefix="WEFT_", env_nested_delimiter="__", extra="forbid")
 
     home: Path = Path("~/.weft")
-    """Folder of this machine's state: environments, the local engine's runs, caches, logs of the service."""
+    """The folder of this machine's state: environments, the local engine's runs, caches, logs of the service."""
     database_url: SecretStr = SecretStr("postgresql+psycopg:///weft")
+    """The URL of the PostgreSQL database."""
     redis_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
+    """The URL of Redis, which carries messages between the processes. It stores nothing that must last."""
     secret_keys: Annotated[list[SecretStr], NoDecode] = Field(default_factory=list)
-    """Fernet keys: the first encrypts, all decrypt. In the environment: separated by commas."""
+    """Keys that encrypt stored credentials; ``python -m weft_core.secrets`` prints one. The first key encrypts, all
+    keys decrypt. In the environment: separated by commas."""
     multi_tenant: bool = False
-    """Refuses engines that are no boundary between tenants (``local``, ``ray``)."""
+    """Whether to refuse engines that do not isolate tenants from each other (types ``local`` and ``ray``)."""
     default_engine: str = ""
-    """For manifests that name none; default: ``local`` where it is one of the engines, else the first."""
+    """The engine for manifests that name none; default: ``local`` if there is such an engine, else the first one."""
     startup_patience: float = Field(60.0, gt=0)
-    """Seconds for which a part of ``weft up`` may do nothing at all while it starts; then it is started again, with
-    twice the patience."""
+    """How many seconds a part of ``weft up`` may do nothing at all while it starts. After that, ``weft up`` starts it
+    again, with twice the patience."""
 
     s3: S3Settings = Field(default_factory=S3Settings)
     datastore: DatastoreSettings = Field(default_factory=DatastoreSettings)

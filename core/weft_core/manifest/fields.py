@@ -81,10 +81,7 @@ _CONTAINER = Text(
     pattern=r"[A-Za-z0-9][A-Za-z0-9._/-]{0,254}",
     check=_prefix,
 )
-_PLACE = {
-    "container": Field(_CONTAINER, "The bucket.", required=True),
-    "prefix": Field(Text("a path in the container", most=900, check=_prefix), "Path in the bucket."),
-}
+_PREFIX = Text("a path in the container", most=900, check=_prefix)
 _MODEL = Text(
     "NAME@VERSION, a model of the registry and its version's number, its stage or latest",
     pattern=rf"{_NAME}@[A-Za-z0-9._-]{{1,63}}",
@@ -92,32 +89,79 @@ _MODEL = Text(
 _PATTERNS = ListOf(
     Text("a pattern such as '*.jpg' or 'train/**/*.tar'", most=900, check=_glob), "a list of patterns", 64, single=True
 )
-# A pretrained model's container may be replaced by `model`.
-_PRETRAINED = {name: Field(field.kind, field.doc) for name, field in _PLACE.items()} | {
-    "model": Field(_MODEL, "A model of the registry, NAME@VERSION, instead of a container."),
+_TRAINING_DATA = {
+    "container": Field(
+        _CONTAINER,
+        "The bucket that holds the data. For a `mount_volume`: a folder below `connection.path`.",
+        required=True,
+    ),
+    "prefix": Field(_PREFIX, "A path in the container: a folder, or a single object. Without it: the whole container."),
+    "mode": Field(
+        Choice("download", "stream"),
+        "How the data reaches the program. `download` puts all objects into `DATA_DIR` before the command starts. With "
+        "`stream`, the program reads the objects from the store while it trains.",
+    ),
+    "include": Field(_PATTERNS, "Only objects whose path below `prefix` matches one of these patterns."),
+    "exclude": Field(_PATTERNS, "Leaves out objects whose path below `prefix` matches one of these patterns."),
+    "shard": Field(
+        Choice("none", "learner"),
+        "Which objects each learner gets. `none`: all. `learner`: its own share; not possible in an elastic job.",
+    ),
 }
-_RESULTS = {name: Field(field.kind, field.doc) for name, field in _PLACE.items()} | {
+_RESULTS = {
+    "container": Field(
+        _CONTAINER,
+        "The bucket for the results and checkpoints. For a `mount_volume`: a folder below `connection.path`, which "
+        "gets a copy of the results.",
+    ),
+    "prefix": Field(_PREFIX, "A path in the container. The job's own folder, named after its id, is below it."),
     "model": Field(
         Text("the name of a model, without a version: its number is given when the job has completed", pattern=_NAME),
-        "The results become this model's next version.",
+        "When the job has completed, its results become the next version of this model. Without a container, the "
+        "results stay in Weft's own store.",
     ),
+}
+# A pretrained model's container may be replaced by `model`.
+_PRETRAINED = {
+    "container": Field(_CONTAINER, "The bucket that holds the pretrained model."),
+    "prefix": Field(_PREFIX, "A path in the container: a folder, or a single object."),
+    "model": Field(_MODEL, "A version of a model in the registry, instead of a container and a prefix."),
 }
 
 _CONNECTION = Record(
     {
-        "auth_url": Field(Text("the URL of the store", most=2000, check=_endpoint, sensitive=True)),
-        "user_name": Field(Text("the access key", most=1024, sensitive=True)),
-        "password": Field(Text("the secret key", most=4096, sensitive=True)),
-        "session_token": Field(Text("a session token", most=16384, sensitive=True)),
-        "ca": Field(
-            Text("PEM text", most=65536, check=_certificates), "Certificates of a private authority to trust there."
+        "auth_url": Field(
+            Text("the URL of the store", most=2000, check=_endpoint, sensitive=True),
+            "The URL of the S3 endpoint. Required for S3.",
         ),
-        "region": Field(Text("a region", pattern="[A-Za-z0-9-]{1,63}")),
-        "domain_name": Field(Text("a domain name", check=_printable)),
-        "project_id": Field(Text("a project id", check=_printable)),
-        "type": Field(Text("the data store's type again, or host_mount", pattern="[A-Za-z0-9_-]+")),
-        "name": Field(Text("the name of the volume", check=_printable)),
-        "path": Field(Text("an absolute path on the nodes", most=1024, check=_absolute)),
+        "user_name": Field(
+            Text("the access key", most=1024, sensitive=True), "The access key (its ID). Required for S3."
+        ),
+        "password": Field(Text("the secret key", most=4096, sensitive=True), "The secret key. Required for S3."),
+        "session_token": Field(
+            Text("a session token", most=16384, sensitive=True), "The session token of temporary S3 credentials."
+        ),
+        "ca": Field(
+            Text("PEM text", most=65536, check=_certificates),
+            "Certificates of a private authority that Weft trusts for this data store, in addition to the system's.",
+        ),
+        "region": Field(
+            Text("a region", pattern="[A-Za-z0-9-]{1,63}"), "The region of the buckets. Some stores require it."
+        ),
+        "domain_name": Field(Text("a domain name", check=_printable), "Has no effect; accepted for manifests of FfDL."),
+        "project_id": Field(Text("a project id", check=_printable), "Has no effect; accepted for manifests of FfDL."),
+        "type": Field(
+            Text("the data store's type again, or host_mount", pattern="[A-Za-z0-9_-]+"),
+            "Has no effect; accepted for manifests of FfDL, which write `host_mount` for a `mount_volume`.",
+        ),
+        "name": Field(
+            Text("the name of the volume", check=_printable),
+            "Has no effect; accepted for manifests of FfDL, which name a `mount_volume` so.",
+        ),
+        "path": Field(
+            Text("an absolute path on the nodes", most=1024, check=_absolute),
+            "The folder of a `mount_volume`, on the machine that the learners run on. Required for `mount_volume`.",
+        ),
     },
     sensitive=True,
 )
@@ -125,57 +169,109 @@ _CONNECTION = Record(
 _DATA_STORE = Record(
     {
         "id": Field(
-            Text("an id of letters, digits, '.', '_' and '-'", pattern=_NAME), "A name for it in this manifest."
+            Text("an id of letters, digits, '.', '_' and '-'", pattern=_NAME),
+            "A name for the data store within this manifest. Error messages, `weft run --data` and `Stream` use it.",
         ),
-        "type": Field(Choice("s3", "mount_cos", "s3_datastore", "mount_volume"), "All but mount_volume are S3."),
-        "connection": Field(_CONNECTION, "Address and credentials; the latter are kept encrypted."),
+        "type": Field(
+            Choice("s3", "mount_cos", "s3_datastore", "mount_volume"),
+            "What the data store is: `mount_volume` is a folder of the machine that the learners run on, for engines "
+            "of type local; all other values mean S3.",
+        ),
+        "connection": Field(
+            _CONNECTION,
+            "The address of the data store, and the credentials for it. Weft encrypts the credentials as soon as they "
+            "arrive, and never shows them again.",
+        ),
         "datastore": Field(
-            Text("the name of a data store kept on the server", pattern=_NAME), "Instead of connection."
+            Text("the name of a data store kept on the server", pattern=_NAME),
+            "The name of a data store whose address and credentials the server keeps (`weft datastores list`), instead "
+            "of `connection`.",
         ),
-        "training_data": Field(
-            Record(
-                _PLACE
-                | {
-                    "mode": Field(Choice("download", "stream"), "Fetch before the start, or read while training."),
-                    "include": Field(_PATTERNS, "Only objects whose path below the prefix matches one of these."),
-                    "exclude": Field(_PATTERNS, "Without objects that match one of these."),
-                    "shard": Field(Choice("none", "learner"), "Every learner gets all objects, or a share of its own."),
-                }
-            ),
-            "Goes to DATA_DIR.",
-        ),
+        "training_data": Field(Record(_TRAINING_DATA), "The training data, which learners find in `DATA_DIR`."),
         "training_results": Field(
-            Record(_RESULTS), "Where RESULT_DIR and CHECKPOINT_DIR are kept, and as what they are registered."
+            Record(_RESULTS),
+            "Where the contents of `RESULT_DIR` and the checkpoints are stored, and the model that the results become "
+            "a version of. Only one data store of a manifest can have it.",
         ),
-        "pretrained_model": Field(Record(_PRETRAINED), "Goes to PRETRAINED_DIR."),
-        "model": Field(_MODEL, "A model of the registry, NAME@VERSION, instead of pretrained_model."),
+        "pretrained_model": Field(
+            Record(_PRETRAINED),
+            "A pretrained model, which learners find in `PRETRAINED_DIR`. Only one data store of a manifest can have "
+            "it.",
+        ),
+        "model": Field(
+            _MODEL,
+            "A version of a model in the registry, which learners find in `PRETRAINED_DIR`. The same as "
+            "`pretrained_model: {model: …}`.",
+        ),
     }
 )
 
 _FRAMEWORK = Record(
     {
-        "name": Field(Choice(*FRAMEWORKS, synonyms={name: name for name in FFDL_FRAMEWORKS}), required=True),
+        "name": Field(
+            Choice(*FRAMEWORKS, synonyms={name: name for name in FFDL_FRAMEWORKS}),
+            "The framework that the command needs. It selects an image of the catalogue; `custom` is an image of your "
+            "own.",
+            required=True,
+        ),
         "version": Field(
-            Text("a version", most=512, check=_printable), "Of the catalogue; for custom the whole image reference."
+            Text("a version", most=512, check=_printable),
+            "The version of the catalogue's image, in full or only its beginning (`2.13`), or `latest`. For `custom`: "
+            "the full image reference; on engines of type local, the absolute path of a virtual environment.",
         ),
         "launcher": Field(
             Choice("auto", "none", "horovod", "torchrun", "tensorflow", "ray"),
-            "How the learners' processes find together.",
+            "What starts the processes of the learners and lets them find each other. `none` starts the command once "
+            "in each learner. `auto` is the default launcher of the image.",
         ),
-        "command": Field(Command(), "Run by bash in the folder of the code.", required=True),
-        "image_tag": Field(Text("an image tag", check=_printable), "FfDL's; the tag of a custom image."),
+        "command": Field(
+            Command(), "The command that trains. It is run by bash, in the folder of the code.", required=True
+        ),
+        "image_tag": Field(Text("an image tag", check=_printable), "Has no effect; accepted for manifests of FfDL."),
     }
 )
 
 _EXTRACTED = MapOf(
     Record(
         {
-            "type": Field(Choice("STRING", "JSONSTRING", "INT", "FLOAT"), required=True),
-            "value": Field(Text("$group, or a constant", most=1024), required=True),
+            "type": Field(
+                Choice("STRING", "JSONSTRING", "INT", "FLOAT"),
+                "How the text is read. Only `INT` and `FLOAT` have a curve.",
+                required=True,
+            ),
+            "value": Field(
+                Text("$group, or a constant", most=1024),
+                "A group of the expression, as `$NAME`, or a constant.",
+                required=True,
+            ),
         }
     ),
     "a mapping of names to {type, value}",
     64,
+)
+_GROUP = Record(
+    {
+        "regex": Field(
+            Text("a regular expression", most=4096),
+            "A regular expression of Python's, matched from the beginning of a line. Its named groups, such as "
+            "`(?P<loss>…)` or the macro `%{FLOAT:loss}`, are the values to use below.",
+            required=True,
+        ),
+        "meta": Field(
+            Record(
+                {
+                    "time": Field(
+                        Text("$group", most=255),
+                        "The group of the expression that holds the time, or a constant. Without it, the time at which "
+                        "the line was printed counts.",
+                    )
+                }
+            ),
+            "When the values were measured.",
+        ),
+        "scalars": Field(_EXTRACTED, "The metrics: the name of each, and where its value stands."),
+        "etimes": Field(_EXTRACTED, "The position in the training: `iteration` is the step of the values."),
+    }
 )
 _METRICS = Record(
     {
@@ -192,26 +288,31 @@ _METRICS = Record(
                     "optivist": "emetrics_file",
                 },
             ),
+            "Where else to find metrics. `logger`: nowhere. `regex_extractor`: in the log, by regular expressions. "
+            "`tensorboard`: in the event files of the folder `in`. `emetrics_file`: in FfDL's evaluation-metrics.txt.",
             null_counts=True,
         ),
-        "image_tag": Field(Text("an image tag", check=_printable)),
-        "in": Field(Text("a path", most=1024, check=_printable), "What to read, for example $JOB_STATE_DIR/logs/tb."),
-        "line_lookahead": Field(Whole(1, 1000)),
-        "eventTypes": Field(ListOf(Text("an event type", check=_printable), "a list of event types", 32)),
-        "event_types": Field(ListOf(Text("an event type", check=_printable), "a list of event types", 32)),
+        "image_tag": Field(Text("an image tag", check=_printable), "Has no effect; accepted for manifests of FfDL."),
+        "in": Field(
+            Text("a path", most=1024, check=_printable),
+            "With `tensorboard`, the folder of the event files; with `emetrics_file`, the file. It must be inside the "
+            "learner's folders. Variables such as `$JOB_STATE_DIR` are replaced.",
+        ),
+        "line_lookahead": Field(
+            Whole(1, 1000), "With `regex_extractor`: the most lines that one match of an expression can cover."
+        ),
+        "eventTypes": Field(
+            ListOf(Text("an event type", check=_printable), "a list of event types", 32),
+            "Has no effect; accepted for manifests of FfDL.",
+        ),
+        "event_types": Field(
+            ListOf(Text("an event type", check=_printable), "a list of event types", 32),
+            "The same as `eventTypes`.",
+        ),
         "groups": Field(
-            MapOf(
-                Record(
-                    {
-                        "regex": Field(Text("a regular expression", most=4096), required=True),
-                        "meta": Field(Record({"time": Field(Text("$group", most=255))})),
-                        "scalars": Field(_EXTRACTED),
-                        "etimes": Field(_EXTRACTED),
-                    }
-                ),
-                "a mapping of labels to {regex, meta, scalars, etimes}",
-                64,
-            )
+            MapOf(_GROUP, "a mapping of labels to {regex, meta, scalars, etimes}", 64),
+            "For each group of metrics, the expression that finds its values in the log. `regex_extractor` requires "
+            "it; the other types ignore it.",
         ),
     }
 )
@@ -219,38 +320,108 @@ _METRICS = Record(
 MANIFEST = Record(
     {
         "name": Field(
-            Text("a name of 1 to 63 printable characters", most=63, pattern=".+", check=_printable), required=True
+            Text("a name of 1 to 63 printable characters", most=63, pattern=".+", check=_printable),
+            "The name of the job. Several jobs can have the same name.",
+            required=True,
         ),
-        "description": Field(Text(most=16384)),
-        "version": Field(Text("a version", check=_printable)),
-        "labels": Field(MapOf(Text(check=_printable), "a mapping of names to texts", 64, check_key=_printable)),
+        "description": Field(Text(most=16384), "A text about the job. `weft list --q` also searches descriptions."),
+        "version": Field(
+            Text("a version", check=_printable),
+            "Your own version number for this manifest. Weft keeps it with the job and does not interpret it.",
+        ),
+        "labels": Field(
+            MapOf(Text(check=_printable), "a mapping of names to texts", 64, check_key=_printable),
+            "Names and values by which jobs can be selected, for example with `weft list --label team=vision`.",
+        ),
         "engine": Field(
-            Text("an engine", pattern=_NAME), "local, ray, kubernetes, or a name from the server's settings."
+            Text("an engine", pattern=_NAME),
+            "Where the job runs: the name of an engine in the server's settings, or a type (`local`, `kubernetes`, "
+            "`ray`) if only one engine is of this type.",
         ),
-        "priority": Field(Whole(0, 100), "Higher goes first; default 50."),
-        "learners": Field(Whole(1, 1024), "How many; the sizes below are for each."),
+        "priority": Field(Whole(0, 100), "In the queue of an engine, jobs with a higher priority go first."),
+        "learners": Field(
+            Whole(1, 1024),
+            "The number of learners. `cpus`, `gpus`, `memory` and `storage` are the sizes of each learner.",
+        ),
         "elastic": Field(
-            Record({"min": Field(Whole(1, 1024), required=True), "max": Field(Whole(1, 1024), required=True)}),
-            "Learners may come and go between these.",
+            Record(
+                {
+                    "min": Field(
+                        Whole(1, 1024),
+                        "The fewest learners with which the job starts and continues, at most `learners`.",
+                        required=True,
+                    ),
+                    "max": Field(
+                        Whole(1, 1024), "The most learners that the job can have, at least `learners`.", required=True
+                    ),
+                }
+            ),
+            "Makes the job elastic: it continues when learners are lost, and gets more learners when there is room. "
+            "Requires the launcher horovod, torchrun or ray.",
         ),
-        "profile": Field(Text("a profile", pattern=_NAME), "A named size, instead of cpus, gpus, gpu_type and memory."),
-        "cpus": Field(Number(1024)),
-        "gpus": Field(Whole(0, 1024)),
-        "gpu_type": Field(Text("a type of GPU", check=_printable)),
-        "memory": Field(Size()),
-        "storage": Field(Size()),
-        "framework": Field(_FRAMEWORK, "What runs.", required=True),
-        "data_stores": Field(ListOf(_DATA_STORE, "a list of data stores", 32), "Where data comes from and results go."),
+        "profile": Field(
+            Text("a profile", pattern=_NAME),
+            "A named size from the server's settings, instead of `cpus`, `gpus`, `gpu_type` and `memory`. It can also "
+            "restrict which nodes the learners run on.",
+        ),
+        "cpus": Field(Number(1024), "The CPUs of each learner."),
+        "gpus": Field(Whole(0, 1024), "The GPUs of each learner."),
+        "gpu_type": Field(
+            Text("a type of GPU", check=_printable),
+            "The type of the GPUs: one or more whole words of its name, such as `A100` for NVIDIA-A100-SXM4-40GB. It "
+            "has no effect on learners without GPUs.",
+        ),
+        "memory": Field(Size(), "The memory of each learner."),
+        "storage": Field(
+            Size(),
+            "The disk space of each learner. On Kubernetes, a learner that uses more is evicted. The other engines do "
+            "not limit the disk.",
+        ),
+        "framework": Field(_FRAMEWORK, "The environment that the learners run in, and the command.", required=True),
+        "data_stores": Field(
+            ListOf(_DATA_STORE, "a list of data stores", 32),
+            "Where training data and pretrained models come from, and where results go.",
+        ),
         "checkpoint": Field(
-            Record({"every": Field(Duration(1, 30 * _DAY)), "keep": Field(Whole(1, 1000))}),
-            "How often CHECKPOINT_DIR is saved, and how many are kept.",
+            Record(
+                {
+                    "every": Field(
+                        Duration(1, 30 * _DAY), "The interval at which the contents of `CHECKPOINT_DIR` are stored."
+                    ),
+                    "keep": Field(
+                        Whole(1, 1000),
+                        "The number of checkpoints that are kept. A job with several learners keeps at least two.",
+                    ),
+                }
+            ),
+            "How often the contents of `CHECKPOINT_DIR` are stored, and how many checkpoints are kept.",
         ),
         "stall": Field(
-            Record({"after": Field(Duration(1, 30 * _DAY)), "action": Field(Choice("warn", "end", "ignore"))}),
-            "When all learners have been idle for so long: a warning with their stacks, or the attempt's end, too.",
+            Record(
+                {
+                    "after": Field(
+                        Duration(1, 30 * _DAY),
+                        "How long all running learners must have been idle: no log line, and no work of CPU or GPU.",
+                    ),
+                    "action": Field(
+                        Choice("warn", "end", "ignore"),
+                        "What happens then. `warn`: a warning event, and the stacks of all processes in the log. "
+                        "`end`: the same, and then the attempt fails. `ignore`: nothing.",
+                    ),
+                }
+            ),
+            "What happens when the job makes no progress. Without this key, the server's settings decide.",
         ),
-        "retries": Field(Whole(0, 100), "How often a failed gang starts again from its checkpoint."),
-        "max_runtime": Field(Duration(1, 365 * _DAY)),
+        "retries": Field(
+            Whole(0, 100),
+            "How often the job starts again from its last checkpoint after an attempt has failed. Attempts that the "
+            "platform ends do not count.",
+        ),
+        "max_runtime": Field(
+            Duration(1, 365 * _DAY),
+            "The longest time that an attempt may run after all of its learners have started. An attempt that takes "
+            "longer ends the job as FAILED, without a retry.",
+        ),
         "env": Field(
             MapOf(
                 Text(most=32768, verbatim=True, sensitive=True),
@@ -259,7 +430,8 @@ MANIFEST = Record(
                 key=_ENVIRONMENT_NAME,
                 key_accepted="a name of letters, digits and '_'",
                 check_key=reserved,
-            )
+            ),
+            "Environment variables of the command. Variables that Weft or the launcher sets are refused.",
         ),
         "secrets": Field(
             MapOf(
@@ -270,23 +442,35 @@ MANIFEST = Record(
                 key_accepted="a name of letters, digits and '_'",
                 check_key=reserved,
             ),
-            "Environment from secrets kept on the server.",
+            "Environment variables whose values are secrets that the server keeps (`weft secrets set`): the name of "
+            "each variable, and the name of its secret.",
         ),
-        "evaluation_metrics": Field(_METRICS),
+        "evaluation_metrics": Field(
+            _METRICS,
+            "Where Weft finds metrics in addition to those that it always reads: calls of `log_metrics`, and "
+            "TensorBoard event files in `LOG_DIR` and `RESULT_DIR`.",
+        ),
         "notify": Field(
             ListOf(
                 Record(
                     {
                         "url": Field(
-                            Text("a URL", most=2000, check=_url, sensitive=True), "Gets a POST.", required=True
+                            Text("a URL", most=2000, check=_url, sensitive=True),
+                            "The URL of the program to notify.",
+                            required=True,
                         ),
-                        "on": Field(ListOf(Choice(*JobState), "a list of states", 8, single=True)),
+                        "on": Field(
+                            ListOf(Choice(*JobState), "a list of states", 8, single=True),
+                            "The states of the job that are reported.",
+                        ),
                     }
                 ),
                 "a list of {url, on}",
                 16,
                 single=True,
-            )
+            ),
+            "Programs to notify of the job's states. (This version of Weft checks and keeps this key, but sends no "
+            "notifications yet.)",
         ),
     },
     accepted="a mapping",

@@ -1,0 +1,225 @@
+"""``command-line.md``: every command of ``weft``, from the command line itself."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import groupby
+from typing import Any, Literal, get_args, get_origin
+
+import typer
+from docs.generate.markdown import blocks, code, fenced, prose, table
+
+from weft import ffdl
+from weft.commands import COMMANDS
+from weft.exits import MEANINGS
+from weft.main import app, load
+from weft_embedded import __main__ as embedded
+
+_INTRO = """
+`weft COMMAND --help` prints the text of this page for one command. [The `weft` command](../cli.md) explains how the
+commands find the server and the credentials, and what goes to stdout and stderr.
+
+`JOB` is a job id, the beginning of an id, a name that only one job has, or `@last` for the newest job.
+"""
+_ENV_BUILD = """
+Build the environments of images before the first job needs them. An image is named as in a manifest, by framework and
+version (`pytorch`, `tensorflow:2.21`). The command prints the path of each environment, and requires
+`pip install 'weft[run]'`.
+"""
+_FFDL = """
+The command `ffdl` has the arguments and the output of FfDL's command line: [Coming from FfDL](../from-ffdl.md).
+`DLAAS_URL`, `DLAAS_USERNAME` and `DLAAS_PASSWORD` name the server and the credentials.
+"""
+_HOME = "folder of all state (default: $WEFT_HOME, or ~/.weft)"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument or an option: ``--learners NUMBER``."""
+
+    name: str
+    help: str
+    default: str = ""
+
+
+@dataclass(frozen=True)
+class Command:
+    """``weft data put``, with the texts that ``--help`` prints."""
+
+    name: str
+    usage: str
+    help: str
+    arguments: tuple[Parameter, ...]
+    options: tuple[Parameter, ...]
+    panel: str = ""
+
+
+def page() -> str:
+    root = typer.main.get_group(app)
+    parts = [
+        "# The command line",
+        _INTRO,
+        "## Global options",
+        "They stand before the command: `weft --profile lab list`.",
+        _parameters("option", [_option(one, {}) for one in root.params if one.name != "version"]),
+        "## Exit codes",
+        table(("code", "meaning"), [(str(int(exit_code)), meaning) for exit_code, meaning in MEANINGS]),
+    ]
+    for panel, commands in groupby(all_commands(), key=lambda command: command.panel):
+        parts += [f"## {panel}", *map(_section, commands)]
+    parts += ["## The command `ffdl`", _FFDL]
+    parts += [
+        _section(one)
+        for name, each in typer.main.get_group(ffdl.app).commands.items()
+        for one in _commands(each, f"ffdl {name}")
+    ]
+    return blocks(parts)
+
+
+def all_commands() -> Iterator[Command]:
+    """Those of ``weft``, in the order of ``weft --help``."""
+    for name, entry in COMMANDS.items():
+        found = _embedded(name) if entry.module == "local" else _commands(load(name, entry), f"weft {name}")
+        yield from (replace(command, panel=entry.panel) for command in found)
+
+
+def _section(command: Command) -> str:
+    return blocks(
+        [
+            f"### {code(command.name)}",
+            fenced(command.usage),
+            _paragraphs(command.help),
+            _parameters("argument", command.arguments),
+            _parameters("option", command.options),
+        ]
+    )
+
+
+def _parameters(kind: str, parameters: typing.Sequence[Parameter]) -> str:
+    if not parameters:
+        return ""
+    with_default = any(one.default for one in parameters)
+    head = (kind, "default", "meaning") if with_default else (kind, "meaning")
+    rows = [(code(one.name), *([one.default] if with_default else []), prose(one.help)) for one in parameters]
+    return table(head, rows)
+
+
+def _paragraphs(text: str) -> str:
+    return blocks(prose(part) for part in re.split(r"\n\s*\n", text))
+
+
+# --- Typer's commands ----------------------------------------------------------------------------------------------
+
+
+def _commands(command: Any, name: str) -> Iterator[Command]:
+    """A command, or those of a group."""
+    if hasattr(command, "commands"):
+        for below, one in command.commands.items():
+            yield from _commands(one, f"{name} {below}")
+        return
+    types = typing.get_type_hints(inspect.unwrap(command.callback))
+    shown = [one for one in command.params if not getattr(one, "hidden", False)]
+    arguments = tuple(_argument(one) for one in shown if _is_argument(one))
+    options = tuple(_option(one, types) for one in shown if not _is_argument(one))
+    usage = " ".join([name, *(["[OPTIONS]"] if options else []), *(_placed(one) for one in shown if _is_argument(one))])
+    yield Command(name, usage, command.help or "", arguments, options)
+
+
+def _is_argument(parameter: Any) -> bool:
+    return not parameter.opts[0].startswith("-")
+
+
+def _placed(argument: Any) -> str:
+    """An argument in the line of the usage."""
+    name = _name_of(argument)
+    if name.startswith("["):
+        return name
+    several = "..." if argument.nargs == -1 and not name.endswith("…") else ""
+    return f"{name}{several}" if argument.required else f"[{name}]{several}"
+
+
+def _name_of(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper())
+
+
+def _argument(parameter: Any) -> Parameter:
+    return Parameter(_name_of(parameter), _help(parameter))
+
+
+def _option(parameter: Any, types: dict[str, Any]) -> Parameter:
+    names = ", ".join([*parameter.opts, *parameter.secondary_opts])
+    value = (
+        ""
+        if getattr(parameter, "is_flag", False)
+        else " " + (parameter.metavar or _value(types.get(parameter.name, str)))
+    )
+    help_text = _help(parameter)
+    if parameter.multiple and "repeatable" not in help_text:
+        help_text += " Can be given several times."
+    if getattr(parameter, "max", None) is not None:
+        help_text += f" From {parameter.min:,} to {parameter.max:,}."
+    return Parameter(names + value, help_text, _default(parameter))
+
+
+def _help(parameter: Any) -> str:
+    """Its help, without what keeps rich from taking a bracket for a tag."""
+    return str(parameter.help or "").replace("\\[", "[")
+
+
+def _value(annotation: Any) -> str:
+    """What an option takes, where it does not say so itself."""
+    choices = _choices(annotation)
+    if choices:
+        return "|".join(choices)
+    words = {int: "NUMBER", float: "NUMBER"}
+    return next((words[one] for one in (annotation, *get_args(annotation)) if one in words), "TEXT")
+
+
+def _choices(annotation: Any) -> list[str]:
+    if get_origin(annotation) is Literal:
+        return [str(one) for one in get_args(annotation)]
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return [str(one.value) for one in annotation]
+    return [choice for inner in get_args(annotation) for choice in _choices(inner)]
+
+
+def _default(parameter: Any) -> str:
+    value = parameter.default
+    if value is None or value is False or not parameter.show_default or callable(value):
+        return ""
+    return code(str(value.value if isinstance(value, Enum) else value))
+
+
+# --- argparse's: what starts and stops a whole Weft ----------------------------------------------------------------
+
+
+def _embedded(name: str) -> Iterator[Command]:
+    """``up``, ``down``, ``status`` and ``env``, which ``weft`` hands over."""
+    parser = embedded._parser()
+    (subparsers,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    helps = {one.dest: one.help or "" for one in subparsers._choices_actions}
+    options = [one for one in subparsers.choices[name]._actions if one.dest != "help"]
+    yield Command(
+        f"weft {name}",
+        f"weft {name} [OPTIONS]",
+        _capitalized(helps[name]),
+        (),
+        tuple(Parameter(_flags(one), _capitalized(_HOME if one.dest == "home" else one.help or "")) for one in options),
+    )
+    if name == "env":
+        yield Command("weft env build", "weft env build IMAGE...", _ENV_BUILD, (), ())
+
+
+def _flags(action: argparse.Action) -> str:
+    value = "" if action.nargs == 0 else f" {action.metavar or action.dest.upper()}"
+    return ", ".join(action.option_strings) + value
+
+
+def _capitalized(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else "Print JSON, for programs."

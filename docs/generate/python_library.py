@@ -1,0 +1,141 @@
+"""``python-library.md``: the public names of the package ``weft``, by looking at them."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from docs.generate.docstrings import attribute_docs, document, own_doc
+from docs.generate.markdown import blocks, code, fenced, prose, table
+
+import weft
+from weft import account, client, data, errors, metrics, models
+
+_INTRO = """
+`pip install weft` installs the library, which needs neither the server's packages nor a deep-learning framework.
+[The library](../cli.md#the-library) shows a first program, and [Workers](../workers-api.md) explains the functions for
+notebooks. `Client`, `Job`, the functions for workers, `WeftError` and the more common values are attributes of the
+package `weft`. For everything else, this page names the module.
+"""
+_RESOURCES = "`{name}`, where `client` is a [`Client`](#client)."
+_WORKERS = "## Workers for notebooks"
+_VALUES = """
+## Values
+
+What the server has answered, as frozen dataclasses. Those that come from a single JSON object have it as the attribute
+`raw`.
+"""
+_ERRORS = """
+## Errors
+
+These are in the module `weft.errors`; `weft.WeftError` is the same class as `weft.errors.WeftError`.
+"""
+
+
+def page() -> str:
+    public = {name: getattr(weft, name) for name in weft.__all__ if name != "errors"}
+    workers = [one for one in public.values() if inspect.isclass(one) and one.__module__ == "weft.workers"]
+    functions = [one for one in public.values() if inspect.isfunction(one)]
+    parts = ["# The Python library", _INTRO, _class(weft.Client), _class(weft.Job)]
+    parts += [_class(of, _RESOURCES.format(name=name)) for name, of in _resources()]
+    parts += [_WORKERS, *(_function(one) for one in functions), *(_error(one) for one in workers)]
+    parts += [_VALUES, *(_value(one) for one in _values())]
+    parts += [_ERRORS, *(_error(one) for one in _errors())]
+    return blocks(parts)
+
+
+def _resources(of: object = None, path: str = "client") -> Iterator[tuple[str, type]]:
+    """What a client gives access to: ``client.jobs``, ``client.jobs.metrics`` and their like."""
+    for name, one in vars(of or weft.Client(transport=cast(Any, object()))).items():
+        if not name.startswith("_"):
+            yield f"{path}.{name}", type(one)
+            yield from _resources(one, f"{path}.{name}")
+
+
+def _values() -> list[type]:
+    modules = (models, metrics, account, client, data)
+    found = {one for module in modules for _, one in inspect.getmembers(module, inspect.isclass)}
+    values = [one for one in found - {weft.Job} if dataclasses.is_dataclass(one) and one.__module__ != "weft.http"]
+    return sorted(values, key=lambda one: one.__name__)
+
+
+def _errors() -> list[type]:
+    found = [one for _, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, errors.WeftError)]
+    return sorted(found, key=lambda one: inspect.getsourcelines(one)[1])
+
+
+# --- classes and functions -------------------------------------------------------------------------------------------
+
+
+def _class(of: type, where: str = "") -> str:
+    """A class with its methods."""
+    members = [_member(of, name, one) for name, one in vars(of).items() if not name.startswith("_")]
+    made = fenced(_signature(vars(of)["__init__"], of.__name__), "python") if of is weft.Client else ""
+    fields = _fields(of) if dataclasses.is_dataclass(of) else ""
+    return blocks([f"## {code(of.__name__)}", where, made, document(own_doc(of)), fields, *members])
+
+
+def _member(of: type, name: str, member: Any) -> str:
+    heading = f"### {code(f'{of.__name__}.{name}')}"
+    if isinstance(member, property):
+        result = inspect.signature(cast(Callable[..., Any], member.fget)).return_annotation
+        return blocks([heading, fenced(f"{name}: {result}", "python"), document(own_doc(member))])
+    if inspect.isfunction(member):
+        return blocks([heading, fenced(_signature(member), "python"), document(own_doc(member))])
+    return ""
+
+
+def _function(function: Callable[..., Any]) -> str:
+    signature = fenced(_signature(function), "python")
+    return blocks([f"### {code(function.__name__)}", signature, document(own_doc(function))])
+
+
+def _value(of: type) -> str:
+    where = "" if of.__name__ in weft.__all__ else f"In {code('.'.join(of.__module__.split('.')[:2]))}."
+    return blocks([f"### {code(of.__name__)}", where, document(own_doc(of)), _fields(of)])
+
+
+def _error(of: type) -> str:
+    return blocks([f"### {code(of.__name__)}", f"A {code(of.__bases__[0].__name__)}.", document(own_doc(of))])
+
+
+def _fields(of: type) -> str:
+    docs = attribute_docs(of)
+    rows = [
+        (code(one.name), code(str(one.type)), prose(docs.get(one.name, "")))
+        for one in dataclasses.fields(of)
+        if not one.name.startswith("_") and one.name != "raw"
+    ]
+    described = any(row[2] for row in rows)
+    return table(("attribute", "type", *(["meaning"] if described else [])), [row[: 2 + described] for row in rows])
+
+
+def _signature(function: Callable[..., Any], name: str = "") -> str:
+    """A call as one would write it, an argument a line where it is long."""
+    signature = inspect.signature(function)
+    arguments = _arguments(one for one in signature.parameters.values() if one.name != "self")
+    result = "" if name else f" -> {signature.return_annotation}"
+    line = f"{name or function.__name__}({', '.join(arguments)}){result}"
+    if len(line) <= 100:
+        return line
+    several = "".join(f"    {one},\n" for one in arguments)
+    return f"{name or function.__name__}(\n{several}){result}"
+
+
+def _arguments(parameters: Iterator[inspect.Parameter]) -> list[str]:
+    arguments, starred = [], False
+    for one in parameters:
+        if one.kind is one.KEYWORD_ONLY and not starred:
+            arguments.append("*")
+        starred = starred or one.kind in (one.KEYWORD_ONLY, one.VAR_POSITIONAL)
+        stars = "*" * (one.kind is one.VAR_POSITIONAL) + "**" * (one.kind is one.VAR_KEYWORD)
+        arguments.append(f"{stars}{one.name}: {one.annotation}{_default(one)}")
+    return arguments
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    if parameter.default is parameter.empty:
+        return ""
+    return " = ..." if callable(parameter.default) else f" = {parameter.default!r}"
