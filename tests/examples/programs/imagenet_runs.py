@@ -14,7 +14,7 @@ from pathlib import Path
 
 WORK = Path(sys.argv[1])
 OPTIONS = (
-    "--synthetic --data-length 24 --depth 18 --width 4 --image-size 32 --classes 3 --batch-size 4 --log-every 1 "
+    "--synthetic --data-length 24 --depth 18 --width 8 --image-size 32 --classes 3 --batch-size 4 --log-every 1 "
     "--base-lr 1 --warmup-epochs 1 --decay-epochs 3"
 )
 RANK = int(os.environ.get("HOROVOD_RANK", os.environ.get("RANK", "0")))
