@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import func, select
 from tests.api.conftest import HELLO, Agent, Api, Attempted, Person, code_of
 
-from weft_core import elastic
+from weft_core.lifecycle import rounds
 from weft_core.settings import Settings
 from weft_core.store.models import Attempt, Event, Job, Learner, Round
 
@@ -21,8 +21,8 @@ MANIFEST = HELLO + "elastic: {min: 1, max: 4}\nlearners: 3\n"
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine, a wait is over when its test says so."""
-    monkeypatch.setattr(elastic, "JOIN_WAIT", timedelta(minutes=10))
-    monkeypatch.setattr(elastic, "START_WAIT", timedelta(minutes=10))
+    monkeypatch.setattr(rounds, "JOIN_WAIT", timedelta(minutes=10))
+    monkeypatch.setattr(rounds, "START_WAIT", timedelta(minutes=10))
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_the_first_round_does_not_wait_for_ever(api: Api, ann: Person) -> None:
     first.start()
     assert call(first, "ready", 0)["verdict"] == "wait"
     with api.context.database.transaction() as session:
-        session.get_one(Round, (gang.id, 1)).opened_at = datetime.now(UTC) - elastic.START_WAIT - timedelta(seconds=1)
+        session.get_one(Round, (gang.id, 1)).opened_at = datetime.now(UTC) - rounds.START_WAIT - timedelta(seconds=1)
     assert members(call(first, "ready", 0)) == [0]
 
 
