@@ -118,7 +118,7 @@ def test_one_program_for_one_worker_and_for_several(stack: Stack, digits: Path) 
     """MultiWorkerMirroredStrategy goes on after its last epoch when a learner is killed; alone, MirroredStrategy."""
     folder = EXAMPLES / "mnist-tensorflow-mirrored"
     # The first attempt never ends by itself.
-    command = "python train_workers.py --epochs $([ $WEFT_ATTEMPT = 1 ] && echo 10000 || echo 25)"
+    command = "python train_workers.py --epochs $([ $WEFT_ATTEMPT = 1 ] && echo 10000 || echo 12)"
     changes = {"framework.command": command, "checkpoint.every": "1s"}
     job = stack.client.train(folder / "manifest-workers.yml", folder, overrides=changes)
     eventually(saw(job, "epoch 2/10000  loss"), "training under way", 1200)
