@@ -22,8 +22,13 @@ def own_token(home: Home) -> str | None:
 
 
 def write_own(home: Home, url: str, token: str) -> None:
-    """``client.toml`` in the home: what ``WEFT_PROFILE_FILE`` may name, whatever the user's own file says."""
-    write_profile(home.client_profile, "default", url, token)
+    """``client.toml`` in the home: what ``WEFT_PROFILE_FILE`` may name, whatever the user's own file says. A broken
+    file is replaced, as it is Weft's own."""
+    try:
+        write_profile(home.client_profile, "default", url, token)
+    except ConfigurationError:
+        home.client_profile.unlink(missing_ok=True)
+        write_profile(home.client_profile, "default", url, token)
 
 
 def write_users(home: Home, url: str, token: str) -> str | None:

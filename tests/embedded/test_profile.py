@@ -68,3 +68,11 @@ def test_names_never_clash(file: Path, home: Home) -> None:
     profile.write_users(home, URL, TOKEN)
     assert profiles(file)["weft-2"] == {"url": URL, "token": TOKEN}
     assert profiles(file)["weft"] == {"url": "https://b"}
+
+
+def test_the_homes_own_profile_is_written_anew_when_it_is_broken(home: Home) -> None:
+    home.path.mkdir()
+    home.client_profile.write_text("[profiles")
+    assert profile.own_token(home) is None
+    profile.write_own(home, URL, TOKEN)
+    assert profile.own_token(home) == TOKEN

@@ -10,10 +10,11 @@ from weft_api.learner.auth import AttemptToken, fence, granted_learner, open_att
 from weft_api.learner.schemas import Peer, RoundAnswer, RoundCall
 from weft_api.problems import invalid
 from weft_core.launch import ElasticSpec
-from weft_core.lifecycle.rounds import Close, Member, Open, Restart, Round, is_over, learners, next_change
+from weft_core.lifecycle.rounds import Close, Member, Open, Restart, Round, is_over, next_change
 from weft_core.store import jobs, models
 from weft_core.store.models import Attempt, Job, Learner
 from weft_core.store.rounds import clock, member, read_rounds
+from weft_core.words import count
 
 KEEP_MEMORY = frozenset({"horovod"})
 """Launchers whose workers survive a change of the gang."""
@@ -142,7 +143,7 @@ def _close(
     if not before:
         return
     joined = [members[number].rank + 1 for number in numbers if number not in before]
-    how = f"training goes on with {learners(len(numbers))}"
+    how = f"training goes on with {count(len(numbers), 'learner')}"
     data = {"round": newest.n, "members": [number + 1 for number in numbers]}
     if joined:
         who = f"learner{'s' if len(joined) > 1 else ''} {', '.join(str(one) for one in joined)} joined"
@@ -150,7 +151,7 @@ def _close(
     else:
         jobs.record_event(session, job, "elastic", f"round {newest.n}: {how}", attempt=attempt.n, data=data)
     if job.state == "PROCESSING":
-        job.reason = f"running in {learners(len(numbers))}"
+        job.reason = f"running in {count(len(numbers), 'learner')}"
 
 
 def _answer(session: Session, attempt: Attempt, learner: Learner, call: RoundCall, rounds: list[Round]) -> RoundAnswer:

@@ -155,11 +155,6 @@ def _close(
     return Close(tuple(sorted(one.number for one in ready)))
 
 
-def learners(number: int) -> str:
-    """``1 learner``, ``2 learners``."""
-    return f"{number} learner" + ("" if number == 1 else "s")
-
-
 def _lost(gone: Sequence[Member]) -> str:
     whys = {one.left_reason for one in gone}
     why = f" ({whys.pop()})" if len(whys) == 1 and all(whys) else ""

@@ -28,7 +28,7 @@ from weft_core.lifecycle.actions import (
 from weft_core.lifecycle.decide import conclude, confirmed_gone, decide
 from weft_core.lifecycle.notes import take_notes
 from weft_core.lifecycle.states import TERMINAL, JobState, Outcome
-from weft_core.lifecycle.view import AttemptView
+from weft_core.lifecycle.view import AttemptView, View
 from weft_core.manifest import Manifest
 from weft_core.settings import TimingSettings
 from weft_core.words import count
@@ -170,7 +170,7 @@ class Run:
         """Decide and act once; at most wait for news."""
         view = self.memory.view()
         action = decide(view)
-        self._note()
+        self._note(view)
         match action:
             case Pause(seconds):
                 self._wait(seconds)
@@ -306,8 +306,7 @@ class Run:
         if why and memory.attempt is not None and memory.attempt.outcome is None:
             self._settle(Settle(Outcome.FAILED, why, SHORT_GRACE, news.get("code") or "S101"))
 
-    def _note(self) -> None:
-        view = self.memory.view()
+    def _note(self, view: View) -> None:
         notes = take_notes(view)
         if notes.condition != view.job.condition:
             what = notes.condition or f"no longer: {view.job.condition}"
