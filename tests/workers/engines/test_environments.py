@@ -119,7 +119,11 @@ def test_an_environment_is_built_from_the_lock_with_progress(images: Images, roo
         (["Using Python 3.11.7 environment at: /x"], ""),
         (["Resolved 31 packages in 350ms"], "bringing 31 packages"),
         (["Downloading torch (182.9MiB)"], "downloading torch (182.9MiB)"),
-        (["Downloading a (2.9MiB)", "Downloading b (7.0MiB)"], "downloading a (2.9MiB), b (7.0MiB)"),
+        (["Downloading a (2.9MiB)", "Downloading b (7.0MiB)"], "downloading b (7.0MiB), a (2.9MiB)"),
+        (
+            [f"Downloading {name}" for name in ("a (2.9MiB)", "b (1.1GiB)", "c (900KiB)", "d (7.0MiB)", "e (1B)")],
+            "downloading b (1.1GiB), d (7.0MiB), a (2.9MiB) and 2 more",
+        ),
         (["Downloading a (2.9MiB)", "Downloading b (7.0MiB)", "Downloaded a"], "downloading b (7.0MiB)"),
         (["Downloading torch (182.9MiB)", "Downloaded torch"], ""),
         (["Building weft @ file:///x"], "building weft"),

@@ -12,7 +12,9 @@ too: ``trainer_images/pip-settings`` translates. ``WEFT_INSTALLER=pip`` chooses 
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _PIP_QUIET = ("--no-input", "--disable-pip-version-check")
+_NAMED = 3
+"""Downloads that a line of progress names."""
+_PAUSE = 5
+"""Seconds between two lines of progress where there is no terminal."""
 _SETTINGS = Path(__file__).resolve().parents[3] / "trainer_images" / "pip-settings"  # of a source tree
 
 
@@ -81,7 +87,8 @@ class Installing:
     """Turns what uv and pip print into progress."""
 
     def __init__(self) -> None:
-        self._under_way: list[str] = []
+        self._downloads: dict[str, str] = {}
+        """The size of each package that uv is downloading, as uv writes it: 182.9MiB."""
         self._collected = 0
 
     def hear(self, line: str) -> str:
@@ -91,9 +98,9 @@ class Installing:
             case ["Resolved", number, *_]:
                 return f"bringing {number} packages"
             case ["Downloading", name, size] if size.startswith("("):  # uv: torch (182.9MiB)
-                self._under_way.append(f"{name} {size}")
+                self._downloads[name] = size.strip("()")
             case ["Downloaded" | "Built", name, *_]:
-                self._under_way = [one for one in self._under_way if one.split()[0] != name]
+                self._downloads.pop(name, None)
             case ["Building", name, *_]:
                 return f"building {name}"
             case ["Prepared", number, *_]:
@@ -105,7 +112,22 @@ class Installing:
                 return f"unpacking {len(names)} packages"
             case _:
                 return ""
-        return f"downloading {', '.join(self._under_way)}" if self._under_way else ""
+        return self._downloading()
+
+    def _downloading(self) -> str:
+        """The largest downloads, and how many others there are. A long list would hide the package that takes long."""
+        largest = sorted(self._downloads, key=lambda name: -_bytes(self._downloads[name]))
+        if not largest:
+            return ""
+        named = ", ".join(f"{name} ({self._downloads[name]})" for name in largest[:_NAMED])
+        others = len(largest) - _NAMED
+        return f"downloading {named}" + (f" and {others} more" if others > 0 else "")
+
+
+def _bytes(size: str) -> float:
+    """The bytes of a size that uv wrote, such as ``182.9MiB``; 0 if it is not of that form."""
+    match = re.fullmatch(r"([\d.]+)([KMGT]?)i?B", size)
+    return float(match[1]) * 1024 ** " KMGT".index(match[2] or " ") if match else 0
 
 
 def main() -> int:
@@ -151,10 +173,11 @@ def _run(command: Sequence[str], installer: Installer) -> bool:
 
 
 class Screen:
-    """What is being done, and since when: on a terminal a line that is renewed, elsewhere a line for each change."""
+    """Shows progress: on a terminal one line with the elapsed time, elsewhere a new line every few seconds."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
+        self._printed = -math.inf
         self._doing = "…"
         self._over = threading.Event()
         if sys.stderr.isatty():
@@ -164,7 +187,8 @@ class Screen:
         if not doing or doing == self._doing:
             return
         self._doing = doing
-        if not sys.stderr.isatty():
+        if not sys.stderr.isatty() and time.monotonic() - self._printed > _PAUSE:
+            self._printed = time.monotonic()
             print(f"  {doing}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
