@@ -39,9 +39,8 @@ def images(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.mark.parametrize(
     ("folder", "manifest", "more", "distribution", "model"),
     [
-        # A worker forked for validation inherits locks that Gloo's threads may hold: once in many runs it hangs.
-        ("pytorch", "manifest.yml", "--amp bfloat16 --fp16-allreduce --workers 0", "horovod", "model.pt"),
-        ("pytorch", "manifest-torchrun.yml", "--fp16-allreduce --workers 0", "torch.distributed", "model.pt"),
+        ("pytorch", "manifest.yml", "--amp bfloat16 --fp16-allreduce", "horovod", "model.pt"),
+        ("pytorch", "manifest-torchrun.yml", "--fp16-allreduce", "torch.distributed", "model.pt"),
         ("tensorflow", "manifest.yml", "--fp16-allreduce", "horovod", "model.keras"),
         ("keras", "manifest.yml", "--fp16-allreduce", "horovod", "model.keras"),
     ],

@@ -185,6 +185,8 @@ def loader(source: Folder | Shards, args, gang, seed: int | None, device: torch.
         Images(source, args.image_size, gang.rank, gang.size, seed),
         args.batch_size,
         num_workers=args.workers,
+        # A forked worker inherits locks that threads of Gloo, NCCL or OpenMP hold at that moment, and can then hang.
+        multiprocessing_context="forkserver" if args.workers else None,
         pin_memory=device.type == "cuda",
         drop_last=seed is not None,
         persistent_workers=seed is not None and args.workers > 0,
