@@ -1,4 +1,5 @@
-"""``python braked.py GO SECONDS PROGRAM [ARGUMENT …]``: an example that waits whenever it has saved, until GO is there.
+"""``python braked.py GO SECONDS PROGRAM [ARGUMENT …]``: an example that waits after each save until GO is there, or for
+so many seconds.
 
 Waiting costs no processor, so a learner that is to join meanwhile is soon there.
 """
@@ -16,8 +17,9 @@ save = torch.save
 
 def save_and_wait(*arguments, **options) -> None:
     save(*arguments, **options)
-    if not GO.exists():
-        time.sleep(SECONDS)
+    until = time.monotonic() + SECONDS
+    while not GO.exists() and time.monotonic() < until:
+        time.sleep(0.1)
 
 
 torch.save = save_and_wait
