@@ -17,14 +17,14 @@ from tests.trainer.agents import Launch, spec
 from tests.trainer.api_double import ApiDouble, Refused
 from tests.trainer.conftest import Bucket, StartApi
 
-from weft_trainer.checkpoints import Checkpoints
+from weft_trainer.checkpoints.checkpoints import Checkpoints
+from weft_trainer.checkpoints.consistency import Settler
+from weft_trainer.checkpoints.generations import Entry
+from weft_trainer.checkpoints.scan import scan
 from weft_trainer.errors import Fenced
-from weft_trainer.generations import Entry
-from weft_trainer.patience import Temporary
-from weft_trainer.s3 import S3Store
-from weft_trainer.scan import scan
-from weft_trainer.settle import Settler
 from weft_trainer.spec import S3Location, parse_spec
+from weft_trainer.stores.retry import Temporary
+from weft_trainer.stores.s3 import S3Store
 
 Open = Callable[..., Checkpoints]
 
@@ -336,7 +336,7 @@ def test_a_single_file_that_is_replaced_all_the_time_is_complete(tmp_path: Path)
 
 
 def test_what_a_draft_may_belong_to_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft_trainer.settle.being_written", lambda _: {"optimizer.tmp"})
+    monkeypatch.setattr("weft_trainer.checkpoints.consistency.being_written", lambda _: {"optimizer.tmp"})
     (tmp_path / "model").write_text("22")
     (tmp_path / "optimizer").write_text("1")
     (tmp_path / "step").mkdir()
@@ -375,7 +375,7 @@ def test_a_file_that_stays_open_holds_nobody_up_for_ever(tmp_path: Path, monkeyp
     settler = Settler(tmp_path, lambda _: time.sleep(0.01) or False)
     last = {"model": Entry("model")}
     assert settler.settle(1.0, last).select(last)[0] == {}
-    monkeypatch.setattr("weft_trainer.settle._LOG_SECONDS", 0)
+    monkeypatch.setattr("weft_trainer.checkpoints.consistency._LOG_SECONDS", 0)
     assert settler.settle(1.0, last).select(last)[0].keys() == {"model"}
     writer.communicate(b"\n")
 
@@ -461,7 +461,7 @@ def test_learners_begin_with_states_of_the_same_moment(
     checkpoints: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("weft_trainer.checkpoints.time.time", lambda: clock[0])
+    monkeypatch.setattr("weft_trainer.checkpoints.checkpoints.time.time", lambda: clock[0])
     ranks = [checkpoints("a0", 0), checkpoints("a1", 1)]
     for step, now in ((1, 1000.0), (2, 2000.0)):
         for rank, one in enumerate(ranks):
@@ -493,7 +493,7 @@ def test_a_learner_that_writes_once_does_not_hold_the_others_back(
     checkpoints: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1010.0]
-    monkeypatch.setattr("weft_trainer.checkpoints.time.time", lambda: clock[0])
+    monkeypatch.setattr("weft_trainer.checkpoints.checkpoints.time.time", lambda: clock[0])
     first, second = checkpoints("a0", 0), checkpoints("a1", 1)
     at(tmp_path / "a1/config", "constant", 1000.0)
     save(second)

@@ -31,14 +31,14 @@ from weft_core.objects import S3Store as Objects
 from weft_core.objects import StoreError
 from weft_core.settings import S3Settings
 from weft_trainer import data as streaming
-from weft_trainer import download
-from weft_trainer.cache import Brought, NodeCache, Wanted
-from weft_trainer.download import Downloader
 from weft_trainer.errors import DataError
-from weft_trainer.s3 import S3Store, next_page
-from weft_trainer.selection import matcher, select, share
+from weft_trainer.inputs import downloader
+from weft_trainer.inputs.cache import Brought, NodeCache, Wanted
+from weft_trainer.inputs.downloader import Downloader
+from weft_trainer.inputs.selection import matcher, select, share
 from weft_trainer.spec import DataInput, S3Location, parse_spec
-from weft_trainer.stored import Stored
+from weft_trainer.stores.s3 import S3Store, next_page
+from weft_trainer.stores.store import Stored
 
 
 class Node:
@@ -128,7 +128,7 @@ def test_patterns_and_shares_of_real_objects(node: Node, bucket: Bucket) -> None
 def test_a_second_job_reads_no_bytes(
     node: Node, bucket: Bucket, proxied: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "_MANY", 20)  # several processes, as with many thousands
+    monkeypatch.setattr(downloader, "_MANY", 20)  # several processes, as with many thousands
     for number in range(60):
         bucket.put(f"again/{number % 4}/{number}", b"%d" % number * 100)
     proxy = proxied()
@@ -224,7 +224,7 @@ def test_what_killed_agents_leave_in_the_cache_harms_nobody(tmp_path: Path) -> N
     code = f"""
 import os
 from pathlib import Path
-from weft_trainer.cache import NodeCache, Wanted
+from weft_trainer.inputs.cache import NodeCache, Wanted
 def fetch(file):
     os.write(file, b"half of something longer")
     os.fchmod(file, 0o444)

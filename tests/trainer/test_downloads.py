@@ -14,11 +14,11 @@ import pytest
 from tests.trainer.agents import Launch, spec
 from tests.trainer.conftest import Bucket, StartApi
 
-from weft_trainer.cache import NodeCache
 from weft_trainer.config import Config
-from weft_trainer.download import Downloader
 from weft_trainer.errors import DataError
 from weft_trainer.folders import Folders
+from weft_trainer.inputs.cache import NodeCache
+from weft_trainer.inputs.downloader import Downloader
 from weft_trainer.spec import parse_spec
 
 _LIST = "cd $DATA_DIR && find . -type f | sort | xargs -r md5sum"

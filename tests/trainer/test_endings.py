@@ -6,7 +6,7 @@ import pytest
 from tests.trainer.agents import Launch
 from tests.trainer.conftest import StartApi
 
-from weft_trainer.endings import describe
+from weft_trainer.program.endings import describe
 
 TRACEBACK = "Traceback (most recent call last):"
 CAUSED = "The above exception was the direct cause of the following exception:"

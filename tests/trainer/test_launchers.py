@@ -12,8 +12,8 @@ from tests.trainer.conftest import StartApi
 
 from weft_trainer.errors import TrainerError
 from weft_trainer.launchers import find_launcher
-from weft_trainer.launchers.base import Peer, Plan
-from weft_trainer.spec import parse_spec
+from weft_trainer.program.plan import Plan
+from weft_trainer.spec import Peer, parse_spec
 
 PEERS = [Peer(0, "10.0.0.1", (1001, 1002, 1003, 1004)), Peer(1, "10.0.0.2", (2001, 2002, 2003, 2004))]
 

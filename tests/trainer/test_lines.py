@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.trainer.agents import RUNTIME
 
-from weft_trainer.lines import GOES_ON, LONGEST, LineAssembler
-from weft_trainer.spool import BATCH_LINES, Spool
+from weft_trainer.log.lines import GOES_ON, LONGEST, LineAssembler
+from weft_trainer.service.spool import BATCH_LINES, Spool
 
 
 class Clock:
@@ -137,7 +137,7 @@ def test_a_spool_that_is_given_up_says_how_much_was_in_it(tmp_path: Path) -> Non
 def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
     script = f"""
 import json, resource, signal
-from weft_trainer.spool import Spool
+from weft_trainer.service.spool import Spool
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 spool = Spool(__import__('pathlib').Path({str(tmp_path)!r}), 'me')

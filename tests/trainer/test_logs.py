@@ -11,11 +11,11 @@ from tests.trainer.agents import Launch
 from tests.trainer.api_double import LearnerRecord, Refused
 from tests.trainer.conftest import StartApi
 
-from weft_trainer.api import ApiClient
 from weft_trainer.control import Control
-from weft_trainer.logs import LogShipper
+from weft_trainer.log.shipper import LogShipper
+from weft_trainer.service.client import ApiClient
+from weft_trainer.service.spool import Batch, Spool
 from weft_trainer.spec import LogSpec
-from weft_trainer.spool import Batch, Spool
 
 
 def test_log_files_of_the_log_folder_are_log(start_api: StartApi, launch: Launch) -> None:

@@ -15,13 +15,13 @@ from tests.trainer.api_double import Refused
 from tests.trainer.conftest import StartApi
 
 from weft_trainer import log_metrics
-from weft_trainer.api import ApiClient
 from weft_trainer.control import Control
 from weft_trainer.metrics import logged
 from weft_trainer.metrics.limiter import Limiter
 from weft_trainer.metrics.records import Record, encode
 from weft_trainer.metrics.shipper import MetricShipper
-from weft_trainer.spool import Spool
+from weft_trainer.service.client import ApiClient
+from weft_trainer.service.spool import Spool
 
 
 def python(code: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.trainer.agents import Launch
 from tests.trainer.conftest import Bucket, StartApi
 
-from weft_trainer.listing import summary
-from weft_trainer.stored import Stored
+from weft_trainer.stores.store import Stored
+from weft_trainer.stores.summary import summary
 
 MODEL = {"id": "mv-1", "reference": "digits@3"}
 

@@ -11,10 +11,10 @@ from tests.trainer.conftest import Bucket, Proxied, StartApi
 from tests.trainer.faulty_s3 import Fault
 from tests.trainer.test_downloads import data, folders
 
-from weft_trainer import progress
-from weft_trainer.cache import NodeCache
-from weft_trainer.download import Downloader
-from weft_trainer.progress import Progress, amount
+from weft_trainer.inputs import progress
+from weft_trainer.inputs.cache import NodeCache
+from weft_trainer.inputs.downloader import Downloader
+from weft_trainer.inputs.progress import Progress, amount
 from weft_trainer.spec import parse_spec
 
 _LINE = re.compile(

@@ -20,14 +20,14 @@ import pytest
 from tests.trainer.agents import spec
 
 from weft_trainer.config import derive_secret
-from weft_trainer.environment import build_environment
 from weft_trainer.errors import TrainerError
 from weft_trainer.launchers import find_launcher, ray_folder, ray_node, ray_options
-from weft_trainer.launchers.base import Peer, Plan
 from weft_trainer.launchers.ray_folder import session_folder, sweep
 from weft_trainer.launchers.ray_gate import Gate, GateClient, GateClosed
 from weft_trainer.launchers.ray_options import NodeOptions, object_store, start_command
-from weft_trainer.spec import parse_spec
+from weft_trainer.program.environment import build_environment
+from weft_trainer.program.plan import Plan
+from weft_trainer.spec import Peer, parse_spec
 
 PEERS = [Peer(0, "10.0.0.1", (1001, 1002, 1003, 1004)), Peer(1, "10.0.0.2", (2001, 2002, 2003, 2004))]
 GIB = 1 << 30

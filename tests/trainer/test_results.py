@@ -21,12 +21,12 @@ from tests.trainer.faulty_s3 import Fault, FaultyS3, Request, times
 
 from weft_core.settings import S3Settings
 from weft_trainer.errors import DataError, Fenced
-from weft_trainer.multipart import PART
-from weft_trainer.results import MANIFEST, Results
-from weft_trainer.s3 import S3Store
-from weft_trainer.sigv4 import EMPTY, Signer, quoted_path, quoted_query
+from weft_trainer.results.manifest import MANIFEST, Results
 from weft_trainer.spec import S3Location, parse_spec
-from weft_trainer.upload import upload_files
+from weft_trainer.stores.multipart import PART
+from weft_trainer.stores.s3 import S3Store
+from weft_trainer.stores.sigv4 import EMPTY, Signer, quoted_path, quoted_query
+from weft_trainer.stores.upload import upload_files
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from tests.trainer.agents import Launch
 from tests.trainer.api_double import ApiDouble
 from tests.trainer.conftest import StartApi
 
-from weft_trainer import stacks
-from weft_trainer.vitals import Vitals
+from weft_trainer.program import stacks
+from weft_trainer.service.vitals import Vitals
 
 DEADLOCK = """python -c '
 import socket

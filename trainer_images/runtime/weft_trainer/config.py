@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TOKEN_VARIABLE = "WEFT_ATTEMPT_TOKEN"  # noqa: S105 - its name, not its value
+RUNTIME = Path(__file__).resolve().parent.parent
+"""The folder that holds the package ``weft_trainer``, for PYTHONPATH."""
 
 
 class ConfigError(Exception):

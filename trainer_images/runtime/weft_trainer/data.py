@@ -30,10 +30,8 @@ from urllib.parse import urlsplit
 
 from weft_trainer.errors import DataError
 from weft_trainer.http import Http, Take, Unreachable
-from weft_trainer.patience import Temporary, patiently
+from weft_trainer.stores.retry import PATIENCE, Temporary, patiently
 
-PATIENCE = 60.0
-"""Seconds without any progress after which a store is given up."""
 _TIMEOUT = 30.0
 _BUFFER = 1 << 20
 _https: dict[tuple[int, str], Http] = {}

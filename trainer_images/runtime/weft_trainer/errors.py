@@ -1,6 +1,8 @@
-"""What may go wrong in a learner, apart from the user's own program."""
+"""What may go wrong in a learner, apart from the user's own program, and how the agent warns of it."""
 
 from __future__ import annotations
+
+import sys
 
 
 class Fenced(Exception):
@@ -36,3 +38,8 @@ class ApiAway(TrainerError):
 
 class DataError(TrainerError):
     """Code, data, model or checkpoint can't be brought here, or results can't be stored."""
+
+
+def warn(message: str) -> None:
+    """Write a line into the agent's own output, for the operator of the engine."""
+    print(f"weft_trainer: {message}", file=sys.stderr, flush=True)

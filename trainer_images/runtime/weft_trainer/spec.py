@@ -153,6 +153,15 @@ class LearnerSpec:
         return self.checkpoints is not None or self.attempt > 1 or self.has_checkpoint
 
 
+@dataclass(frozen=True)
+class Peer:
+    """A learner as the others can reach it; its ports were free when it reported them and are its own to use."""
+
+    rank: int
+    address: str
+    ports: tuple[int, ...]
+
+
 def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
     """Keys that this agent does not know are left out: the service may be newer.
 
