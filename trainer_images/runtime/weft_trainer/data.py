@@ -253,12 +253,7 @@ class _Reader(io.RawIOBase):
 
     def _ask(self) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         source = self._source
-        connection = source.http.connect(source.url, _TIMEOUT)
-        parts = urlsplit(source.url)
-        prefix, added = getattr(connection, "through", ("", {}))
-        headers = source.headers(self._at) | added
-        connection.request("GET", f"{prefix}{parts.path}?{parts.query}", headers=headers)
-        answer = connection.getresponse()
+        connection, answer = source.http.open(source.url, source.headers(self._at), _TIMEOUT)
         try:
             source.check(answer.status, answer.headers.get("etag", ""), self._at)
         except DataError:
