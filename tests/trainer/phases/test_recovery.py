@@ -15,7 +15,7 @@ from tests.trainer.agents import Launch
 from tests.trainer.api_double import ApiDouble
 from tests.trainer.conftest import StartApi
 
-PROGRAM = Path(__file__).parents[1] / "e2e/programs/descent.py"
+PROGRAM = Path(__file__).parents[2] / "e2e/programs/descent.py"
 STEPS, PAUSE, BETWEEN = 600, 0.04, 25  # a save every second, and no end before somebody disturbs it
 SEED = int(os.environ.get("WEFT_TEST_SEED", "20261121"))
 

@@ -91,7 +91,7 @@ def test_keras_callback_and_tensorflows_writer(start_api: StartApi, launch: Laun
 def test_a_folder_that_all_learners_see_is_one_learners_to_read(
     start_api: StartApi, launch: Launch, tmp_path: Path
 ) -> None:
-    file = Path(__file__).parents[1] / "e2e/programs/events.out.tfevents.torch"
+    file = Path(__file__).parents[2] / "e2e/programs/events.out.tfevents.torch"
     api = start_api(
         f"mkdir -p $JOB_STATE_DIR/tb/all $LOG_DIR/own; cp {file} $LOG_DIR/own; "
         f"if [ $LEARNER_ID = 2 ]; then cp {file} $JOB_STATE_DIR/tb/all; fi; "

@@ -9,7 +9,7 @@ import pytest
 from tests.trainer.agents import Launch, spec
 from tests.trainer.conftest import Bucket, Proxied, StartApi
 from tests.trainer.faulty_s3 import Fault
-from tests.trainer.test_downloads import data, folders
+from tests.trainer.inputs.test_downloads import data, folders
 
 from weft_trainer.inputs import progress
 from weft_trainer.inputs.cache import NodeCache

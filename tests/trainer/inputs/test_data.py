@@ -25,7 +25,7 @@ from tests.core.test_objects import location
 from tests.trainer.agents import Launch, spec
 from tests.trainer.conftest import Bucket, Proxied, StartApi
 from tests.trainer.faulty_s3 import Fault, FaultyS3, Request, times
-from tests.trainer.test_downloads import folders
+from tests.trainer.inputs.test_downloads import folders
 
 from weft_core.objects import S3Store as Objects
 from weft_core.objects import StoreError
