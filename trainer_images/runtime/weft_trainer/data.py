@@ -91,7 +91,8 @@ class Stream(Sequence[StreamObject]):
         path = folder / f"{store}.jsonl"
         with path.open() as lines:
             self._objects = [
-                StreamObject(one["key"], one["size"], one["etag"], path, one["url"]) for one in map(json.loads, lines)
+                StreamObject(item["key"], item["size"], item["etag"], path, item["url"])
+                for item in map(json.loads, lines)
             ]
 
     @classmethod
@@ -106,9 +107,9 @@ class Stream(Sequence[StreamObject]):
     def __getitem__(self, which: int | slice | str) -> StreamObject | Stream:  # type: ignore[override]
         """By number, by key, or several."""
         if isinstance(which, str):
-            for one in self._objects:
-                if one.key == which:
-                    return one
+            for item in self._objects:
+                if item.key == which:
+                    return item
             raise KeyError(which)
         return self._of(self._objects[which]) if isinstance(which, slice) else self._objects[which]
 
@@ -130,8 +131,8 @@ class Stream(Sequence[StreamObject]):
         with ThreadPoolExecutor(threads, "prefetch") as pool:
             waiting: deque[tuple[str, Future[bytes]]] = deque()
             try:
-                for one in self._objects:
-                    waiting.append((one.key, pool.submit(one.read)))
+                for item in self._objects:
+                    waiting.append((item.key, pool.submit(item.read)))
                     if len(waiting) >= ahead:
                         yield _result(waiting)
                 while waiting:
@@ -149,27 +150,27 @@ def _result(waiting: deque[tuple[str, Future[bytes]]]) -> tuple[str, bytes]:
 class _Source:
     """How one object is asked for."""
 
-    def __init__(self, one: StreamObject) -> None:
-        self._one = one
-        self.url = one._url
-        self.http = _http(one._list)
+    def __init__(self, item: StreamObject) -> None:
+        self._item = item
+        self.url = item._url
+        self.http = _http(item._list)
 
     def headers(self, start: int) -> dict[str, str]:
         found = {"Range": f"bytes={start}-"} if start else {}
-        return found | ({"If-Match": f'"{self._one.etag}"'} if self._one.etag else {})
+        return found | ({"If-Match": f'"{self._item.etag}"'} if self._item.etag else {})
 
     def fetch(self, start: int, take: Take) -> None:
         try:
             answer = self.http.request("GET", self.url, headers=self.headers(start), timeout=_TIMEOUT, take=take)
         except Unreachable as error:
-            raise Temporary(f"{self._one.key} can't be read: {error}") from error
+            raise Temporary(f"{self._item.key} can't be read: {error}") from error
         self.check(answer.status, answer.headers.get("etag", ""), start)
 
     def check(self, status: int, etag: str, start: int) -> None:
         """Whether the answer is the object from ``start`` on. Raises: DataError."""
-        what = f"{self._one.key} can't be read: "
+        what = f"{self._item.key} can't be read: "
         etag = etag.strip('"')
-        if status == 412 or (status < 300 and self._one.etag and etag not in ("", self._one.etag)):
+        if status == 412 or (status < 300 and self._item.etag and etag not in ("", self._item.etag)):
             raise DataError(what + "it was replaced since the job began")
         if status == 206 or (status == 200 and start == 0):
             return
@@ -183,10 +184,10 @@ class _Source:
 
     def _renewed(self) -> str | None:
         """The agent writes URLs anew before they end."""
-        with self._one._list.open() as lines:
-            for one in map(json.loads, lines):
-                if one["key"] == self._one.key:
-                    url: str = one["url"]
+        with self._item._list.open() as lines:
+            for item in map(json.loads, lines):
+                if item["key"] == self._item.key:
+                    url: str = item["url"]
                     return url if url != self.url else None
         return None
 
@@ -194,9 +195,9 @@ class _Source:
 class _Reader(io.RawIOBase):
     """One answer is read from as long as reading goes on from where it was."""
 
-    def __init__(self, one: StreamObject) -> None:
-        self._one = one
-        self._source = _Source(one)
+    def __init__(self, item: StreamObject) -> None:
+        self._item = item
+        self._source = _Source(item)
         self._at = 0
         self._answer: tuple[http.client.HTTPConnection, http.client.HTTPResponse] | None = None
 
@@ -210,7 +211,7 @@ class _Reader(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._one.size}[whence]
+        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._item.size}[whence]
         if at < 0:
             raise ValueError(f"negative position {at}")
         if at != self._at:
@@ -219,16 +220,16 @@ class _Reader(io.RawIOBase):
         return at
 
     def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
-        if self._at >= self._one.size:
+        if self._at >= self._item.size:
             return 0
         count = patiently(lambda: self._read(memoryview(buffer).cast("B")), PATIENCE)
         self._at += count
-        if self._at >= self._one.size:
+        if self._at >= self._item.size:
             self._drop()
         return count
 
     def readall(self) -> bytes:
-        data = bytearray(max(0, self._one.size - self._at))
+        data = bytearray(max(0, self._item.size - self._at))
         view = memoryview(data)
         while view:
             view = view[self.readinto(view) :]
@@ -249,7 +250,7 @@ class _Reader(io.RawIOBase):
         except (OSError, http.client.HTTPException) as error:
             self._drop()
             host = urlsplit(self._source.url).netloc
-            raise Temporary(f"{self._one.key} can't be read: {host}: {error or type(error).__name__}") from error
+            raise Temporary(f"{self._item.key} can't be read: {host}: {error or type(error).__name__}") from error
 
     def _ask(self) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         source = self._source

@@ -174,16 +174,16 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
         known["model"] = _optional(ModelInput, data.get("model"))
         known["data"] = tuple(
             DataInput(
-                one["id"],
-                _location(one["location"]),
-                one.get("mode", "download"),
-                tuple(one.get("include", ())),
-                tuple(one.get("exclude", ())),
-                one.get("shard", "none"),
+                entry["id"],
+                _location(entry["location"]),
+                entry.get("mode", "download"),
+                tuple(entry.get("include", ())),
+                tuple(entry.get("exclude", ())),
+                entry.get("shard", "none"),
             )
-            for one in data.get("data", [])
+            for entry in data.get("data", [])
         )
-        known["mounts"] = tuple(MountInput(one["id"], one["path"]) for one in data.get("mounts", []))
+        known["mounts"] = tuple(MountInput(entry["id"], entry["path"]) for entry in data.get("mounts", []))
         for name in ("pretrained", "results", "checkpoints"):
             known[name] = _optional(S3Location, data.get(name))
         known["checkpoint"] = _optional(CheckpointSpec, data.get("checkpoint")) or CheckpointSpec()

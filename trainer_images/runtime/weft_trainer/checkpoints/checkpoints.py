@@ -89,7 +89,7 @@ class Checkpoints:
         self._epoch = self._own.next_epoch
         self._last = restored.cut.get(self._spec.rank)
         if self._last:
-            self._abandoned = {one for one in self._own.ids if one > self._last.id}
+            self._abandoned = {newer for newer in self._own.ids if newer > self._last.id}
         for rank, entry in restored.placed.values():
             look = look_at(below(self._folder, entry.path))
             if look is not None and rank == self._spec.rank:
@@ -229,7 +229,9 @@ class Checkpoints:
                 return {}, torn
             stored = self._own.contents() if self._last or self._own.ids else set()
             missing = {
-                one.sha256: pins[one.path] for one in entries.values() if one.link is None and one.sha256 not in stored
+                entry.sha256: pins[entry.path]
+                for entry in entries.values()
+                if entry.link is None and entry.sha256 not in stored
             }
             files = [(self._own.content(digest), path) for digest, path in missing.items()]
             upload_files(self._store, files, patience, self._fenced)

@@ -70,7 +70,7 @@ class GenerationList:
 
     @property
     def next_epoch(self) -> int:
-        return 1 + max((int(one.partition("-")[0]) for one in self.ids), default=0)
+        return 1 + max((int(generation_id.partition("-")[0]) for generation_id in self.ids), default=0)
 
     def read(self, generation_id: str) -> Generation:
         """Raises: DataError."""
@@ -106,9 +106,9 @@ class GenerationList:
     def contents(self) -> set[str]:
         """The contents of all generations that can be read."""
         found: set[str] = set()
-        for one in self.ids:
+        for generation_id in self.ids:
             try:
-                found |= self.read(one).contents
+                found |= self.read(generation_id).contents
             except DataError:
                 continue
         return found
@@ -116,28 +116,28 @@ class GenerationList:
     def collect(self, keep: int, abandoned: Collection[str] = ()) -> None:
         """Drop those that are ``abandoned``, of the others all but the last ``keep``, and contents that only those had.
         Contents which no generation has are left alone (see ``sweep``)."""
-        kept = [one for one in self.ids if one not in abandoned][-keep:]
-        dropped = [one for one in self.ids if one not in kept]
+        kept = [generation_id for generation_id in self.ids if generation_id not in abandoned][-keep:]
+        dropped = [generation_id for generation_id in self.ids if generation_id not in kept]
         if not dropped:
             return
-        used = {sha256 for one in kept for sha256 in self.read(one).contents}
+        used = {sha256 for generation_id in kept for sha256 in self.read(generation_id).contents}
         garbage: set[str] = set()
-        for one in dropped:
+        for generation_id in dropped:
             try:
-                garbage |= self.read(one).contents
+                garbage |= self.read(generation_id).contents
             except DataError:
                 continue  # unreadable: its contents stay, the list goes
         # The list first: a reader must never find one whose contents are going.
-        self._store.delete([self._manifest(one) for one in dropped])
-        self._store.delete([self.content(one) for one in sorted(garbage - used)])
+        self._store.delete([self._manifest(generation_id) for generation_id in dropped])
+        self._store.delete([self.content(generation_id) for generation_id in sorted(garbage - used)])
         self.ids = kept
-        self._read = {one: generation for one, generation in self._read.items() if one in kept}
+        self._read = {key: generation for key, generation in self._read.items() if key in kept}
 
     def sweep(self) -> None:
         """Drop contents that no generation has: agents that were killed had sent them. Only for an agent that surely is
         the only one, and just has published. Raises: DataError."""
-        used = {self.content(sha256) for one in self.ids for sha256 in self.read(one).contents}
-        found = [one.key for one in self._store.list(f"{self._base}files/")]
+        used = {self.content(sha256) for generation_id in self.ids for sha256 in self.read(generation_id).contents}
+        found = [stored.key for stored in self._store.list(f"{self._base}files/")]
         self._store.delete([key for key in found if key not in used])
 
     def content(self, sha256: str) -> str:
@@ -155,8 +155,8 @@ def generation_id(epoch: int, number: int) -> str:
 def generation_ids(store: Store, prefix: str = "") -> dict[str, list[str]]:
     """The generations in a store below ``prefix``, in order, by the folder ("" or ``learner-<n>/``) they are in."""
     found: dict[str, list[str]] = {}
-    for one in store.list(prefix):
-        if match := _KEY.fullmatch(one.key):
+    for stored in store.list(prefix):
+        if match := _KEY.fullmatch(stored.key):
             folder = f"learner-{match[1]}/" if match[1] else ""
             found.setdefault(folder, []).append(match[2])
     return {folder: sorted(ids) for folder, ids in found.items()}

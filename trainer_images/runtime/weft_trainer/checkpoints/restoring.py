@@ -100,9 +100,9 @@ class Restoring:
             try:
                 self._place(placed)
             except _Damaged as damage:
-                one = cut[damage.rank]
-                self._warn(f"checkpoint {one.id} of learner {damage.rank + 1} can't be used: {damage}")
-                self._damaged.add((damage.rank, one.id))
+                generation = cut[damage.rank]
+                self._warn(f"checkpoint {generation.id} of learner {damage.rank + 1} can't be used: {damage}")
+                self._damaged.add((damage.rank, generation.id))
                 self._clear(placed)
                 continue
             mixed = "" if of_one_moment(cut) else " (the newest of each learner, which may be of different moments)"
@@ -114,16 +114,16 @@ class Restoring:
         """Of each rank those that can be read, the newest first."""
         found: dict[int, list[Generation]] = {}
         for rank, lists in self.lists.items():
-            for one in reversed(lists.ids):
-                if (rank, one) in self._damaged:
+            for generation_id in reversed(lists.ids):
+                if (rank, generation_id) in self._damaged:
                     continue
                 try:
-                    generation = patiently(partial(lists.read, one), self._patience)
+                    generation = patiently(partial(lists.read, generation_id), self._patience)
                 except Temporary:
                     raise
                 except DataError as error:
-                    self._warn(f"checkpoint {one} can't be used: {error}")
-                    self._damaged.add((rank, one))
+                    self._warn(f"checkpoint {generation_id} can't be used: {error}")
+                    self._damaged.add((rank, generation_id))
                 else:
                     found.setdefault(rank, []).append(generation)
         return found
@@ -182,7 +182,9 @@ def newest_cut(generations: Mapping[int, list[Generation]]) -> dict[int, Generat
     covered for all; each one's newest where there is no such moment."""
     if len(generations) == 1:
         return {rank: row[0] for rank, row in generations.items()}
-    for moment in sorted({one.until for row in generations.values() for one in row if one.until}, reverse=True):
+    for moment in sorted(
+        {generation.until for row in generations.values() for generation in row if generation.until}, reverse=True
+    ):
         chosen = dict(_at(generations, moment))
         if len(chosen) == len(generations):
             return chosen
@@ -191,15 +193,17 @@ def newest_cut(generations: Mapping[int, list[Generation]]) -> dict[int, Generat
 
 def of_one_moment(cut: Cut) -> bool:
     """Whether all were in these states at the same time, as far as is known."""
-    ends = [one.until for one in cut.values() if one.until is not None]
-    return len(cut) == 1 or (len(ends) == len(cut) and max(one.since for one in cut.values()) <= min(ends))
+    ends = [generation.until for generation in cut.values() if generation.until is not None]
+    return len(cut) == 1 or (
+        len(ends) == len(cut) and max(generation.since for generation in cut.values()) <= min(ends)
+    )
 
 
 def _at(generations: Mapping[int, list[Generation]], moment: float) -> Iterator[tuple[int, Generation]]:
     for rank, row in generations.items():
-        for one in row:
-            if one.until is not None and one.since <= moment <= one.until:
-                yield rank, one
+        for generation in row:
+            if generation.until is not None and generation.since <= moment <= generation.until:
+                yield rank, generation
                 break
 
 

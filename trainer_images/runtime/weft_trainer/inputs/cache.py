@@ -77,8 +77,8 @@ class NodeCache:
         self._objects = folder / "objects"
         self._parts = folder / "parts"
         self._claims = folder / "claims"
-        for one in (self._objects, self._parts, self._claims):
-            one.mkdir(parents=True, exist_ok=True)
+        for place in (self._objects, self._parts, self._claims):
+            place.mkdir(parents=True, exist_ok=True)
         self.limit = int(shutil.disk_usage(folder).total * _SHARE) if limit is None else limit
 
     # --- one object ---
@@ -157,7 +157,7 @@ class NodeCache:
         Raises:
             DataError: not even the disk has room.
         """
-        sizes = {one.identity: one.size for one in wanted}
+        sizes = {item.identity: item.size for item in wanted}
         # Learners of the same job bring the same: what they claim counts once.
         subject = hashlib.sha256("".join(sorted(sizes)).encode()).hexdigest()[:32]
         claim = self._claims / f"{subject}.{uuid.uuid4().hex}"
@@ -166,7 +166,7 @@ class NodeCache:
             try:
                 with _locked(self.folder / "lock"):
                     chosen = self._plan(sizes, subject)
-                    os.write(file, str(sum(sizes[one] for one in chosen)).encode())
+                    os.write(file, str(sum(sizes[identity] for identity in chosen)).encode())
                 yield chosen
             finally:
                 claim.unlink(missing_ok=True)
@@ -178,7 +178,7 @@ class NodeCache:
         used = sum(size for _, size, _, _ in there) + self._claimed(subject)
         disk = shutil.disk_usage(self.folder)
         free = disk.free - int(disk.total * _RESERVE)
-        for _, size, links, path in sorted(there, key=lambda one: one[0]):
+        for _, size, links, path in sorted(there, key=lambda entry: entry[0]):
             if used + need <= self.limit and need <= free:
                 break
             if links == 1 and path.name not in sizes:
@@ -200,10 +200,10 @@ class NodeCache:
     def _there(self) -> Iterator[tuple[float, int, int, Path]]:
         """(last used, size, links, path) of each object."""
         for folder in os.scandir(self._objects):
-            for one in os.scandir(folder.path):
+            for entry in os.scandir(folder.path):
                 with contextlib.suppress(FileNotFoundError):
-                    status = one.stat()
-                    yield status.st_atime, status.st_size, status.st_nlink, Path(one.path)
+                    status = entry.stat()
+                    yield status.st_atime, status.st_size, status.st_nlink, Path(entry.path)
 
     def _claimed(self, subject: str) -> int:
         """What downloads of others that are under way may still add."""

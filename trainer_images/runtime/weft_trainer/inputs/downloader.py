@@ -144,17 +144,17 @@ class Downloader:
                 write_stream(folders.streams, source.id, self._fetcher.store(place.location), place.objects)
                 self._report.streamed += len(place.objects)
                 continue
-            for one in place.objects:
-                other = owners.setdefault(one.key, source.id)
+            for stored in place.objects:
+                other = owners.setdefault(stored.key, source.id)
                 if other != source.id:
-                    raise DataError(f"data stores '{other}' and '{source.id}' both have '{one.key}' for DATA_DIR")
+                    raise DataError(f"data stores '{other}' and '{source.id}' both have '{stored.key}' for DATA_DIR")
         _check_tree(owners)
-        self.inputs["data"] = summary((one for objects in wholes for one in objects), etags=True)
+        self.inputs["data"] = summary((stored for objects in wholes for stored in objects), etags=True)
         self._bring([place for source, place in places if source.mode != "stream"], spec.cpus, progress, missing)
 
     def _pretrained(self, location: S3Location, folder: Path, cpus: float, progress: Progress) -> None:
         there, found = self._listed("the pretrained model", location, progress)
-        files = [one for one in found if one.key and not one.key.endswith("/")]
+        files = [stored for stored in found if stored.key and not stored.key.endswith("/")]
         if not files:
             raise DataError(f"there is no pretrained model at {location.words}")
         self.inputs["pretrained"] = summary(files, etags=True)
@@ -192,7 +192,7 @@ class Downloader:
     ) -> None:
         """``missing``: what the cache does not have, where it has been asked already."""
         for place in places:
-            size = sum(one.size for one in place.objects)
+            size = sum(stored.size for stored in place.objects)
             progress.expect(len(place.objects), size)
             self._report.files += len(place.objects)
             self._report.size += size
@@ -209,7 +209,7 @@ class Downloader:
     def _from_cache(self, place: Place, progress: Progress) -> list[Item]:
         """Put into the folder what the cache has; the rest. Whether these credentials list the objects is known by
         now; that they may read them, too, is asked for once."""
-        items = [_item(place, one) for one in place.objects]
+        items = [_item(place, stored) for stored in place.objects]
         for folder in {os.path.dirname(item.wanted.target) for item in items}:
             os.makedirs(folder, exist_ok=True)
         missing = []
@@ -243,12 +243,12 @@ class Downloader:
         self._report.cached += tally.cached
 
 
-def _item(place: Place, one: Stored) -> Item:
+def _item(place: Place, stored: Stored) -> Item:
     location = place.location
-    whole = f"{location.prefix}/{one.key}" if location.prefix else one.key
-    identity = (location.endpoint, location.container, whole, one.etag, str(one.size))
-    wanted = Wanted.of(identity, one.size, one.modified, path_below(place.folder, one.key))
-    return Item(location, one, wanted, cached=True)
+    whole = f"{location.prefix}/{stored.key}" if location.prefix else stored.key
+    identity = (location.endpoint, location.container, whole, stored.etag, str(stored.size))
+    wanted = Wanted.of(identity, stored.size, stored.modified, path_below(place.folder, stored.key))
+    return Item(location, stored, wanted, cached=True)
 
 
 @contextlib.contextmanager

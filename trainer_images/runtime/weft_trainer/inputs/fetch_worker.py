@@ -51,14 +51,14 @@ def fetch_by_processes(
 
     helpers = [_Helper(cache, patience) for _ in range(processes)]
     try:
-        threads = [threading.Thread(target=work, args=(run,)) for run in (own.run, *(one.run for one in helpers))]
+        threads = [threading.Thread(target=work, args=(run,)) for run in (own.run, *(helper.run for helper in helpers))]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     finally:
-        for one in helpers:
-            one.end()
+        for helper in helpers:
+            helper.end()
     if failures:
         raise failures[0]
     return whole

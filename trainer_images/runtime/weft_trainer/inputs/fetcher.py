@@ -117,14 +117,14 @@ class Fetcher:
         self._cache.bypass(item.wanted, fetch)
         return Brought.FETCHED
 
-    def _fetch(self, store: S3Store, one: Stored, file: int, progress: Progress) -> None:
+    def _fetch(self, store: S3Store, stored: Stored, file: int, progress: Progress) -> None:
         def fetch(start: int) -> None:
-            _fetch_range(store, one, start, min(start + RANGE, one.size), file, self._patience, progress)
+            _fetch_range(store, stored, start, min(start + RANGE, stored.size), file, self._patience, progress)
 
-        if one.size <= RANGE:
+        if stored.size <= RANGE:
             fetch(0)
             return
-        futures = [self._ranges.submit(fetch, start) for start in range(0, one.size, RANGE)]
+        futures = [self._ranges.submit(fetch, start) for start in range(0, stored.size, RANGE)]
         try:
             for future in futures:
                 future.result()
@@ -137,14 +137,14 @@ class Fetcher:
 
 
 def _fetch_range(
-    store: S3Store, one: Stored, start: int, end: int, file: int, patience: float, progress: Progress
+    store: S3Store, stored: Stored, start: int, end: int, file: int, patience: float, progress: Progress
 ) -> None:
     at = start
 
     def take(piece: memoryview) -> None:
         nonlocal at
         if at + len(piece) > end:
-            raise DataError(f"{one.key}: the store sends more than it was asked for")
+            raise DataError(f"{stored.key}: the store sends more than it was asked for")
         progress.came(len(piece))
         while piece:
             written = os.pwrite(file, piece, at)
@@ -153,6 +153,6 @@ def _fetch_range(
 
     def fetch() -> None:
         if at < end:  # what came before a break need not come again
-            store.fetch_range(one, at, end, take)
+            store.fetch_range(stored, at, end, take)
 
     patiently(fetch, patience, progress=lambda: at)

@@ -32,23 +32,23 @@ def bring_model(
         if not files:
             raise DataError(f"the objects of model {model.reference} are gone from the installation's own store")
 
-        def fetch(one: Stored) -> None:
+        def fetch(stored: Stored) -> None:
             # A version never changes, and its id is its own on all installations that share this node.
-            target = below(folder, one.key)
+            target = below(folder, stored.key)
             target.parent.mkdir(parents=True, exist_ok=True)
             brought = cache.bring(
-                Wanted.of(("model", model.id, one.key, str(one.size)), one.size, one.modified, target),
+                Wanted.of(("model", model.id, stored.key, str(stored.size)), stored.size, stored.modified, target),
                 lambda file: patiently(
-                    lambda: store.fetch(one.key, Path(f"/proc/self/fd/{file}"), progress.came), PATIENCE
+                    lambda: store.fetch(stored.key, Path(f"/proc/self/fd/{file}"), progress.came), PATIENCE
                 ),
             )
             if brought is Brought.CACHED:
-                progress.cached(1, one.size)
+                progress.cached(1, stored.size)
             else:
                 progress.brought()
 
         progress = Progress("pretrained model", say)
-        progress.expect(len(files), sum(one.size for one in files))
+        progress.expect(len(files), sum(stored.size for stored in files))
         with progress.spoken_of(), ThreadPoolExecutor(_AT_ONCE, "model") as pool:
             for _ in pool.map(fetch, files):
                 pass

@@ -110,7 +110,7 @@ def amount(size: float) -> str:
 
 
 def _unit(size: float) -> tuple[int, str]:
-    return next((one for one in _UNITS if size >= one[0]), _UNITS[-1])
+    return next((unit for unit in _UNITS if size >= unit[0]), _UNITS[-1])
 
 
 def _duration(seconds: float) -> str:

@@ -23,12 +23,14 @@ def select(objects: Sequence[Stored], source: DataInput) -> list[Stored]:
 def fitting(objects: Sequence[Stored], source: DataInput) -> list[Stored]:
     """What the patterns leave, in order of key."""
     wanted = matcher(source.include, source.exclude)
-    return sorted((one for one in objects if _is_file(one) and wanted(one.key)), key=lambda one: one.key)
+    return sorted(
+        (stored for stored in objects if _is_file(stored) and wanted(stored.key)), key=lambda stored: stored.key
+    )
 
 
-def _is_file(one: Stored) -> bool:
+def _is_file(stored: Stored) -> bool:
     """Some tools mark an empty folder by an object 'folder/'."""
-    return bool(one.key) and not one.key.endswith("/")
+    return bool(stored.key) and not stored.key.endswith("/")
 
 
 def share(chosen: list[Stored], source: DataInput, rank: int, learners: int) -> list[Stored]:
@@ -50,7 +52,7 @@ def matcher(include: Sequence[str], exclude: Sequence[str]) -> Callable[[str], b
 
 
 def _any(patterns: Sequence[str]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{regex(one)})" for one in patterns), re.DOTALL)
+    return re.compile("|".join(f"(?:{regex(pattern)})" for pattern in patterns), re.DOTALL)
 
 
 def regex(pattern: str) -> str:

@@ -38,7 +38,7 @@ def write_stream(folder: Path, name: str, store: S3Store, objects: Sequence[Stor
 def _write(path: Path, store: S3Store, objects: Sequence[Stored]) -> None:
     draft = path.with_suffix(".new")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        for one in objects:
-            url = store.presigned(one.key, _SECONDS)
-            file.write(json.dumps({"key": one.key, "size": one.size, "etag": one.etag, "url": url}) + "\n")
+        for stored in objects:
+            url = store.presigned(stored.key, _SECONDS)
+            file.write(json.dumps({"key": stored.key, "size": stored.size, "etag": stored.etag, "url": url}) + "\n")
     draft.replace(path)

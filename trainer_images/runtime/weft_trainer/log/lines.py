@@ -78,7 +78,7 @@ class LineAssembler:
             *earlier, raw = raw.split(b"\r")
             if earlier:
                 rewritten = True
-                state = next((one for one in reversed(earlier) if one), state)
+                state = next((rewrite for rewrite in reversed(earlier) if rewrite), state)
         if rewritten and not raw:
             if state is None:
                 return  # the last state has been shown
@@ -97,7 +97,7 @@ class LineAssembler:
             return
         states, self._buffer = self._buffer[:last].split(b"\r"), self._buffer[last + 1 :]
         self._rewritten = True
-        self._state = next((one for one in reversed(states) if one), self._state)
+        self._state = next((rewrite for rewrite in reversed(states) if rewrite), self._state)
         if self._state is not None and self._clock() - self._shown_at >= _REWRITE_PAUSE:
             self._shown_at = self._clock()
             self._emit(self._state[-LONGEST:], lines)

@@ -90,7 +90,7 @@ class LogShipper:
         if len(raw) > _LAST_BYTES and len(last) > 1:
             del last[0]  # its beginning is missing
         now = int(time.time() * 1000)
-        lines = [Line(now, one.decode("utf-8", "replace").replace("\0", "\ufffd")) for one in last[-_LAST_LINES:]]
+        lines = [Line(now, line.decode("utf-8", "replace").replace("\0", "\ufffd")) for line in last[-_LAST_LINES:]]
         with self._lock:
             self._merged.write(raw)
             self._last.extend(line.text[:_LAST_LINE_LENGTH] for line in lines)

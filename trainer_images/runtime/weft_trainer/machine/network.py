@@ -18,7 +18,7 @@ def own_address(api_url: str) -> str:
     try:
         found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_DGRAM)
         # 'localhost' may be ::1 first, and the gang's ports are IPv4's where there is any.
-        family, kind, _, _, target = sorted(found, key=lambda one: one[0] != socket.AF_INET)[0]
+        family, kind, _, _, target = sorted(found, key=lambda info: info[0] != socket.AF_INET)[0]
         with socket.socket(family, kind) as probe:
             probe.connect(target)  # UDP: chooses the route and sends nothing
             address: str = probe.getsockname()[0]
@@ -35,22 +35,22 @@ class ReservedPorts:
         while len(self._sockets) < count:
             with contextlib.suppress(OSError):
                 self._sockets.append(_bind(random.randrange(*_RANGE)))  # noqa: S311
-        self.numbers: tuple[int, ...] = tuple(one.getsockname()[1] for one in self._sockets)
+        self.numbers: tuple[int, ...] = tuple(held.getsockname()[1] for held in self._sockets)
 
     def release(self) -> None:
-        for one in self._sockets:
-            one.close()
+        for held in self._sockets:
+            held.close()
         self._sockets.clear()
 
 
 def _bind(port: int) -> socket.socket:
-    one = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        one.bind(("0.0.0.0", port))  # noqa: S104
+        bound.bind(("0.0.0.0", port))  # noqa: S104
     except OSError:
-        one.close()
+        bound.close()
         raise
-    return one
+    return bound
 
 
 def takes_connections(address: str, port: int, timeout: float = 1.0) -> bool:
@@ -66,6 +66,6 @@ def interface_of(address: str) -> str | None:
     import psutil  # 20 ms that only gangs need
 
     for name, addresses in psutil.net_if_addrs().items():
-        if any(one.address == address for one in addresses):
+        if any(known.address == address for known in addresses):
             return name
     return None

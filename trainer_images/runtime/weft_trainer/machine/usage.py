@@ -28,7 +28,7 @@ class SystemMetrics:
         self._gpus = Nvml.load()
 
     def descendants(self) -> list[psutil.Process]:
-        return [one for one in self._self.children(recursive=True) if one.pid not in self._ignore]
+        return [process for process in self._self.children(recursive=True) if process.pid not in self._ignore]
 
     def read(self, processes: Sequence[psutil.Process] | None = None) -> dict[str, Any]:
         """``processes``: the descendants, if they are known already."""

@@ -158,7 +158,7 @@ class ElasticTraining(Listener):
 
 
 def _place(found: Round) -> str:
-    learners = ", ".join(str(one) for one in found.learners)
+    learners = ", ".join(str(learner) for learner in found.learners)
     return f"rank {found.me.rank} of {len(found.peers)} (learners {learners})"
 
 

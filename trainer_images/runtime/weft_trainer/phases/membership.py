@@ -118,7 +118,7 @@ class Membership:
         return self.current.n if self.current else 0
 
     def _read(self, answer: dict[str, Any]) -> Round:
-        peers = tuple(Peer(place, one["address"], tuple(one["ports"])) for place, one in enumerate(answer["peers"]))
-        learners = tuple(one["rank"] + 1 for one in answer["peers"])
+        peers = tuple(Peer(place, peer["address"], tuple(peer["ports"])) for place, peer in enumerate(answer["peers"]))
+        learners = tuple(peer["rank"] + 1 for peer in answer["peers"])
         me = peers[learners.index(self._learner_id)]
         return Round(answer["round"], peers, learners, me, answer["restart"], answer["reason"])

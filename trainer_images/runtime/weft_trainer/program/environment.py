@@ -43,7 +43,7 @@ def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, s
         env["PRETRAINED_DIR"] = str(folders.pretrained)
     if spec.model is not None:
         env["PRETRAINED_MODEL"] = spec.model.reference
-    if any(one.mode == "stream" for one in spec.data):
+    if any(source.mode == "stream" for source in spec.data):
         env["WEFT_STREAM_DIR"] = str(folders.streams)
     return env
 

@@ -131,7 +131,7 @@ def kill_strays(spare: Collection[int]) -> None:
         if child.pid not in spare:
             with contextlib.suppress(psutil.Error):
                 left += [child, *child.children(recursive=True)]
-    for one in left:
+    for stray in left:
         with contextlib.suppress(psutil.Error):
-            one.kill()
+            stray.kill()
     psutil.wait_procs(left, timeout=2)

@@ -28,21 +28,21 @@ _REFUSED = ("permission denied", "operation not permitted", "eperm", "eacces")
 
 def dump(ignore: Collection[int]) -> Iterator[str]:
     """The lines, of all processes below the agent but ``ignore``."""
-    processes = [one for one in psutil.Process().children(recursive=True) if one.pid not in ignore]
+    processes = [process for process in psutil.Process().children(recursive=True) if process.pid not in ignore]
     spy = find_py_spy()
     if spy is None:
         yield "weft: there is no py-spy in this environment, so /proc has to do (pip install py-spy)"
-    for one in processes[:_MOST_PROCESSES]:
+    for process in processes[:_MOST_PROCESSES]:
         try:
-            words = " ".join(" ".join(one.cmdline()).split()) or one.name()
-            python = spy is not None and _is_python(one)
-            yield f"weft: process {one.pid} ({words[:200]}), {_state(one)}"
+            words = " ".join(" ".join(process.cmdline()).split()) or process.name()
+            python = spy is not None and _is_python(process)
+            yield f"weft: process {process.pid} ({words[:200]}), {_state(process)}"
             if python and spy is not None:
-                yield from (f"weft:   {line}" for line in _stacks(spy, one.pid))
+                yield from (f"weft:   {line}" for line in _stacks(spy, process.pid))
         except psutil.NoSuchProcess:
             continue
         except psutil.Error as error:
-            yield f"weft: process {one.pid}: {error}"
+            yield f"weft: process {process.pid}: {error}"
     if len(processes) > _MOST_PROCESSES:
         yield f"weft: and {len(processes) - _MOST_PROCESSES} more processes"
 
@@ -57,7 +57,7 @@ def find_py_spy() -> str | None:
 
 def _is_python(process: psutil.Process) -> bool:
     try:
-        names = [process.exe(), *(one.path for one in process.memory_maps(grouped=True))]
+        names = [process.exe(), *(mapped.path for mapped in process.memory_maps(grouped=True))]
     except psutil.AccessDenied:
         return True  # py-spy says so in better words
     return any("python" in Path(name).name for name in names)

@@ -72,12 +72,12 @@ class Supervisor:
         """
         kills_before = oom_kills()
         try:
-            self._helpers = [self._start(one, env, folder) for one in plan.helpers]
+            self._helpers = [self._start(process, env, folder) for process in plan.helpers]
             early = self._await_ports(plan)
             if early is not None:
                 return early
-            for one in plan.processes:
-                self._children.append(self._start(one, env, folder))
+            for process in plan.processes:
+                self._children.append(self._start(process, env, folder))
             ending = self._watch(command, kills_before)
         except (Fenced, TrainerError):
             self._end([*self._children, *self._helpers], grace=0)
@@ -87,7 +87,7 @@ class Supervisor:
     def _tell_torn(self, ending: Ending) -> Ending:
         """Add who may have been ended in the middle of a write. When a stop came it was noted which files were open
         just then, so of SIGTERM's own victims no more need be known."""
-        codes = [one.code for one in self._children if one.code is not None]
+        codes = [child.code for child in self._children if child.code is not None]
         cut_off = ending in (STOPPED, REGROUPED) and -signal.SIGTERM in codes
         killed = any(was_killed(code) for code in codes if not (cut_off and code == -signal.SIGTERM))
         return replace(ending, killed_at=time.time() if killed else None, cut_off=cut_off)
@@ -122,7 +122,9 @@ class Supervisor:
 
     def _watch(self, command: str, kills_before: int) -> Ending:
         while True:
-            failed = min((one for one in self._children if one.code), key=lambda one: one.ended_at, default=None)
+            failed = min(
+                (child for child in self._children if child.code), key=lambda child: child.ended_at, default=None
+            )
             if failed is not None:
                 assert failed.code is not None
                 # The shell's complaint names what it could not run; of others nothing has to be read just now.
@@ -131,7 +133,7 @@ class Supervisor:
                 self._listener.failed(ending)
                 self._end(self._children, _SIBLING_GRACE)
                 return ending
-            if all(one.code == 0 for one in self._children):
+            if all(child.code == 0 for child in self._children):
                 self._end(self._children, _SIBLING_GRACE)
                 return SUCCESS
             helper = self._failed_helper()
@@ -150,11 +152,11 @@ class Supervisor:
             self._control.wait()
 
     def _failed_helper(self) -> Ending | None:
-        for one in self._helpers:
-            if one.code is not None:
-                one.finish()
+        for helper in self._helpers:
+            if helper.code is not None:
+                helper.finish()
                 return Ending(
-                    1, f"a helper process of the launcher ended early (exit code {one.code}): {one.last_line}"
+                    1, f"a helper process of the launcher ended early (exit code {helper.code}): {helper.last_line}"
                 )
         return None
 
@@ -170,24 +172,24 @@ class Supervisor:
         Raises:
             Fenced: it came meanwhile. What runs is killed by then.
         """
-        left = [one for one in children if one.group_alive]
+        left = [child for child in children if child.group_alive]
         if grace > 0:
-            for one in left:
-                one.signal_group(signal.SIGTERM)
+            for child in left:
+                child.signal_group(signal.SIGTERM)
         end = time.monotonic() + grace
         fenced_before = self._control.fenced
         while left and time.monotonic() < end and self._control.fenced == fenced_before:
             self._control.wait(_POLL)
-            left = [one for one in left if one.group_alive]
-        for one in left:
-            one.signal_group(signal.SIGKILL)
+            left = [child for child in left if child.group_alive]
+        for child in left:
+            child.signal_group(signal.SIGKILL)
         end = time.monotonic() + _KILL_SECONDS
         while left and time.monotonic() < end:
             time.sleep(0.005)
-            left = [one for one in left if one.group_alive]
-        running = (one.pid for one in (*self._children, *self._helpers) if one.code is None)
+            left = [child for child in left if child.group_alive]
+        running = (child.pid for child in (*self._children, *self._helpers) if child.code is None)
         kill_strays(spare={*self._watchdog.own, *running})
-        for one in children:
-            one.finish()
+        for child in children:
+            child.finish()
         if self._control.fenced and not fenced_before:
             raise Fenced

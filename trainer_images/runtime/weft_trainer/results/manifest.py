@@ -106,7 +106,7 @@ class Results:
         return f"{self._prefix}learner-{rank + 1}.json"
 
     def _list(self, prefix: str) -> list[str]:
-        return [one.key for one in self._patiently(lambda: self._store.list(prefix))]
+        return [stored.key for stored in self._patiently(lambda: self._store.list(prefix))]
 
     def _read(self, key: str) -> dict[str, Any]:
         data = self._patiently(lambda: self._store.read(key))

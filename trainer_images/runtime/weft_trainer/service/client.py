@@ -55,7 +55,7 @@ class ApiClient:
         answer = self._call("GET", f"peers?{query}", None, timeout=wait + 20)
         if not answer["ready"]:
             return None
-        peers = [Peer(one["rank"], one["address"], tuple(one["ports"])) for one in answer["peers"]]
+        peers = [Peer(peer["rank"], peer["address"], tuple(peer["ports"])) for peer in answer["peers"]]
         return sorted(peers, key=lambda peer: peer.rank)
 
     def round(self, wait: float, **standing: Any) -> dict[str, Any]:

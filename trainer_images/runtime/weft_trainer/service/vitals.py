@@ -47,7 +47,7 @@ class Vitals:
         """For a heartbeat; ``system`` is what it has used since the last one."""
         if not self._running:
             return {}
-        gpu = max((one.get("percent", 0) for one in system.get("gpus", ())), default=0)
+        gpu = max((card.get("percent", 0) for card in system.get("gpus", ())), default=0)
         # What py-spy uses is not the program's, or whoever asks for stacks would bring it to life.
         cpu = 0.0 if self._dumped_since else system["cpu_percent"]
         self._dumped_since = self._dumping

@@ -31,7 +31,7 @@ class InstallationStore:
         self._announced: dict[str, tuple[str, float]] = {}
 
     def list(self, prefix: str = "") -> builtins.list[Stored]:
-        return [Stored(one["key"], one["size"]) for one in self._api.list_objects(self._space, prefix)]
+        return [Stored(entry["key"], entry["size"]) for entry in self._api.list_objects(self._space, prefix)]
 
     def read(self, key: str) -> bytes | None:
         answer = self._request("GET", key)
@@ -74,7 +74,7 @@ class InstallationStore:
 
     def head(self, key: str) -> Stored | None:
         """Without its ETag."""
-        return next((one for one in self.list(key) if one.key == key), None)
+        return next((stored for stored in self.list(key) if stored.key == key), None)
 
     def begin_multipart(self, key: str) -> Multipart:
         return Multipart(key, self._api.begin_multipart(self._space, key))

@@ -18,7 +18,13 @@ def below(folder: Path, key: str) -> Path:
 def path_below(folder: Path, key: str) -> str:
     """As :func:`below`, for keys by the hundred thousand."""
     parts = key.split("/")
-    if not key or key.startswith("/") or ".." in parts or "\0" in key or not any(one not in ("", ".") for one in parts):
+    if (
+        not key
+        or key.startswith("/")
+        or ".." in parts
+        or "\0" in key
+        or not any(part not in ("", ".") for part in parts)
+    ):
         raise DataError(f"'{key}' is no name for a file below {folder.name}/")
     return f"{folder}/{key}" if "" not in parts and "." not in parts else f"{folder}/{PurePosixPath(key)}"
 

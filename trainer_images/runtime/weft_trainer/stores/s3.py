@@ -52,7 +52,7 @@ class S3Store:
     # --- reading ---
 
     def list(self, prefix: str = "") -> builtins.list[Stored]:
-        return [one for page in self.pages(prefix) for one in page]
+        return [stored for page in self.pages(prefix) for stored in page]
 
     def pages(self, prefix: str = "", ask: Ask = lambda request: request()) -> Iterator[builtins.list[Stored]]:
         """All objects in order of key, a thousand at a time; while one page is worked on, the next is on its way.
@@ -97,26 +97,26 @@ class S3Store:
         with path.open("wb") as file:
             self._request("downloaded", "GET", key, take=file.write)
 
-    def fetch_range(self, one: Stored, start: int, end: int, take: Take) -> None:
+    def fetch_range(self, stored: Stored, start: int, end: int, take: Take) -> None:
         """The bytes from ``start`` to before ``end`` of the very object that was listed. What came before a failure
         was taken, so the next call may begin behind it.
 
         Raises:
             DataError: among others if it is not that object any more.
         """
-        headers = {"If-Match": f'"{one.etag}"'} if one.etag else {}
-        whole = start == 0 and end == one.size
+        headers = {"If-Match": f'"{stored.etag}"'} if stored.etag else {}
+        whole = start == 0 and end == stored.size
         if not whole:
             headers["Range"] = f"bytes={start}-{end - 1}"
-        answer = self._request("downloaded", "GET", one.key, headers=headers, take=take)
+        answer = self._request("downloaded", "GET", stored.key, headers=headers, take=take)
         # Not every store heeds If-Match, or Range.
         etag = answer.headers.get("etag", "").strip('"')
-        if one.etag and etag and etag != one.etag:
-            raise DataError(f"{self._where(one.key)} can't be downloaded: {_REPLACED}")
+        if stored.etag and etag and etag != stored.etag:
+            raise DataError(f"{self._where(stored.key)} can't be downloaded: {_REPLACED}")
         length = int(answer.headers.get("content-length", end - start))
         if length != end - start or (not whole and answer.status != 206):
             raise DataError(
-                f"{self._where(one.key)} can't be downloaded: asked for {end - start:,} bytes, {length:,} came"
+                f"{self._where(stored.key)} can't be downloaded: asked for {end - start:,} bytes, {length:,} came"
             )
 
     def presigned(self, key: str, seconds: int) -> str:
@@ -266,8 +266,8 @@ def _listing(body: bytes, cut: int) -> list[Stored]:
     root, space = _document(body)
     encoded = root.findtext(space + "EncodingType") == "url"
     found = []
-    for one in root.iterfind(space + "Contents"):
-        field = {child.tag: child.text for child in one}
+    for element in root.iterfind(space + "Contents"):
+        field = {child.tag: child.text for child in element}
         key = field[space + "Key"] or ""
         found.append(
             Stored(
@@ -287,9 +287,9 @@ def _moment(text: str) -> float:
 
 def _text(answer: Answer, wanted: str) -> str:
     try:
-        for one in ElementTree.fromstring(answer.body).iter():  # noqa: S314
-            if _name(one) == wanted and one.text:
-                return one.text
+        for element in ElementTree.fromstring(answer.body).iter():  # noqa: S314
+            if _name(element) == wanted and element.text:
+                return element.text
     except ElementTree.ParseError:
         pass
     raise Temporary(f"the store's answer has no {wanted}")

@@ -29,12 +29,12 @@ class Refusal:
 def read_refusal(answer: Answer) -> Refusal:
     code, region = "", answer.headers.get("x-amz-bucket-region", "")
     try:
-        for one in ElementTree.fromstring(answer.body).iter():  # noqa: S314 - expat bounds what entities may grow to
-            name = one.tag.rpartition("}")[2]
-            if name == "Code" and one.text:
-                code = one.text.strip()
-            elif name == "Region" and one.text:
-                region = region or one.text.strip()
+        for element in ElementTree.fromstring(answer.body).iter():  # noqa: S314 - expat bounds what entities may grow to
+            name = element.tag.rpartition("}")[2]
+            if name == "Code" and element.text:
+                code = element.text.strip()
+            elif name == "Region" and element.text:
+                region = region or element.text.strip()
     except ElementTree.ParseError:
         pass  # HEAD has no body, and a gateway's page is no XML
     return Refusal(answer.status, code, region)
