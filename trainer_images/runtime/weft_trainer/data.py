@@ -11,7 +11,7 @@
         webdataset = tarfile.open(fileobj=file)
 
 Standard library only. A request that fails is tried again, and a read that breaks off goes on where it was; an object
-that is not the listed one any more is an error. Nothing of it is kept on the disk.
+that has changed since it was listed is an error. Nothing is kept on the disk.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _result(waiting: deque[tuple[str, Future[bytes]]]) -> tuple[str, bytes]:
 
 
 class _Source:
-    """How one object is asked for."""
+    """The requests for one object."""
 
     def __init__(self, item: StreamObject) -> None:
         self._item = item
@@ -167,7 +167,7 @@ class _Source:
         self.check(answer.status, answer.headers.get("etag", ""), start)
 
     def check(self, status: int, etag: str, start: int) -> None:
-        """Whether the answer is the object from ``start`` on. Raises: DataError."""
+        """Raises: DataError, if the answer is not the object from ``start`` on."""
         what = f"{self._item.key} can't be read: "
         etag = etag.strip('"')
         if status == 412 or (status < 300 and self._item.etag and etag not in ("", self._item.etag)):
@@ -193,7 +193,7 @@ class _Source:
 
 
 class _Reader(io.RawIOBase):
-    """One answer is read from as long as reading goes on from where it was."""
+    """An answer is read as long as reading goes on from where it was; a seek asks anew."""
 
     def __init__(self, item: StreamObject) -> None:
         self._item = item
@@ -269,7 +269,7 @@ class _Reader(io.RawIOBase):
 
 
 def _http(path: Path) -> Http:
-    """Of this very process, as connections can't be shared with the one that it was forked from."""
+    """The client of this very process: a forked process can't share its parent's connections."""
     key = (os.getpid(), str(path))
     found = _https.get(key)
     if found is None:

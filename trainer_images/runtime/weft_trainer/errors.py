@@ -1,4 +1,4 @@
-"""What may go wrong in a learner, apart from the user's own program, and how the agent warns of it."""
+"""The agent's errors and warnings, apart from those of the user's own program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a learner is to do, as it comes with the start grant (the JSON of ``weft_core.launch.LearnerSpec``)."""
+"""A learner's task, as it comes with the start grant (the JSON of ``weft_core.launch.LearnerSpec``)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DataInput:
 
 @dataclass(frozen=True)
 class MountInput:
-    """A folder of this machine; what is in it stands in DATA_DIR, too."""
+    """A folder of this machine, whose content is in DATA_DIR, too."""
 
     id: str
     path: str
@@ -74,7 +74,7 @@ class LogSpec:
     bytes_per_second: float = 2 << 20
     burst_seconds: float = 20.0
     spool_bytes: int = 512 << 20
-    """On disk, of what the API has not taken yet."""
+    """Bytes on disk that the API has not taken yet."""
     file_bytes: int = 1 << 30
     """Of training-log.txt."""
 
@@ -120,7 +120,7 @@ class LearnerSpec:
     results_folder: str | None = None
     """Of this machine: a copy of RESULT_DIR goes there."""
     registers: bool = False
-    """The results become a version of a model: what they are is reported with the exit."""
+    """Whether the results become a version of a model; their summary is reported with the exit."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
     log: LogSpec = field(default_factory=LogSpec)
     elastic: ElasticSpec | None = None
@@ -129,7 +129,7 @@ class LearnerSpec:
     memory: int | None = None
     """Bytes; None: the service did not say."""
     gang_secret: str = field(default="", repr=False)
-    """What all learners of the attempt know and nobody else does; it says nothing about the attempt's token."""
+    """A secret that only the learners of the attempt know; it says nothing about the attempt's token."""
     evaluation_metrics: EvaluationMetrics = field(default_factory=EvaluationMetrics)
     heartbeat_seconds: float = 3.0
     system_metrics_seconds: float = 5.0

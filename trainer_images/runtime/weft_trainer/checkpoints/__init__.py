@@ -1,1 +1,1 @@
-"""CHECKPOINT_DIR and its generations in a store: what is stored, when it is consistent, and how it comes back."""
+"""CHECKPOINT_DIR and its generations in a store: how they are stored, consistent with each other, and restored."""

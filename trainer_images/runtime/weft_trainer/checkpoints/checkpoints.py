@@ -27,18 +27,18 @@ _AGAIN_SECONDS = 5.0
 """Until the next try where the folder did not come to rest."""
 _HURRY_SECONDS = 2.0
 _TRUST_SECONDS = 15.0
-"""Garbage is collected only by an agent that heard this recently that its attempt is the right one."""
+"""Only an agent that heard this recently from the service that its attempt goes on collects garbage."""
 
 
 class Checkpoints:
-    """Every rank gets the files of all back (see :mod:`.restoring`) and stores what it has written itself.
+    """Every rank gets the files of all back (see :mod:`.restoring`) and stores the files that it has written itself.
 
     Args:
         store: opens the store, with the first file: most plain commands write no checkpoint.
         spec: of this learner.
         folder: CHECKPOINT_DIR.
         pins: an empty folder of the agent's on the same file system, where files stay as they are until they are sent.
-        silence: seconds since the service last said that this attempt is the right one.
+        silence: seconds since the service last confirmed this attempt.
         fenced: whether this attempt is over.
     """
 
@@ -60,7 +60,7 @@ class Checkpoints:
         self._epoch = 0  # 0: not known yet
         self._number = 0
         self._last: Generation | None = None
-        self._abandoned: set[str] = set()  # newer than the one that this learner began with, which the gang agreed on
+        self._abandoned: set[str] = set()  # newer than the generation that the gang agreed to begin with
         self._entries: dict[str, tuple[Look, Entry]] = {}  # what a file was when it was last hashed, or restored
         self._open_at_stop: set[str] = set()
         self._foreign: dict[str, Look] = {}  # other ranks' files, as they came back
@@ -100,16 +100,16 @@ class Checkpoints:
 
     @property
     def untouched(self) -> bool:
-        """Whether there is nothing in the folder but what came back."""
+        """Whether the folder holds nothing but the files that came back."""
         if self._number:
             return False
         known = {key: look for key, (look, _) in dict(self._entries).items()} | self._foreign
         return all(known.get(key) == look for key, look in scan(self._folder).items())
 
     def mirror(self, patience: float, round_number: int) -> int:
-        """Make the folder what the last complete checkpoint is, for a round of an elastic job; the number of files.
+        """Make the folder equal to the last complete checkpoint, for a round of an elastic job; the number of files.
 
-        What a writer that was lost, or ended, has left behind is removed.
+        Files that a lost or ended writer has left behind are removed.
 
         Raises: TrainerError.
         """
@@ -124,18 +124,18 @@ class Checkpoints:
     # --- storing ---
 
     def start(self) -> None:
-        """Store what is complete every ``every_seconds`` from now on."""
+        """Store the complete files every ``every_seconds`` from now on."""
         self._thread.start()
 
     def hurry(self) -> None:
-        """A stop has come: store at once what the program saves now, however long it takes to end. The engine may know
-        a shorter grace than this agent, and kill both."""
+        """A stop has come: store at once the files that the program saves now, however long it takes to end. The engine
+        may know a shorter grace than this agent, and kill both."""
         self._open_at_stop = being_written(self._folder)
         self._every = _HURRY_SECONDS
         self._wake.set()
 
     def finish(self, killed_at: float | None, patience: float, cut_off: bool = False) -> None:
-        """Store what there is now that nobody writes any more.
+        """Store the folder, now that no process writes any more.
 
         Some files may be half files, and then the last stored state stays, of them and of what belongs to them: if a
         writer was killed (``killed_at``), those of the moments before; if the stop itself ended one (``cut_off``),
@@ -210,20 +210,20 @@ class Checkpoints:
                 sent, torn = self._send(fresh, patience)
                 if not torn:
                     break
-                # Written to meanwhile: what belongs to it must not be stored without it.
+                # Files were written to meanwhile: their groups must not be stored without them.
                 state = State(state.found, state.torn | torn, state.logs, state.saving)
             entries |= sent
             self._publish(tuple(entries[key] for key in sorted(entries)), seen, patience)
 
     def _send(self, fresh: Mapping[str, Look], patience: float) -> tuple[dict[str, Entry], frozenset[str]]:
-        """Entries of what was sent; or what has changed meanwhile, and then nothing of it has been kept."""
+        """Entries of the files that were sent; or files that have changed meanwhile, and then nothing has been kept."""
         pins = self._pin(fresh)
         try:
             entries: dict[str, Entry] = {}
             for key, look in fresh.items():
                 digest = "" if look.link is not None else sha256_of(pins[key])
                 entries[key] = Entry(key, 0 if look.link else look.size, digest, look.mtime_ns, look.link)
-            # By content: a hash is that of the bytes which are sent only if nobody has written to them until then.
+            # Stored by content: nothing may be written to the files between their hash and their upload.
             torn = _changed(fresh, pins)
             if torn:
                 return {}, torn
@@ -239,7 +239,7 @@ class Checkpoints:
             if torn:
                 self._store.delete([self._own.content(digest) for digest in missing])
                 return {}, torn
-        except FileNotFoundError:  # could not be pinned, and is gone
+        except FileNotFoundError:  # a file could not be pinned, and is gone
             return {}, _changed(fresh, pins)
         finally:
             shutil.rmtree(self._pins, ignore_errors=True)
@@ -247,8 +247,8 @@ class Checkpoints:
         return entries, frozenset()
 
     def _pin(self, fresh: Mapping[str, Look]) -> dict[str, Path]:
-        """Hard links to files: whatever is put in their place meanwhile, these stay. Where the file system has none,
-        the files themselves."""
+        """Hard links to files: whatever is put in their place meanwhile, the links stay. Where the file system
+        has no links, the files themselves."""
         shutil.rmtree(self._pins, ignore_errors=True)
         self._pins.mkdir(parents=True)
         pins = {}
@@ -272,7 +272,7 @@ class Checkpoints:
         patiently(lambda: self._own.publish(generation), patience)
         self._last = generation
         if self._silence() < _TRUST_SECONDS:
-            # Of several learners the newest ones may not be of the same moment.
+            # The newest generations of several learners may not be of the same moment.
             keep = max(self._spec.checkpoint.keep, 1 if self._spec.learners == 1 else 2)
             try:
                 self._own.collect(keep, self._abandoned)
@@ -282,8 +282,8 @@ class Checkpoints:
                 warn(f"old checkpoints are left: {error}")
 
     def _confirm(self, seen: float, state: State, patience: float) -> None:
-        """Note that the folder is still in the state of the last generation; it tells others which of theirs goes with
-        it."""
+        """Note that the folder is still in the state of the last generation, so that other learners know which of their
+        generations goes with it."""
         last = self._last
         if last is None or self._spec.learners == 1 or not state.at_rest or self._fenced():
             return
@@ -292,5 +292,5 @@ class Checkpoints:
 
 
 def _changed(fresh: Mapping[str, Look], pins: Mapping[str, Path]) -> frozenset[str]:
-    """The keys of files that are not any more what they were."""
+    """The keys of files that have changed."""
     return frozenset(key for key, look in fresh.items() if look_at(pins[key]) != look)

@@ -1,9 +1,9 @@
 """Which files of a folder belong together: a generation must be a state in which the folder was at one moment.
 
-A program that saves several files (a model, its optimizer, an index) must never get the new one of some and the old one
-of others back. So a state counts once the folder is at rest: between two looks nothing has changed, and nobody has a
-file open for writing. Where some of it never comes to rest, the rest counts alone: each folder directly in
-CHECKPOINT_DIR is a *group*, and all files beside them are one more (its name is ""). See docs/checkpoints.md.
+A program that saves several files (a model, its optimizer, an index) must never get some files back new and others old.
+So a state counts once the folder is at rest: between two looks nothing has changed, and no process has a file open for
+writing. Where some of it never comes to rest, the rest counts alone: each folder directly in CHECKPOINT_DIR is a
+*group*, and all files beside them are one more (its name is ""). See docs/checkpoints.md.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _LOOKS = (1.0,) * 5
 _QUICK_LOOKS = (0.25, 0.1, 0.05, 0.02)
 """Then, for programs that save more often than that."""
 _LOG_SECONDS = 60.0
-"""A file that has been open for so long and was never complete is written to all the time: nobody waits for it."""
+"""A file that has been open for so long and was never complete is written to all the time. Nothing waits for it."""
 _SUSPECT_NS = 3 * 10**9
-"""What was written so shortly before its writer was killed may be half of something."""
+"""A file that was written so shortly before its writer was killed may be half a file."""
 _TOGETHER_NS = 60 * 10**9
 """Files of the same save are written within this."""
 
@@ -45,7 +45,7 @@ class State:
         return not self.torn and not self.saving
 
     def select(self, last: Mapping[str, Entry]) -> tuple[dict[str, Look], dict[str, Entry]]:
-        """What a generation of this state has: files as they are now, and entries of the generation before.
+        """The content of a generation of this state: files as they are now, and entries of the generation before.
 
         Args:
             last: the entries of the generation before.
@@ -90,7 +90,7 @@ class Settler:
 
         Args:
             longest: seconds between two looks, at most.
-            last: what is stored of it.
+            last: the entries of the last generation.
         """
         before = scan(self._folder)
         opened: set[str] = set()
@@ -98,7 +98,7 @@ class Settler:
         state = State({})
         for number, gap in enumerate((*_LOOKS, *_QUICK_LOOKS)):
             if 2 <= number < len(_LOOKS) and not opened:
-                continue  # nobody takes long over a file: it is saved more often than that
+                continue  # no file is open for long: the program saves more often than that
             stopping = self._pause(min(gap, longest))
             found = scan(self._folder)
             writing = being_written(self._folder) if found else set()
@@ -106,11 +106,11 @@ class Settler:
             opened |= writing - logs
             changed = {key for key in before.keys() | found.keys() if before.get(key) != found.get(key)} - logs
             restless |= changed
-            # Where a draft is being written, more may follow it.
+            # Where a temporary file is being written, more files may follow it.
             drafts = {group_of(key) for key in writing if is_temporary(key)}
             more = {group: news(found, group, last) for group in drafts}
             if gap in _QUICK_LOOKS:
-                # Who takes longer over a file is not at rest between two of them.
+                # A program that takes longer over a file is not at rest between two files.
                 changed |= opened & found.keys()
                 changed -= {key for key in changed - opened if _replaced(key, restless, before, found)}
                 more = {group: keys for group, keys in more.items() if not _whole(keys, group, last)}
@@ -135,8 +135,8 @@ def _replaced(key: str, restless: set[str], before: Mapping[str, Look], found: M
 
 
 def torn_by_kill(folder: Path, killed_at: float, last: Mapping[str, Entry]) -> frozenset[str]:
-    """Files that a writer who was killed then (seconds since the epoch) may have left half written, or without those
-    that belong to them."""
+    """Files that a writer, killed then (seconds since the epoch), may have left half written, or without the files that
+    belong to them."""
     since = killed_at * 1e9 - _SUSPECT_NS
     found = scan(folder)
     fresh = {key for key, look in found.items() if look.mtime_ns >= since}
@@ -146,8 +146,8 @@ def torn_by_kill(folder: Path, killed_at: float, last: Mapping[str, Entry]) -> f
 
 
 def unfinished(found: Mapping[str, Look], groups: Collection[str], last: Mapping[str, Entry]) -> frozenset[str]:
-    """What was written since the last generation in ``groups`` in which a save was under way when its program ended,
-    where a part of the files in it has been replaced. New names leave what was there as it is, so they count."""
+    """Files written since the last generation in ``groups`` in which a save was under way when its program ended, where
+    a part of the group's files has been replaced. New names leave the old files as they are, so they count."""
     torn: set[str] = set()
     for group in groups:
         keys = news(found, group, last)
@@ -157,7 +157,7 @@ def unfinished(found: Mapping[str, Look], groups: Collection[str], last: Mapping
 
 
 def news(found: Mapping[str, Look], group: str, last: Mapping[str, Entry]) -> set[str]:
-    """The files of a group that are not as they were stored last."""
+    """The files of a group that have changed since they were stored last."""
     return {
         key
         for key, look in found.items()
@@ -166,8 +166,8 @@ def news(found: Mapping[str, Look], group: str, last: Mapping[str, Entry]) -> se
 
 
 def _whole(keys: Collection[str], group: str, last: Mapping[str, Entry]) -> bool:
-    """Whether new files of a group are a whole checkpoint: a single one, in place of one beside which no other was
-    saved the last time."""
+    """Whether new files of a group are a whole checkpoint: a single file, in place of a file beside which no other
+    was saved the last time."""
     if len(keys) != 1:
         return not keys
     [key] = keys

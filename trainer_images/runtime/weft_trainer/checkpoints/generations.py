@@ -1,4 +1,4 @@
-"""How checkpoints stand in a store: complete generations of a folder, whose files are kept once by content.
+"""Checkpoints in a store: complete generations of a folder, whose files are kept once by content.
 
 ``files/<sha256>`` holds contents, ``generations/<id>.json`` lists one state of the folder and is written after all of
 its files, so that a reader sees complete states only. An id is ``<epoch>-<number>``: each learner that begins takes the
@@ -34,13 +34,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Generation:
-    """``until``: when the folder was last seen to be in this state (seconds since the epoch); None: nobody said."""
+    """``until``: when the folder was last seen to be in this state (seconds since the epoch); None: not known."""
 
     id: str
     entries: tuple[Entry, ...]
     until: float | None = None
     about: dict[str, Any] = field(default_factory=dict, compare=False)
-    """The job and attempt that it is of, and the time ``at`` which it was stored."""
+    """Its job and attempt, and the time ``at`` which it was stored."""
 
     @property
     def contents(self) -> set[str]:
@@ -65,7 +65,7 @@ class GenerationList:
         self._read: dict[str, Generation] = {}
 
     def load(self) -> None:
-        """Look at what there is."""
+        """List the generations in the store."""
         self.ids = generation_ids(self._store, self._base + "generations/").get(self._base, [])
 
     @property
@@ -91,7 +91,8 @@ class GenerationList:
         return generation
 
     def publish(self, generation: Generation) -> None:
-        """All of its contents must be stored by now. Done again, it changes how long it is known to have lasted."""
+        """All of its contents must be stored by now. A second call changes how long the state is known to have
+        lasted."""
         document = {
             **generation.about,
             "generation": generation.id,
@@ -114,8 +115,8 @@ class GenerationList:
         return found
 
     def collect(self, keep: int, abandoned: Collection[str] = ()) -> None:
-        """Drop those that are ``abandoned``, of the others all but the last ``keep``, and contents that only those had.
-        Contents which no generation has are left alone (see ``sweep``)."""
+        """Drop generations that are ``abandoned``, of the others all but the last ``keep``, and contents that only the
+        dropped ones had. Contents that no generation has stay (see ``sweep``)."""
         kept = [generation_id for generation_id in self.ids if generation_id not in abandoned][-keep:]
         dropped = [generation_id for generation_id in self.ids if generation_id not in kept]
         if not dropped:
@@ -127,15 +128,15 @@ class GenerationList:
                 garbage |= self.read(generation_id).contents
             except DataError:
                 continue  # unreadable: its contents stay, the list goes
-        # The list first: a reader must never find one whose contents are going.
+        # The lists first: a reader must never find a list whose contents are going.
         self._store.delete([self._manifest(generation_id) for generation_id in dropped])
         self._store.delete([self.content(generation_id) for generation_id in sorted(garbage - used)])
         self.ids = kept
         self._read = {key: generation for key, generation in self._read.items() if key in kept}
 
     def sweep(self) -> None:
-        """Drop contents that no generation has: agents that were killed had sent them. Only for an agent that surely is
-        the only one, and just has published. Raises: DataError."""
+        """Drop contents that no generation has: killed agents had sent them. Only for an agent that surely is
+        the only agent of its learner, and has just published. Raises: DataError."""
         used = {self.content(sha256) for generation_id in self.ids for sha256 in self.read(generation_id).contents}
         found = [stored.key for stored in self._store.list(f"{self._base}files/")]
         self._store.delete([key for key in found if key not in used])
@@ -163,6 +164,6 @@ def generation_ids(store: Store, prefix: str = "") -> dict[str, list[str]]:
 
 
 def all_lists(store: Store) -> dict[int, GenerationList]:
-    """Those of all learners that have any, by rank."""
+    """The generations of all learners that have any, by rank."""
     ranks = {0 if not folder else int(folder[8:-1]) - 1: ids for folder, ids in generation_ids(store).items()}
     return {rank: GenerationList(store, rank, ids) for rank, ids in sorted(ranks.items())}

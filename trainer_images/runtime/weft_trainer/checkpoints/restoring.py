@@ -1,4 +1,4 @@
-"""The last checkpoint of a gang, brought back: of each learner the state in which all of them were at the same time.
+"""The last checkpoint of a gang, brought back: for each learner, the state in which all of them were at the same time.
 
 Each learner stores its own folder by itself, so their newest generations may be of different moments: one may have
 stored step 20 when another was killed before it could. A generation says from when (its newest file) until when (the
@@ -32,14 +32,14 @@ Cut = Mapping[int, Generation]
 
 @dataclass(frozen=True)
 class Restored:
-    """What came back; empty: there was nothing."""
+    """The files that came back; empty: there was no checkpoint."""
 
     cut: Cut = field(default_factory=dict)
     placed: Mapping[str, tuple[int, Entry]] = field(default_factory=dict)
-    """Whose file stands at each path now."""
+    """By path, the rank that the file comes from, and its entry."""
 
     trouble: str = ""
-    """Why there is nothing though there was something, or what may be wrong with it."""
+    """Why no checkpoint came back though there was one, or what may be wrong with it."""
 
     @property
     def files(self) -> int:
@@ -52,8 +52,7 @@ class Restored:
 
     @property
     def origin(self) -> dict[str, Any] | None:
-        """For the service: which checkpoint this is; of several learners' rank 0's, or of the lowest rank that has
-        one."""
+        """Which checkpoint this is, for the service: rank 0's, or that of the lowest rank that has a checkpoint."""
         if not self.cut:
             return None
         newest = self.cut[min(self.cut)]
@@ -80,7 +79,7 @@ class Restored:
 
 
 class Restoring:
-    """For one learner."""
+    """For one learner: the search for its files, and their download."""
 
     def __init__(self, store: Store, rank: int, folder: Path, patience: float, warn: Callable[[str], None]) -> None:
         self._store = store
@@ -92,8 +91,10 @@ class Restoring:
         self.lists: dict[int, GenerationList] = {}
 
     def run(self) -> Restored:
-        """Every rank gets everybody's files; of what several have written under one name its own, else rank 0's, else
-        the lowest rank's. A generation that is damaged makes room for the one before it. Raises: TrainerError."""
+        """Every rank gets the files of all. Of a name that several ranks have written, it gets its own file, else
+        rank 0's, else the lowest rank's. A damaged generation gives way to the generation before it.
+
+        Raises: TrainerError."""
         self.lists = patiently(lambda: all_lists(self._store), self._patience)
         while cut := newest_cut(self._generations()):
             placed = merge(cut, self._rank)
@@ -111,7 +112,7 @@ class Restoring:
         return Restored(trouble=f"begins anew: {damaged} checkpoint(s), none of which can be used" if damaged else "")
 
     def _generations(self) -> dict[int, list[Generation]]:
-        """Of each rank those that can be read, the newest first."""
+        """The generations of each rank that can be read, the newest first."""
         found: dict[int, list[Generation]] = {}
         for rank, lists in self.lists.items():
             for generation_id in reversed(lists.ids):
@@ -178,8 +179,8 @@ class _Damaged(DataError):
 
 
 def newest_cut(generations: Mapping[int, list[Generation]]) -> dict[int, Generation]:
-    """Of each rank that has any (the newest first) the generation that was its state at the newest moment which is
-    covered for all; each one's newest where there is no such moment."""
+    """For each rank that has generations (the newest first), its state at the newest moment that is known for all
+    ranks. If there is no such moment, the newest generation of each."""
     if len(generations) == 1:
         return {rank: row[0] for rank, row in generations.items()}
     for moment in sorted(
@@ -192,7 +193,7 @@ def newest_cut(generations: Mapping[int, list[Generation]]) -> dict[int, Generat
 
 
 def of_one_moment(cut: Cut) -> bool:
-    """Whether all were in these states at the same time, as far as is known."""
+    """Whether all ranks were in these states at the same time, as far as is known."""
     ends = [generation.until for generation in cut.values() if generation.until is not None]
     return len(cut) == 1 or (
         len(ends) == len(cut) and max(generation.since for generation in cut.values()) <= min(ends)
@@ -208,7 +209,7 @@ def _at(generations: Mapping[int, list[Generation]], moment: float) -> Iterator[
 
 
 def merge(cut: Cut, rank: int) -> dict[str, tuple[int, Entry]]:
-    """What stands at each path of one rank's folder, and whose it is."""
+    """By path in one rank's folder, the rank that the file comes from, and its entry."""
     placed: dict[str, tuple[int, Entry]] = {}
     for other in (*sorted(cut.keys() - {rank}, reverse=True), *(cut.keys() & {rank})):
         placed |= {entry.path: (other, entry) for entry in cut[other].entries}

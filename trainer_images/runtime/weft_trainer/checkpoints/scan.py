@@ -1,4 +1,4 @@
-"""What is in CHECKPOINT_DIR at a moment, and who writes to it."""
+"""The content of CHECKPOINT_DIR at a moment, and the files in it that a process has open."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ _TEMPORARY = re.compile(
 
 @dataclass(frozen=True)
 class Look:
-    """A file at one moment; the same again later means that nobody has written to it."""
+    """A file at one moment. The same look later means that nothing has been written to it."""
 
     size: int
     mtime_ns: int
     inode: int
     link: str | None = None
     settled: bool = field(default=False, compare=False)
-    """Whether the last that was done to it is no write but, say, a rename; what a killed writer leaves is not."""
+    """Whether the last change was no write but, say, a rename. The files that a killed writer leaves are not
+    settled."""
 
 
 def scan(folder: Path) -> dict[str, Look]:
-    """Every file and link by its key, but for those that are temporary by name."""
+    """Every file and link by its key, except files that are temporary by name."""
     return _looks(folder, temporary=False)
 
 
 def temporaries(folder: Path) -> dict[str, Look]:
-    """Those that are temporary by name."""
+    """The files that are temporary by name."""
     return _looks(folder, temporary=True)
 
 
@@ -61,7 +62,7 @@ def look_at(path: Path) -> Look | None:
     except OSError:
         return None
     if link is not None and (link.startswith("/") or ".." in link.split("/")):
-        return None  # leads out of the folder: means nothing elsewhere
+        return None  # leads out of the folder, and means nothing elsewhere
     settled = link is not None or status.st_ctime_ns > status.st_mtime_ns
     return Look(status.st_size, status.st_mtime_ns, status.st_ino, link, settled)
 

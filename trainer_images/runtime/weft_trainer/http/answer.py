@@ -15,7 +15,7 @@ _MOST_HEADERS = 200
 _LONGEST_LINE = 65536
 
 Take = Callable[[memoryview], object]
-"""What is done with a piece of a body; the memory is used again afterwards."""
+"""Takes a piece of a body. The memory is used again afterwards."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Answer:
 
 
 class _Headers:
-    """As much of a response's headers as http.client and we ask for."""
+    """The part of a response's headers that http.client and this package ask for."""
 
     def __init__(self, lines: list[bytes]) -> None:
         self.found: dict[str, str] = {}
@@ -141,5 +141,5 @@ def read_answer(response: http.client.HTTPResponse, buffer: memoryview, take: Ta
 def _read(response: http.client.HTTPResponse, buffer: memoryview) -> int:
     try:
         return response.readinto(buffer)
-    except STALE as error:  # it has begun to answer, so it was not the connection that was stale
+    except STALE as error:  # the server has begun to answer, so the connection was not stale
         raise http.client.IncompleteRead(b"") from error

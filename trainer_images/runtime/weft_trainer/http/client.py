@@ -55,8 +55,7 @@ class Http:
         sink: BinaryIO | None = None,
         take: Take | None = None,
     ) -> Answer:
-        """One request. A 2xx body goes to ``sink`` at its present position, or piece by piece to ``take``, when there
-        is one.
+        """One request. A 2xx body goes to ``sink`` at its present position, or piece by piece to ``take``, if given.
 
         Raises:
             Unreachable: no connection, or no whole answer within ``timeout`` (of each read or write).
@@ -70,7 +69,7 @@ class Http:
         for fresh in (False, True):
             try:
                 connection, reused = self._connections.get(*origin, timeout, fresh=fresh)
-            except (OSError, ValueError) as error:  # the certificates that were to be trusted
+            except (OSError, ValueError) as error:  # the certificates to trust can't be read
                 raise Unreachable(_words(parts, error)) from error
             target = connection.prefix + _target(parts)
             sent |= connection.headers
@@ -97,7 +96,7 @@ class Http:
     def open(
         self, url: str, headers: Mapping[str, str], timeout: float
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """A GET over a connection of the caller's own, who reads the body, and closes the connection.
+        """A GET over a connection of the caller's own. The caller reads the body and closes the connection.
 
         Raises:
             OSError, ValueError, http.client.HTTPException: no answer came, or the certificates to trust can't be read.

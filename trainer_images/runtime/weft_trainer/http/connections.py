@@ -17,9 +17,9 @@ from weft_trainer.http.proxy import find_proxy, proxy_headers
 class Connection:
     raw: http.client.HTTPConnection
     prefix: str = ""
-    """What goes before each request's target: a proxy of plain HTTP takes whole URLs."""
+    """Put before each request's target: a proxy of plain HTTP takes whole URLs."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """What a proxy of plain HTTP gets with each request."""
+    """Sent with each request, for a proxy of plain HTTP."""
 
 
 class Connections:

@@ -1,4 +1,4 @@
-"""A GET without http.client, which takes more time than all else that a small object costs."""
+"""A GET without http.client, which takes more time than everything else that a small object costs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _leave_to_http_client(
     try:
         response.begin()
         answer = read_answer(response, buffer, take)
-    except STALE as error:  # it has begun to answer, so it was not the connection that was stale
+    except STALE as error:  # the server has begun to answer, so the connection was not stale
         raise http.client.IncompleteRead(b"") from error
     if response.will_close:
         connection.close()
@@ -61,7 +61,7 @@ def _leave_to_http_client(
 
 
 def _request(target: str, netloc: str, headers: Mapping[str, str]) -> bytes:
-    """A GET, by what http.client adds to it."""
+    """The bytes of a GET, with the headers that http.client would add."""
     host = {} if any(name.lower() == "host" for name in headers) else {"Host": netloc.rpartition("@")[2]}
     lines = [f"{name}: {value}" for name, value in {**host, **headers, "Accept-Encoding": "identity"}.items()]
     if " " in target or not all(line.isprintable() for line in (target, *lines)):
@@ -70,7 +70,7 @@ def _request(target: str, netloc: str, headers: Mapping[str, str]) -> bytes:
 
 
 def _pass_on(sock: socket.socket, buffer: memoryview, take: Take) -> int:
-    """Fill the buffer, or as much of it as comes; to ``take`` goes whatever did come, also before a break."""
+    """Fill the buffer, as far as bytes come. ``take`` gets these bytes, also those before a break."""
     filled = 0
     try:
         while filled < len(buffer):

@@ -1,1 +1,1 @@
-"""What a learner has before its program starts: code, data and a pretrained model, by way of the node's cache."""
+"""The inputs of a learner: code, data and a pretrained model, brought through the node's cache."""

@@ -1,10 +1,10 @@
-"""The node's cache: what one learner has downloaded, no other learner on the node downloads again.
+"""The node's cache: an object that a learner has downloaded is not downloaded again by another learner on the node.
 
 ``objects/`` holds contents, by a hash of all that names them (place, key, ETag, size). There is no index: an object's
 size and time say whether it is whole and unchanged, its access time when it was last used, its number of links whether
-a learner has it in use. ``parts/`` holds what is being written; whoever has the lock on such a file is writing it, and
-the kernel drops the lock of a process that dies. ``claims/`` holds, locked likewise, what running downloads are about
-to add. So whatever happens to an agent, nothing has to be mended.
+a learner has it in use. ``parts/`` holds objects that are being written. The writer of such a file holds its lock, and
+the kernel drops the lock of a process that dies. ``claims/`` holds, locked likewise, the sizes that running downloads
+are about to add. So whatever happens to an agent, the cache needs no repair.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Brought(Enum):
 
 @dataclass(frozen=True)
 class Wanted:
-    """An object, and where it is to be."""
+    """An object, and the path that it is to have."""
 
     identity: str
     """A hash of all that names the content."""
     size: int
     time: int
-    """Nanoseconds that the file's time is set to: by them it is seen that nobody has written to it."""
+    """The file's time is set to these nanoseconds, so that a later write to the file shows."""
     target: str
     """A path; there may be hundreds of thousands, and a Path costs as much as a system call."""
 
@@ -64,8 +64,8 @@ Fetch = Callable[[int], None]
 
 
 class NodeCache:
-    """Thread-safe, and safe to use by several processes at once. What it gives away are hard links, read-only (copies,
-    where the target is on another disk); whoever writes to one nevertheless (root can) changes its time.
+    """Thread-safe, and safe to use by several processes at once. It gives away hard links, read-only (copies,
+    where the target is on another disk). A process that writes to a link nevertheless (root can) changes its time.
 
     Args:
         folder: where it is; made if missing.
@@ -109,7 +109,7 @@ class NodeCache:
         """Put it at its target, downloading it if it is not here; never twice at the same time on this node.
 
         Raises:
-            DataError: and what ``fetch`` raises.
+            DataError: or any error that ``fetch`` raises.
         """
         part = f"{self._parts}/{wanted.identity}"
         with _locked(part, wait=wait) as file:
@@ -151,14 +151,14 @@ class NodeCache:
 
     @contextmanager
     def room(self, wanted: Sequence[Wanted]) -> Iterator[set[str]]:
-        """Make room for what is about to be downloaded, by dropping what was used longest ago and is in no use now.
-        Gives the identities that find room; the others have to :meth:`bypass`.
+        """Make room for a download, by dropping the objects that were used longest ago and are in no use now.
+        Gives the identities for which there is room. The others have to :meth:`bypass`.
 
         Raises:
             DataError: not even the disk has room.
         """
         sizes = {item.identity: item.size for item in wanted}
-        # Learners of the same job bring the same: what they claim counts once.
+        # Learners of the same job bring the same objects: their claims count once.
         subject = hashlib.sha256("".join(sorted(sizes)).encode()).hexdigest()[:32]
         claim = self._claims / f"{subject}.{uuid.uuid4().hex}"
         with _locked(claim) as file:
@@ -206,7 +206,7 @@ class NodeCache:
                     yield status.st_atime, status.st_size, status.st_nlink, Path(entry.path)
 
     def _claimed(self, subject: str) -> int:
-        """What downloads of others that are under way may still add."""
+        """The bytes that running downloads of others may still add."""
         amounts: dict[str, int] = {}
         for path in self._claims.iterdir():
             name = path.name.partition(".")[0]
@@ -220,7 +220,7 @@ class NodeCache:
         return sum(amounts.values())
 
     def _sweep(self) -> None:
-        """What agents that were killed have left half done."""
+        """Remove parts that killed agents have left."""
         for path in self._parts.iterdir():
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _STALE and not _is_locked(path):
@@ -252,7 +252,7 @@ def _link(place: str, target: str) -> None:
         os.link(place, target)
     except FileNotFoundError:
         raise
-    except OSError:  # another file system, or one without links
+    except OSError:  # another file system, or a file system without links
         _remove(target)
         shutil.copy2(place, target)
 
@@ -270,7 +270,8 @@ def _is_locked(path: Path) -> bool:
 
 @contextmanager
 def _locked(path: Path | str, wait: bool = True) -> Iterator[int | None]:
-    """The file, open and locked among threads and processes alike; None: somebody else has it and ``wait`` is false."""
+    """The file, open and locked among threads and processes alike; None: another process has it and ``wait`` is
+    false."""
     while True:
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -291,7 +292,7 @@ def _locked(path: Path | str, wait: bool = True) -> Iterator[int | None]:
 
 
 def _still(path: Path | str, file: int) -> bool:
-    """Whether it is this file that has the name now: the one who had the lock may have moved it away."""
+    """Whether this file still has the name: the process that had the lock may have moved it away."""
     try:
         return os.stat(path).st_ino == os.fstat(file).st_ino
     except FileNotFoundError:

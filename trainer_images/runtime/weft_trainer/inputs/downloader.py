@@ -1,4 +1,4 @@
-"""Brings code, data and the pretrained model here, all at once, through the node's cache."""
+"""The download of code, data and the pretrained model, through the node's cache."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from weft_trainer.stores.summary import count, summary
 
 _MOST_PROCESSES = 4
 _MANY = 4 * BATCH
-"""Small objects from which on more processes than this one are worth their start."""
+"""From so many small objects on, more processes are worth their start."""
 
 
 @dataclass
@@ -61,9 +61,9 @@ class Place:
 class Downloader:
     """
     Args:
-        warn: gets what an operator should know.
+        warn: gets warnings for an operator.
         patience: seconds without any progress after which a store is given up.
-        say: gets what the user should know of a download that takes long.
+        say: gets lines for the user about a download that takes long.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class Downloader:
         self._patience = patience
         self._report = Report()
         self.inputs: dict[str, dict[str, Any]] = {}
-        """What was found where the inputs are, for the lineage of models (:mod:`weft_trainer.stores.summary`). Of data
-        in shares it is the whole, of which this learner has one."""
+        """Summaries of the inputs, for the lineage of models (:mod:`weft_trainer.stores.summary`). Of data in shares,
+        the summary is of the whole."""
         self._readable: set[S3Location] = set()
-        """Where these credentials may read what is there."""
+        """Locations whose objects these credentials may read."""
         self._fetcher = Fetcher(cache, patience)
 
     def run(self, spec: LearnerSpec, folders: Folders) -> str:
-        """Raises: DataError. Returns what was brought, in words."""
+        """Bring all inputs. Returns what was brought, in words. Raises: DataError."""
         started = time.monotonic()
         if spec.code is not None:
             with _coded("C102"):
@@ -115,7 +115,7 @@ class Downloader:
 
     def _data(self, spec: LearnerSpec, folders: Folders, progress: Progress) -> None:
         """All data stores side by side."""
-        # Of a single one the cache gives while the next page is under way, which a second job on the same data feels.
+        # A single data store's cached objects come while the next page is under way. A second job is faster for that.
         early = len(spec.data) == 1 and spec.data[0].mode != "stream" and spec.data[0].shard == "none"
         missing: list[Item] | None = None
 
@@ -167,7 +167,7 @@ class Downloader:
         progress: Progress,
         came: Callable[[Sequence[Stored]], None] = lambda _: None,
     ) -> tuple[S3Location, list[Stored]]:
-        """What is at a location: the objects below its prefix, page by page, or the one that it points at."""
+        """The objects at a location: those below its prefix, page by page, or the object that it points at."""
         try:
             store = self._fetcher.store(location)
             found: list[Stored] = []
@@ -190,7 +190,7 @@ class Downloader:
     def _bring(
         self, places: Sequence[Place], cpus: float, progress: Progress, missing: list[Item] | None = None
     ) -> None:
-        """``missing``: what the cache does not have, where it has been asked already."""
+        """``missing``: the items that the cache does not have, if it has been asked already."""
         for place in places:
             size = sum(stored.size for stored in place.objects)
             progress.expect(len(place.objects), size)
@@ -207,8 +207,8 @@ class Downloader:
             self._fetch(items, cpus, progress)
 
     def _from_cache(self, place: Place, progress: Progress) -> list[Item]:
-        """Put into the folder what the cache has; the rest. Whether these credentials list the objects is known by
-        now; that they may read them, too, is asked for once."""
+        """Put the objects that the cache has into the folder. Returns the other items. By now these credentials have
+        listed the objects; whether they may read them, too, is asked for once."""
         items = [_item(place, stored) for stored in place.objects]
         for folder in {os.path.dirname(item.wanted.target) for item in items}:
             os.makedirs(folder, exist_ok=True)
@@ -230,7 +230,7 @@ class Downloader:
             raise DataError(f"{item.location.words}: '{item.stored.key}' was replaced while it was being downloaded")
 
     def _fetch(self, items: Sequence[Item], cpus: float, progress: Progress) -> None:
-        """The large ones first: they take longest."""
+        """Large items first: they take longest."""
         large = sorted((item for item in items if item.stored.size > RANGE), key=lambda item: -item.stored.size)
         small = [item for item in items if item.stored.size <= RANGE]
         tally = self._fetcher.run(large, progress)

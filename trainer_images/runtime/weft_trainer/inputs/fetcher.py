@@ -1,4 +1,4 @@
-"""Brings objects that are not on this node yet: many small ones side by side, large ones in parallel ranges."""
+"""Downloads of objects that are not on this node yet: small objects side by side, large objects in parallel ranges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft_trainer.stores.s3 import S3Store
 from weft_trainer.stores.store import Stored
 
 RANGE = 16 << 20
-"""Bytes; what is larger is brought in ranges of this size, side by side."""
+"""Bytes. Larger objects are brought in ranges of this size, side by side."""
 _FILES_AT_ONCE = 16
 _RANGES_AT_ONCE = 16
 
@@ -34,7 +34,7 @@ class Item:
 
 @dataclass
 class Tally:
-    """What became of items."""
+    """How many items came from where."""
 
     fetched: int = 0
     cached: int = 0
@@ -65,20 +65,21 @@ class Fetcher:
         return found
 
     def run(self, items: Sequence[Item], progress: Progress) -> Tally:
-        """Bring all of them; what another process is downloading just now is waited for at the end, when this one has
-        nothing else to do. Raises: DataError, with the rest left off."""
+        """Bring all items. Items that another process is downloading just now come last, when this process has nothing
+        else to do. Raises: DataError, with the rest left off."""
         tally = Tally()
         busy = self._round(items, tally, progress, wait=False)
         self._round(busy, tally, progress, wait=True)
         return tally
 
     def _round(self, items: Sequence[Item], tally: Tally, progress: Progress, *, wait: bool) -> list[Item]:
-        """The ones that another process was downloading."""
+        """Returns the items that another process was downloading."""
         busy: list[Item] = []
         left = deque(items)
         lock = threading.Lock()
 
-        def work() -> None:  # one a thread rather than one an item: a small object costs hardly more than a future
+        # A future for each thread, not for each item: a small object costs hardly more than a future.
+        def work() -> None:
             while True:
                 try:
                     item = left.popleft()

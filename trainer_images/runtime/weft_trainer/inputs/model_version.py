@@ -21,11 +21,11 @@ _AT_ONCE = 8
 def bring_model(
     store: InstallationStore, model: ModelInput, cache: NodeCache, folder: Path, say: Callable[[str], None]
 ) -> list[Stored]:
-    """Put all files of ``model`` into ``folder``, by way of the node's cache; returns them. ``say`` gets what the user
-    should know when it takes long.
+    """Put all files of ``model`` into ``folder``, by way of the node's cache; returns them. ``say`` gets lines for the
+    user when it takes long.
 
     Raises:
-        DataError: nothing is there (any more), or it does not come.
+        DataError: the model's files are gone, or don't come.
     """
     try:
         files = patiently(store.list, PATIENCE)

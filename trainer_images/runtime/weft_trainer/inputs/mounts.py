@@ -11,8 +11,8 @@ from weft_trainer.spec import MountInput
 
 
 def link(mounts: Sequence[MountInput], data: Path) -> str:
-    """Have DATA_DIR show what is in the folders, by links: nothing is copied. Call it when all else is there, so that
-    nothing is downloaded into them. Returns what was linked, in words.
+    """Link the content of the folders into DATA_DIR; nothing is copied. Call it when all else is there, so that nothing
+    is downloaded into the folders. Returns what was linked, in words.
 
     Raises:
         DataError: a folder can't be read, or something of the same name is there already.

@@ -1,4 +1,4 @@
-"""Says in the job's log how far a download is, when it takes long."""
+"""The progress of a download, in the job's log, when it takes long."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 FIRST = 5.0
-"""Seconds; what takes less is not spoken of."""
+"""Seconds. A faster download prints nothing."""
 PAUSE = 10.0
-"""Seconds between two lines, at least; of what takes hours, a tenth of the time that it has taken so far."""
+"""Seconds between two lines, at least. In a download that takes hours, a tenth of the time so far."""
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
 class Progress:
-    """Counts what comes; thread-safe.
+    """Counts objects and bytes. Thread-safe.
 
     Args:
-        what: what it is about: the beginning of each line.
+        what: the beginning of each line: what is downloaded.
         say: gets the lines.
     """
 
@@ -33,12 +33,12 @@ class Progress:
         self._before = (self._begun, 0)
 
     def listed(self, objects: int) -> None:
-        """So many more are known to be there."""
+        """So many more objects are known to be there."""
         with self._lock:
             self._listed += objects
 
     def expect(self, objects: int, size: int) -> None:
-        """So many more are to be here in the end, of so many bytes together."""
+        """So many more objects are to be here in the end, of so many bytes together."""
         with self._lock:
             self._objects += objects
             self._size += size
@@ -49,12 +49,12 @@ class Progress:
             self._fetched += size
 
     def brought(self, objects: int = 1) -> None:
-        """So many objects more are whole, whose bytes :meth:`came`."""
+        """So many more objects are whole, whose bytes :meth:`came`."""
         with self._lock:
             self._done += objects
 
     def cached(self, objects: int, size: int) -> None:
-        """So many more, of so many bytes, were in the cache, or are now by somebody else's work."""
+        """So many more objects, of so many bytes, were in the cache, or another process has put them there."""
         with self._lock:
             self._done += objects
             self._cached += objects
@@ -62,7 +62,7 @@ class Progress:
 
     @contextmanager
     def spoken_of(self) -> Iterator[None]:
-        """Meanwhile there are lines, and one at the end if there have been any; what is quick is quiet."""
+        """Print lines meanwhile, and a summary at the end if any line was printed."""
         ended = threading.Event()
         spoke = threading.Event()
 

@@ -11,7 +11,7 @@ from weft_trainer.stores.store import Stored
 
 
 def select(objects: Sequence[Stored], source: DataInput) -> list[Stored]:
-    """What the patterns leave, in order of key. Raises: DataError, if that is nothing of something."""
+    """The objects that the patterns leave, in order of key. Raises: DataError, if they leave none of some."""
     chosen = fitting(objects, source)
     files = sum(map(_is_file, objects))
     if files and not chosen:
@@ -21,7 +21,7 @@ def select(objects: Sequence[Stored], source: DataInput) -> list[Stored]:
 
 
 def fitting(objects: Sequence[Stored], source: DataInput) -> list[Stored]:
-    """What the patterns leave, in order of key."""
+    """The objects that the patterns leave, in order of key."""
     wanted = matcher(source.include, source.exclude)
     return sorted(
         (stored for stored in objects if _is_file(stored) and wanted(stored.key)), key=lambda stored: stored.key
@@ -29,7 +29,7 @@ def fitting(objects: Sequence[Stored], source: DataInput) -> list[Stored]:
 
 
 def _is_file(stored: Stored) -> bool:
-    """Some tools mark an empty folder by an object 'folder/'."""
+    """Some tools mark an empty folder by an object 'folder/', which is no file."""
     return bool(stored.key) and not stored.key.endswith("/")
 
 

@@ -1,7 +1,7 @@
-"""Data stores in mode stream: what the program may read, each object by a URL that is good for a week.
+"""Data stores in mode stream: the list of objects that the program may read, each by a URL that is good for a week.
 
-``WEFT_STREAM_DIR/<id>.jsonl`` has a line an object, in order of key: ``{"key", "size", "etag", "url"}``. So the program
-gets at these objects and no others, and never sees the credentials. :mod:`weft_trainer.data` reads them.
+``WEFT_STREAM_DIR/<id>.jsonl`` has a line for each object, in order of key: ``{"key", "size", "etag", "url"}``. So the
+program gets at these objects and no others, and never sees the credentials. :mod:`weft_trainer.data` reads them.
 """
 
 from __future__ import annotations

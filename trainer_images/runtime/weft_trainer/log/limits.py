@@ -1,4 +1,4 @@
-"""The limits of a learner's log: how much of what a program writes goes to the API."""
+"""The limits of a learner's log: how much of a program's output goes to the API."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 from weft_trainer.spec import LogSpec
 
 _SHUT_SECONDS = 1.0
-"""What is left out comes in runs of this length, not as a line here and there."""
+"""Lines are left out in runs of this length, not here and there."""
 
 
 class Gate:
     """Open as long as the program keeps to its rate, or has not used up its burst; then shut for a while.
 
-    Not thread-safe: whoever writes the log holds a lock.
+    Not thread-safe: the writer of the log holds a lock.
     """
 
     def __init__(self, spec: LogSpec, clock: Callable[[], float] = time.monotonic) -> None:
@@ -23,7 +23,7 @@ class Gate:
         self._paid_until = float("-inf")
 
     def pay(self, lines: int, size: int) -> float:
-        """Count what has gone through. The seconds for which the gate is to be shut now; 0: it stays open."""
+        """Count lines that have gone through. Returns the seconds for which to shut the gate now; 0: it stays open."""
         spec = self._spec
         cost = max(
             lines / spec.lines_per_second if spec.lines_per_second else 0.0,

@@ -1,4 +1,4 @@
-"""From what a program writes to lines of a log."""
+"""The bytes that a program writes become lines of a log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 LONGEST = 1 << 20
-"""Bytes; a longer line becomes several, of which all but the first say that they go on."""
+"""Bytes. A longer line becomes several lines, of which all but the first say that they go on."""
 GOES_ON = "[weft: the line goes on] "
 _REWRITE_PAUSE = 1.0
 
@@ -17,7 +17,7 @@ class Line:
     time: int  # ms since the epoch
     text: str
     source: str = ""
-    """What ``text`` begins with, to tell lines of several processes or files apart."""
+    """The beginning of ``text``, which tells lines of several processes or files apart."""
 
 
 class LineAssembler:
@@ -37,8 +37,8 @@ class LineAssembler:
         self._split = False  # the line that is under way has given pieces already
 
     def skip(self, data: bytes) -> tuple[list[Line], bytes]:
-        """Like ``feed`` for one who wants little of it: lines are made of the first and of what may become the last;
-        the whole lines in between come back as they are."""
+        """Like ``feed``, but only the first line, and the piece that may become the last, are made into lines. The
+        whole lines in between come back as they are."""
         first, last = data.find(b"\n"), data.rfind(b"\n")
         if first < 0:
             return self.feed(data), b""
@@ -63,7 +63,7 @@ class LineAssembler:
         return lines
 
     def close(self) -> list[Line]:
-        """At the stream's end: what had no line feed yet."""
+        """At the stream's end: the line that had no line feed yet."""
         lines: list[Line] = []
         if self._buffer or self._state is not None:
             self._complete(self._buffer, lines)

@@ -1,4 +1,4 @@
-"""What the log takes from a running program, by the pipe or the file that it writes to."""
+"""The way of a running program's output into the log, from the pipe or the file that the program writes to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Output(Protocol):
 
 
 def write_bytes(output: Output, assembler: LineAssembler, data: bytes) -> list[Line]:
-    """Give ``output`` what a program has written. Returns the lines that were made of it."""
+    """Give ``output`` the bytes that a program has written. Returns the lines that were made of them."""
     if not output.flooded:
         lines = assembler.feed(data)
         output.write(lines)

@@ -1,7 +1,7 @@
 """The log of a learner: takes lines from every source, in one order, and brings each to the API exactly once.
 
-A flood must harm nobody: beyond the log's limits lines are left out, which a line in their place says. What is left out
-is counted and written to the learner's own file (up to a limit, too), but not looked at.
+A flood must do no harm: beyond the log's limits, lines are left out, and a line in their place says so. Lines that are
+left out are counted and written to the learner's own file (up to a limit, too), but not looked at.
 """
 
 from __future__ import annotations
@@ -143,10 +143,10 @@ class LogShipper:
         timer.start()
 
     def _open(self, last: bool = False) -> None:
-        """Say what was left out, and how it ended: what a program says last is what it is read for.
+        """Say how much was left out, and give the last of these lines, for which a log is read.
 
         Args:
-            last: nothing is written after this, so there is room for it.
+            last: nothing is written after this, so there is room.
         """
         with self._lock:
             if not self._shut or self._full:
@@ -178,7 +178,7 @@ class LogShipper:
             self._left_lines += self._spool.clear()
 
     def _say_how_much(self) -> None:
-        """A full log still takes one line, in place of the batch that was refused."""
+        """A full log still takes a line, in place of the batch that was refused."""
         if not self._left_lines:
             return
         marker = f"[weft] {self._left_lines:,} lines of this learner were left out: {self._shut}"
@@ -207,7 +207,7 @@ class _MergedLog:
             self._left -= size
             try:
                 self._file.write(data)
-            except OSError:  # the disk is full: whoever needs room has it, and the program goes on
+            except OSError:  # the disk is full: the program goes on
                 self.full = True
         return size
 

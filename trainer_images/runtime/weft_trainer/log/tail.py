@@ -1,4 +1,4 @@
-"""FfDL's log files: what programs write to ``training-log.txt`` or ``user_log.txt`` under LOG_DIR is log, too."""
+"""FfDL's log files: ``training-log.txt`` and ``user_log.txt``, which programs write under LOG_DIR, are log, too."""
 
 from __future__ import annotations
 

@@ -1,2 +1,1 @@
-"""What the agent asks of its machine and kernel: addresses and ports, ties between processes, and how much the
-learner's processes and GPUs use."""
+"""The agent's view of its machine and kernel: addresses and ports, ties between processes, usage of CPU and GPU."""

@@ -7,7 +7,7 @@ import random
 import socket
 import urllib.parse
 
-# Below the range that the kernel gives to outgoing connections (32768 and up), so that nobody takes a port by chance.
+# Below the kernel's range for outgoing connections (32768 and up), so that no connection takes a port by chance.
 _RANGE = (20_000, 32_000)
 
 

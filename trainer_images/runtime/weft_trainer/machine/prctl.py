@@ -1,4 +1,4 @@
-"""What the agent asks of the kernel for its own process and those that it starts, by ``prctl``."""
+"""Requests to the kernel, by ``prctl``, about the agent's own process and the processes that it starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PR_SET_PTRACER = 0x59616D61
 
 
 def become_reaper() -> None:
-    """Orphans of the user's processes become children of the agent, so that none is lost from sight."""
+    """Orphans of the user's processes become children of the agent, so that the agent keeps sight of all of them."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -34,7 +34,7 @@ def die_with_parent(parent: int) -> None:
 
 def tracing_consent() -> Callable[[], object] | None:
     """Run by a process before its exec, lets the agent and its descendants (py-spy) read it where the kernel's Yama
-    asks for that; None where it does not. To be had before the fork, after which little is safe."""
+    asks for that; None where it does not. Call it before the fork, after which little is safe."""
     try:
         restricted = Path("/proc/sys/kernel/yama/ptrace_scope").read_text().strip() == "1"
         prctl, agent = ctypes.CDLL(None).prctl, os.getpid()

@@ -1,4 +1,4 @@
-"""What a learner uses: CPU, memory, disk and network of its processes, and the GPUs it sees."""
+"""How much a learner uses: CPU, memory, disk and network of its processes, and the GPUs that it sees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 _SIZE_SHARE = 50
-"""The folders' size is looked at again once so many times as long has passed as that took."""
+"""A pause between two looks at the folders' size is so many times as long as the look took."""
 
 
 class SystemMetrics:
@@ -40,7 +40,7 @@ class SystemMetrics:
 
     def _processes(self, processes: Sequence[psutil.Process]) -> tuple[float, int]:
         now = time.monotonic()
-        # With what those used that have ended meanwhile: when a process is reaped, its time becomes its parent's.
+        # Including processes that have ended meanwhile: when a process is reaped, its time becomes its parent's.
         own = self._self.cpu_times()
         total, memory = own.children_user + own.children_system, 0
         for process in processes:
@@ -59,8 +59,8 @@ class Usage:
     """The values of the learner's system metrics.
 
     Args:
-        folders: those whose size is ``disk_used_bytes``.
-        memory: bytes that the learner may use, if anybody said; else its control group may know.
+        folders: the folders whose size is ``disk_used_bytes``.
+        memory: bytes that the learner may use; None: its control group may have a limit.
     """
 
     def __init__(self, ignore: Collection[int], folders: Sequence[Path], memory: int | None) -> None:
@@ -75,7 +75,7 @@ class Usage:
         self._rates([])
 
     def read(self) -> dict[str, float]:
-        """Names as in docs/metrics.md; what this machine does not tell is missing."""
+        """By the names in docs/metrics.md. Values that this machine does not give are missing."""
         processes = self._metrics.descendants()
         system = self._metrics.read(processes)
         values: dict[str, float] = {"cpu_percent": system["cpu_percent"], "memory_bytes": system["memory_bytes"]}
@@ -137,7 +137,7 @@ def _memory_limit() -> int | None:
 
 
 def _size(folder: Path | str) -> int:
-    """Bytes on the disk of what is below ``folder``."""
+    """Bytes that the files below ``folder`` take on the disk."""
     total = 0
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

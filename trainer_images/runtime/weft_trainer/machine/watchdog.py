@@ -1,4 +1,5 @@
-"""A process that survives the agent by a moment: if the agent is killed, it kills what the agent had started."""
+"""A process that survives the agent by a moment: if the agent is killed, it kills the processes that the agent
+started."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ import signal
 
 
 class Watchdog:
-    """Forked before the agent has any thread. It holds the other end of a pipe, whose end of file means: the agent is
-    gone, whatever killed it. Process groups are announced as ``+<pgid>`` and taken back as ``-<pgid>``."""
+    """Forked before the agent has any thread. It holds the other end of a pipe, whose end of file means that the
+    agent is gone, whatever killed it. Process groups are announced as ``+<pgid>`` and taken back as ``-<pgid>``."""
 
     def __init__(self) -> None:
         read_end, self._pipe = os.pipe()
@@ -28,7 +29,7 @@ class Watchdog:
         self.guard(pid)
 
     def disown(self, pid: int) -> None:
-        """It has been reaped."""
+        """Such a process has been reaped."""
         self.release(pid)
         self.own.discard(pid)
 
@@ -49,7 +50,7 @@ class Watchdog:
 
 
 def _watch(pipe: int) -> None:
-    os.setsid()  # what is sent to the agent's group or session is not meant for this one
+    os.setsid()  # signals to the agent's group or session are not meant for this process
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()

@@ -1,7 +1,7 @@
 """An elastic job in one learner: it trains in round after round, each with another gang (docs/elastic.md).
 
-Between two rounds workers are ended, the leader's last checkpoint reaches the store, and all go on from it. Where the
-launcher's workers survive a change of the gang (Horovod's), a round that keeps them needs none of that.
+Between two rounds, the workers are ended, the leader's last checkpoint reaches the store, and all learners go on from
+it. Horovod's workers survive a change of the gang, and a round that keeps them needs none of that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DISMISSED = Ending(1, "the others went on without this learner")
 
 
 class ElasticTraining(Listener):
-    """The rounds of one learner. What the supervisor reports of a round's workers comes here."""
+    """The rounds of one learner. It listens to the supervisor of each round's workers."""
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
@@ -100,7 +100,7 @@ class ElasticTraining(Listener):
                 self._put_away(checkpoints, ending)
         return ending
 
-    # --- what the supervisor reports and asks ---
+    # --- for the supervisor ---
 
     def stopping(self) -> None:
         self._learner.stopping()
@@ -129,7 +129,7 @@ class ElasticTraining(Listener):
             try:
                 self._horovod.change(self._spec, found.peers, found.learners)
             except TrainerError as error:
-                self._say(str(error))  # it is a helper, whose end is noticed
+                self._say(str(error))  # Horovod's driver is a helper, whose end is noticed
 
     def _restore(self, found: Round, checkpoints: Checkpoints) -> int:
         if found.n == 1 and not self._spec.may_have_checkpoints:
@@ -163,5 +163,5 @@ def _place(found: Round) -> str:
 
 
 def _is_end(ending: Ending) -> bool:
-    """Whether there is no further round for whoever ended like this."""
+    """Whether there is no further round for a learner that ended like this."""
     return ending.reason in (SUCCESS.reason, STOPPED.reason)

@@ -1,4 +1,4 @@
-"""What all phases of a learner share."""
+"""The object that all phases of a learner share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOG_SPOOL = "spool"
 
 
 class Learner(Listener):
-    """One granted learner: what it is to do, where, and what runs beside all of its phases.
+    """A granted learner: its spec, its folders, and the parts that run beside all of its phases.
 
     Raises:
         OSError: its folders can't be made.
@@ -60,14 +60,14 @@ class Learner(Listener):
         self.ran = False
         """Whether the program has started, so that there may be something to store."""
         self.outputs: dict[str, Any] | None = None
-        """What was stored as a version of a model, for the report of the end."""
+        """A summary of the results that become a version of a model, for the report of the end."""
         self._watchdog = watchdog
         self._output = _ProgramOutput(self)
         self.supervisor = self.new_supervisor(self)
         """Of the processes that run now, or ran last."""
 
     def start(self) -> None:
-        """Start what runs beside the phases."""
+        """Start the parts that run beside the phases."""
         self.heartbeat.start()
         self.log.start()
         self.metrics.start()
@@ -107,7 +107,7 @@ class Learner(Listener):
             self.checkpoints.hurry()
 
     def store(self, space: str, location: S3Location | None) -> Store:
-        """The store at a user's ``location``; without one this job's ``space`` of the installation's own."""
+        """The store at a user's ``location``; None: this job's ``space`` in the installation's own store."""
         return InstallationStore(self.api, space) if location is None else S3Store(location)
 
     @cached_property
@@ -135,7 +135,7 @@ class Learner(Listener):
 
 
 class _ProgramOutput:
-    """What the program prints is a sign of life, and goes to the log and to the metrics."""
+    """The program's output is a sign of life, and goes to the log and to the metrics."""
 
     def __init__(self, learner: Learner) -> None:
         self._log = learner.log

@@ -43,7 +43,7 @@ class Membership:
         self._learner_id = learner_id
         self._ring = ring
         self._calling = threading.Lock()
-        self._watch_id = 0  # of the watch that counts
+        self._watch_id = 0  # of the current watch
         self.current: Round | None = None
         self.regroup = False
         """Whether a round has opened for which this learner's workers must be ended."""
@@ -65,7 +65,8 @@ class Membership:
                 return Leave(answer["verdict"] == "finish", answer["reason"])
 
     def broke(self, ending: Ending, last_lines: Sequence[str]) -> None:
-        """Say at once that the workers have failed: who did so first is who is to blame. Raises: Fenced, ApiError."""
+        """Say at once that the workers have failed: the learner whose workers failed first is to blame. Raises: Fenced,
+        ApiError."""
         with self._calling:
             self._api.round(
                 0,
@@ -77,7 +78,7 @@ class Membership:
             )
 
     def watch(self, keep: Callable[[Round], None] | None = None) -> None:
-        """Look out for the next round in the background, until there is one for which workers are to be ended.
+        """Look out for the next round in the background, until a round opens for which workers are to be ended.
 
         Args:
             keep: where workers survive a change of the gang: called with each new round that lets them run on.
@@ -92,7 +93,7 @@ class Membership:
                 answer = self._api.round(_WAIT, state="running", round=self._number)
                 with self._calling:
                     if watch_id != self._watch_id:
-                        return  # it has arrived for that round already
+                        return  # this learner has arrived for that round already
                     if answer["verdict"] == "leave":
                         self.dismissed = self.regroup = True
                     elif answer["verdict"] == "change":
@@ -101,7 +102,7 @@ class Membership:
                     self._ring()
                     return
         except (Fenced, ApiError):
-            return  # the heartbeat hears the same, and ends everything
+            return  # the heartbeat gets the same answer, and ends everything
 
     def _pass(self, me: Peer, keep: Callable[[Round], None]) -> bool:
         """Go into a round with running workers; False: while it was open, it turned out that they have to be ended."""

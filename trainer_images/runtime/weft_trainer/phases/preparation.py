@@ -25,7 +25,7 @@ _PEERS_WAIT = 10.0
 
 @dataclass(frozen=True)
 class Brought:
-    """What was brought here, as the service hears it."""
+    """A summary of the inputs that were brought here, for the service."""
 
     words: str = ""
     inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The learner's last words: what is left of its log and metrics, and how it ended."""
+"""The report of a learner's end, after the rest of its log and metrics."""
 
 from __future__ import annotations
 

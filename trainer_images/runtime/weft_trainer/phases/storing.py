@@ -19,7 +19,7 @@ _GRANT_PAUSES = (0.05, 0.1, 0.2, 0.5)
 
 
 def store(learner: Learner, ending: Ending) -> Ending:
-    """Store all that the program has left. Returns the learner's ending, which is another one if that fails.
+    """Store all that the program has left. Returns the learner's ending, which changes if that fails.
 
     Raises:
         Fenced: and nothing more was stored.
@@ -63,12 +63,12 @@ def _await_grant(learner: Learner, ending: Ending) -> tuple[bool, Ending]:
 
 
 def _store_results(learner: Learner, ending: Ending) -> Ending:
-    """Of a learner that failed or was stopped, as much as works."""
+    """Store the results; for a learner that failed or was stopped, as much as works."""
     spec, folder, workdir = learner.spec, learner.folders.result, learner.config.workdir
     try:
         place = learner.store("results", spec.results)
         results = Results(place, spec, lambda: _patience(learner), lambda: learner.control.fenced)
-        # Of an elastic job, no learner knows whose results there will be.
+        # In an elastic job, no learner knows which learners' results there will be.
         results.put(folder, workdir, complete=ending.exit_code == 0 and spec.elastic is None)
         if spec.results_folder is not None:
             copy_results(folder, workdir, spec.results_folder)

@@ -1,4 +1,4 @@
-"""How a learner ended, in an exit code and words."""
+"""The ending of a learner, in an exit code and words."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-STOPPED_CODE = 143  # what a shell says of SIGTERM
-NOT_RUN = (126, 127)  # what it says of a command that is not executable, or not there
+STOPPED_CODE = 143  # a shell's code for SIGTERM
+NOT_RUN = (126, 127)  # a shell's codes for a command that is not executable, or not there
 
 _LESS_GPU_MEMORY = "a smaller batch, mixed precision or gradient checkpointing needs less, and a larger GPU has more"
 _EXCEPTION = re.compile(r"(?:\[[^\]]*\]:? ?)*(?:[A-Za-z_]\w*\.)*\w+(?:Error|Exception|Interrupt|Exit)\b(?:: |$)")
-"""The end of a traceback: the exception's name, then its message. Before it may stand which of the processes it was."""
+"""The end of a traceback: the exception's name, then its message. A label of the process may stand before it."""
 _CAUSE = "The above exception was the direct cause of the following exception"
 _GPU_MEMORY = re.compile(
     r"(?:CUDA|HIP|XPU) out of memory\.?"  # PyTorch's allocator
@@ -24,7 +24,7 @@ _GPU_MEMORY = re.compile(
     r"|\bcupy\.\S+OutOfMemoryError: "
 )
 _AMOUNTS = re.compile(r"Tried to allocate [\d.]+ \w+(?:\. GPU \d+ has a total capaci?ty of .*? is free)?")
-"""The part of the message that says how much was wanted and how much there is."""
+"""The part of the message that says how much was requested and how much there is."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,16 @@ def describe(code: int, command: str, last_lines: Sequence[str], out_of_memory: 
         return Ending(code, f"the GPU ran out of memory (exit code {code}): {memory}")
     name = _signal_name(code - 128) if code > 128 else ""
     if name:
-        # A shell's way to say what happened to the program that it ran.
+        # A shell's code for the signal that ended the program that it ran.
         memory = ", out of memory" if out_of_memory and name == "SIGKILL" else ""
         return Ending(code, f"exit code {code} (signal {code - 128}, {name}{memory})")
     return Ending(code, f"exit code {code}")
 
 
 def gpu_memory(last_lines: Sequence[str]) -> str:
-    """What to tell of a program that ended as its GPU had no memory left, by the exception that ended it; else empty.
+    """A hint for a program that ended as its GPU had no memory left, by the exception that ended it; else empty.
 
-    An exception that the program has caught and written down decides nothing: only the last one does, with its causes.
+    An exception that the program has caught and printed decides nothing. Only the last exception does, with its causes.
     """
     ends = [at for at, line in enumerate(last_lines) if _EXCEPTION.match(line)]
     after = len(last_lines)

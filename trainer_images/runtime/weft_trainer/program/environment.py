@@ -14,8 +14,8 @@ from weft_trainer.spec import LearnerSpec
 
 
 def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, str]) -> dict[str, str]:
-    """What the agent was started with, then the manifest's env and secrets, then Weft's own names."""
-    # An engine may run the agent inside a Ray cluster of its own, which is none of the program's business.
+    """The agent's own environment, then the manifest's env and secrets, then Weft's own names."""
+    # An engine may run the agent inside a Ray cluster of its own, which the program must not see.
     env = {name: value for name, value in agent.items() if name != TOKEN_VARIABLE and not name.startswith("RAY_")}
     env["RAY_ADDRESS"] = "local"  # or `ray.init()` would find it by itself, through a file in /tmp
     env.setdefault("PYTHONUNBUFFERED", "1")  # or lines would wait in a buffer of 8 KiB for as long as they like
@@ -49,7 +49,7 @@ def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, s
 
 
 def network_defaults(interface: str | None) -> dict[str, str]:
-    """The interface that gangs talk over: the libraries' own guesses fail where a host name resolves to another one."""
+    """The interface that gangs talk over: the libraries guess wrong where a host name resolves to another interface."""
     if interface is None:
         return {}
     return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
@@ -61,7 +61,7 @@ def thread_default(cpus: float, slots: int) -> dict[str, str]:
 
 
 def _of_image(agent: Mapping[str, str]) -> str:
-    """The PYTHONPATH that an image brings, without what an engine put there for the agent."""
+    """The PYTHONPATH that an image brings, without the folder that an engine put there for the agent."""
     parts = agent.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join(part for part in parts if part and Path(part) != RUNTIME)
 

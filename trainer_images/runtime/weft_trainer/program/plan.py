@@ -1,4 +1,4 @@
-"""The processes that make up a learner's part of a training: what a launcher plans and the supervisor runs."""
+"""The processes that make up a learner's part of a training. A launcher plans them, and the supervisor runs them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class Process:
 
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
-    label: str = ""  # put before each of its lines, when several write into one log
+    label: str = ""  # put before each of its lines, when several processes write into one log
 
 
 @dataclass(frozen=True)
 class Plan:
     processes: Sequence[Process]
-    """The learner ends when all of these have ended well, or with the first that did not."""
+    """The learner ends when all of these have ended well, or with the first that does not."""
     helpers: Sequence[Process] = ()
-    """Run from before the processes start until all learners have ended; one that ends early fails the learner."""
+    """Run from before the processes start until all learners have ended; a helper that ends early fails the learner."""
     await_ports: Sequence[tuple[str, int]] = ()
     """(address, port) that must take connections before the processes start."""
     slots: int = 1

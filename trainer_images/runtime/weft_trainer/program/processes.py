@@ -23,7 +23,7 @@ _F_SETPIPE_SZ = 1031
 
 
 class Child:
-    """A started process with all that it starts; what it prints goes to ``output``.
+    """A started process with all that it starts. Its standard output and error go to ``output``.
 
     Args:
         ring: called when the process has ended.
@@ -71,7 +71,7 @@ class Child:
         """Whether anything of the group is left."""
         if self.code is None:
             return True
-        # What its end has orphaned is the agent's to reap.
+        # The agent reaps the processes that its end has orphaned.
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-self.pid, os.WNOHANG)[0]:
                 pass
@@ -84,12 +84,12 @@ class Child:
         return True
 
     def drain(self, timeout: float) -> None:
-        """Wait a moment for what an ended process has printed last."""
+        """Wait a moment for the last output of an ended process."""
         self._reader.join(timeout)
 
     def finish(self, timeout: float = 2.0) -> None:
-        """After the group's end: read what is left in the pipe. A process that escaped from the group may hold the
-        pipe open for ever, hence the timeout."""
+        """After the group's end: read the rest of the pipe. A process that escaped from the group may hold the pipe
+        open for ever, hence the timeout."""
         self._watchdog.release(self.pid)
         self._reader.join(timeout)
 
@@ -122,8 +122,8 @@ def _widen(pipe: int) -> None:
 
 
 def kill_strays(spare: Collection[int]) -> None:
-    """Kill what has escaped from its group (a daemon's double fork and setsid) and is a child of the agent by now;
-    not the processes ``spare``, nor what they have started."""
+    """Kill processes that have escaped from their group (a daemon's double fork and setsid) and are children of the
+    agent by now; not the processes ``spare``, nor their descendants."""
     import psutil  # 20 ms that no start should wait for
 
     left = []

@@ -1,8 +1,8 @@
-"""Where the program's processes are just now: their Python stacks by py-spy, or what /proc tells.
+"""The places in the code where the program's processes are just now: Python stacks by py-spy, or the state in /proc.
 
-py-spy reads a process from outside, so that it needs no help of the program, which hangs. The kernel has to allow that
+py-spy reads a process from outside, so that it needs no help of a program that hangs. The kernel has to allow that
 (ptrace). On most machines a process may read others of its user; where Yama's ``ptrace_scope`` is 1, only its ancestors
-may, and those that it has named: the agent's children name the agent (see ``machine.prctl.tracing_consent``), whose
+may, and processes that it has named: the agent's children name the agent (see ``machine.prctl.tracing_consent``), whose
 descendant py-spy is. Processes that these start are then out of reach, as are all in a container that forbids ptrace.
 """
 

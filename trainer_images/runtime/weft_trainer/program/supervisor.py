@@ -1,4 +1,4 @@
-"""Runs a launcher's plan to its end."""
+"""The run of a launcher's plan, to its end."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from weft_trainer.program.processes import Child, kill_strays
 _SIBLING_GRACE = 5.0
 """Seconds from SIGTERM to SIGKILL for workers whose sibling has failed: there is nothing left to save."""
 _SYNC_SHARE, _SYNC_SECONDS = 0.25, 15.0
-"""What the agent keeps of a stop's grace for itself: a share, and at most these seconds."""
+"""The agent keeps this share of a stop's grace for itself, and at most these seconds."""
 _REGROUP_GRACE = 30.0
-"""The same for workers that lose their peers, or get new ones: those that handle SIGTERM may save a checkpoint."""
+"""The same for workers that lose their peers, or get new peers: a worker that handles SIGTERM may save a checkpoint."""
 _HELPER_GRACE = 15.0  # a Ray node ends its own processes first, and removes its folder
-"""Seconds for a helper to put away what it has outside of its own process."""
+"""Seconds for a helper to clean up outside of its own process."""
 _KILL_SECONDS = 10.0
 _PORT_TIMEOUT = 600.0
 _POLL = 0.05
 
 
 class Listener:
-    """What the supervisor reports while processes run; by default nobody listens, and no new round comes."""
+    """Gets the supervisor's reports while processes run. This base class ignores them, and orders no new round."""
 
     def stopping(self) -> None:
         """The workers are about to be ended, by a stop or for a new round."""
@@ -82,11 +82,11 @@ class Supervisor:
         except (Fenced, TrainerError):
             self._end([*self._children, *self._helpers], grace=0)
             raise
-        return self._tell_torn(ending)
+        return self._with_interrupted_writes(ending)
 
-    def _tell_torn(self, ending: Ending) -> Ending:
-        """Add who may have been ended in the middle of a write. When a stop came it was noted which files were open
-        just then, so of SIGTERM's own victims no more need be known."""
+    def _with_interrupted_writes(self, ending: Ending) -> Ending:
+        """Add whether a process may have been ended in the middle of a write. When a stop came, the open files were
+        noted, so the ending need not say more about processes that SIGTERM ended."""
         codes = [child.code for child in self._children if child.code is not None]
         cut_off = ending in (STOPPED, REGROUPED) and -signal.SIGTERM in codes
         killed = any(was_killed(code) for code in codes if not (cut_off and code == -signal.SIGTERM))
@@ -127,7 +127,7 @@ class Supervisor:
             )
             if failed is not None:
                 assert failed.code is not None
-                # The shell's complaint names what it could not run; of others nothing has to be read just now.
+                # The shell's complaint names the command that it could not run. Other output need not be read just now.
                 failed.drain(2.0 if failed.code in NOT_RUN else 0.2)
                 ending = describe(failed.code, command, self._output.last_lines, oom_kills() > kills_before)
                 self._listener.failed(ending)
@@ -167,10 +167,10 @@ class Supervisor:
         self._end(self._children, grace - min(_SYNC_SHARE * grace, _SYNC_SECONDS))
 
     def _end(self, children: Sequence[Child], grace: float) -> None:
-        """SIGTERM to the whole groups, SIGKILL to what is left after ``grace``.
+        """SIGTERM to the whole groups, SIGKILL to the groups that are left after ``grace``.
 
         Raises:
-            Fenced: it came meanwhile. What runs is killed by then.
+            Fenced: it came meanwhile. All processes are killed by then.
         """
         left = [child for child in children if child.group_alive]
         if grace > 0:

@@ -1,8 +1,9 @@
-"""RESULT_DIR to its place in S3, atomic as a whole for a reader: what lists all of it is written last.
+"""RESULT_DIR goes to its place in S3, atomic as a whole for a reader: the manifest that lists all files is written
+last.
 
 ``weft-manifest.json`` appears when every learner has stored its files, and is taken away before a later attempt writes
-over them. Each learner leaves a list of its own files first; whoever finds all of those there puts them together, so
-nobody has to wait. This needs what S3 promises: a listing shows every object that was written before.
+over them. Each learner leaves a list of its own files first. A learner that finds all lists puts them together, so no
+learner has to wait. This relies on a promise of S3: a listing shows every object that was written before.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Results:
         return len(files)
 
     def _withdraw(self) -> None:
-        """The manifest of an earlier attempt, and what it has left of its lists."""
+        """Remove the manifest of an earlier attempt, and the lists that it has left."""
         found = self._list(_PARTS)
         old = [key for key in found if key == MANIFEST or not key.startswith(self._prefix)]
         if MANIFEST in old and self._read(MANIFEST).get("attempt") == self._spec.attempt:
@@ -72,13 +73,13 @@ class Results:
             self._write(self._part(self._spec.rank), {**about, "learner": self._spec.learner_id, "files": entries})
             there = self._list(self._prefix)
             if not {self._part(rank) for rank in range(count)} <= set(there):
-                return  # a learner that is not done yet will
-            # By path: where learners have stored the same one, the list may not say which of them was the last.
+                return  # a learner that is not done yet will put them together
+            # By path: if several learners have stored the same path, the lists may not say which learner was the last.
             merged: dict[str, dict[str, Any]] = {}
             for rank in range(count):
                 part = self._read(self._part(rank))
                 if not part:
-                    return  # taken away by a learner that has found all of them, too, and has put them together
+                    return  # another learner has found all lists, too, has put them together and removed them
                 for entry in part["files"]:
                     other = merged.get(entry["key"])
                     merged[entry["key"]] = entry if other in (None, entry) else self._as_stored(entry["key"])

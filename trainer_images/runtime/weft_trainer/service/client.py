@@ -35,7 +35,7 @@ class ApiClient:
         self._base = url + "/api/v1/learner/"
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         if place := os.environ.get("TRACEPARENT"):
-            self._headers["traceparent"] = place  # our calls belong to the trace of the job's start
+            self._headers["traceparent"] = place  # these calls belong to the trace of the job's start
         self._rank = rank
         self.instance = instance
         self._control = control
@@ -70,12 +70,13 @@ class ApiClient:
         inputs: Mapping[str, Any] | None = None,
         checkpoint: Mapping[str, Any] | None = None,
     ) -> None:
-        """``inputs``: what was found where the manifest's are; ``checkpoint``: what the learner begins with."""
+        """``inputs``: summaries of the manifest's inputs; ``checkpoint``: the checkpoint that the learner begins
+        with."""
         more = {"message": message, "inputs": inputs, "checkpoint": checkpoint}
         self._post("phase", {"phase": phase} | {name: value for name, value in more.items() if value})
 
     def heartbeat(self, system: dict[str, Any], vitals: dict[str, Any]) -> dict[str, Any]:
-        """One try: the next beat is the better repetition."""
+        """A single try: the next heartbeat is the better repetition."""
         answer: dict[str, Any] = self._post("heartbeat", {"system": system, **vitals}, deadline=0, timeout=10)
         return answer
 
@@ -83,7 +84,7 @@ class ApiClient:
         """Send one batch of lines, each already the JSON object ``{"t": …, "s": …}``.
 
         Args:
-            late: an agent that has died left them; they are taken after the attempt's end, too.
+            late: an agent that has died left the lines. The API takes them after the attempt's end, too.
         """
         self._batch("logs", "lines", batch, instance, {"late": True} if late else {}, deadline)
 

@@ -1,4 +1,4 @@
-"""The heartbeat: says that the learner lives and what it uses; its answer brings a stop."""
+"""The heartbeat: it reports that the learner lives and how much it uses. The answer may order a stop."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ class Heartbeat:
                 self._control.fence()
                 return
             except TrainerError:
-                pass  # away, or it did not like this beat: the next one tells
+                pass  # the API is away, or refuses this beat: the next beat shows which
             if self._stop.wait(self._every):
                 return

@@ -1,4 +1,4 @@
-"""Brings what stands in a spool to the API: batch after batch, each exactly once."""
+"""Sends the content of a spool to the API: batch after batch, each exactly once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft_trainer.service.spool import Batch, Spool
 
 _GATHER = 0.003
 _SMALL = 100
-"""Lines; where a batch is no larger the next one waits for more."""
+"""Lines. After a batch that is no larger, the next batch waits for more."""
 
 Send = Callable[[Batch, str], None]
 """Sends a batch in the name of an agent's instance, and repeats that until it is answered."""
@@ -23,7 +23,7 @@ class Shipper:
 
     Args:
         linger: seconds between two batches, at least.
-        refused: hears why the API takes nothing more; nothing is sent from then on.
+        refused: called when the API takes nothing more; nothing is sent from then on.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Shipper:
 
 
 def send_leftover(spool: Spool, send: Send) -> None:
-    """Bring what an agent that died had not sent yet to the API, in its name."""
+    """Send what an agent that died had not sent, in its name."""
     while (batch := spool.next_batch()) is not None:
         send(batch, spool.instance)
         spool.done()

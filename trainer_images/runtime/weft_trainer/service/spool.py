@@ -1,9 +1,8 @@
-"""The way of log lines and metrics to the API, on disk: what has not arrived there yet outlives an API that is away,
-and the agent itself.
+"""Log lines and metrics on their way to the API, on disk, where they outlive an API that is away and the agent itself.
 
-They stand in segments, ``<n>.jsonl``, each line the JSON object that the API takes. ``cursor.json`` says which batch
-is next; the end of a batch is fixed there before it is sent, so that whoever sends it again, under its sequence number,
-sends the very same lines.
+They are in segments, ``<n>.jsonl``. Each line is the JSON object that the API takes. ``cursor.json`` says which batch
+is next. The end of a batch is fixed there before it is sent, so that an agent that sends the batch again, under the
+same sequence number, sends the very same lines.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Batch:
 
 
 class Spool:
-    """One thread appends, one takes batches."""
+    """One thread appends, another takes batches."""
 
     def __init__(self, folder: Path, instance: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +46,7 @@ class Spool:
         self._segment = max((int(path.stem) for path in folder.glob("*.jsonl")), default=0)
         self._size = self._path(self._segment).stat().st_size if self._path(self._segment).exists() else 0
         self._out = os.open(self._path(self._segment), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        # Two counters, as each has one thread that changes it.
+        # Two counters, so that a single thread changes each of them.
         self._appended = sum(path.stat().st_size for path in folder.glob("*.jsonl"))
         self._arrived = self._cursor.start
         self._save()
@@ -67,7 +66,7 @@ class Spool:
         return self._appended - self._arrived
 
     def clear(self) -> int:
-        """Give up what has not arrived; how many lines that were. No batch may be taken any more."""
+        """Give up the lines that have not arrived. Returns their number. No batch may be taken any more."""
         lines, start = 0, self._cursor.start
         for segment in range(self._cursor.segment, self._segment + 1):
             with suppress(FileNotFoundError), self._path(segment).open("rb") as file:
@@ -83,7 +82,7 @@ class Spool:
         """``lines``: JSON objects.
 
         Raises:
-            OSError: there is no room; none of them is there.
+            OSError: there is no room, and no line was appended.
         """
         data = b"".join(line + b"\n" for line in lines)
         view = memoryview(data)
@@ -102,7 +101,7 @@ class Spool:
             self._out = os.open(self._path(self._segment), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def next_batch(self) -> Batch | None:
-        """The batch to send now: the same one until it is ``done``. None: nothing is left."""
+        """The batch to send now: the same batch until ``done``. None: nothing is left."""
         cursor = self._cursor
         while True:
             segments_after = cursor.segment < self._segment  # looked at before the read: a closed segment is whole

@@ -14,7 +14,7 @@ _BUSY_GPU = 5.0
 
 
 class Vitals:
-    """What heartbeats tell of the program, and what their answers ask of it.
+    """The part of a heartbeat that is about the program, and the requests for stacks in its answer.
 
     Args:
         wrote: whether it has written into RESULT_DIR or CHECKPOINT_DIR.
@@ -40,15 +40,15 @@ class Vitals:
         self._running = False
 
     def touch(self) -> None:
-        """It has given a sign of life."""
+        """The program has given a sign of life."""
         self._active_at = time.monotonic()
 
     def read(self, system: dict[str, Any]) -> dict[str, Any]:
-        """For a heartbeat; ``system`` is what it has used since the last one."""
+        """The entries of a heartbeat; ``system`` holds the usage since the last heartbeat."""
         if not self._running:
             return {}
         gpu = max((card.get("percent", 0) for card in system.get("gpus", ())), default=0)
-        # What py-spy uses is not the program's, or whoever asks for stacks would bring it to life.
+        # CPU that py-spy uses is not the program's: a request for stacks must not make an idle program look busy.
         cpu = 0.0 if self._dumped_since else system["cpu_percent"]
         self._dumped_since = self._dumping
         if cpu >= _BUSY_CPU or gpu >= _BUSY_GPU:
@@ -59,7 +59,7 @@ class Vitals:
         return {"idle_seconds": round(time.monotonic() - self._active_at, 3), "wrote": self._wrote}
 
     def asked(self, dump: str | None) -> None:
-        """Stacks are wanted; each value of ``dump`` means once."""
+        """A heartbeat's answer asks for stacks. Each value of ``dump`` asks once."""
         if dump and dump != self._dumped and self._running:
             self._dumped = dump
             self._dumping = self._dumped_since = True

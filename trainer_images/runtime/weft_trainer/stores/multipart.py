@@ -1,5 +1,5 @@
-"""A file to a store. A large one goes in parts side by side; a part that fails is sent again alone, and if it fails for
-good, what came of the others is removed."""
+"""The upload of a file. A large file goes in parts, side by side. A part that fails is sent again alone; if it fails
+for good, the other parts are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repeats what may work a little later."""
+"""Repetition of calls that may work a little later."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from weft_trainer.stores.store import Multipart, Stored
 READ_TIMEOUT = 30.0
 """Seconds without a byte after which a request is tried again."""
 _HOSTED = (".amazonaws.com", ".amazonaws.com.cn", ".aliyuncs.com", ".myqcloud.com")
-"""Stores that want the bucket in the host's name; all others get path style."""
+"""Stores that require the bucket in the host's name. All others get the path style."""
 
 
 class S3Store:
@@ -55,8 +55,8 @@ class S3Store:
         return [stored for page in self.pages(prefix) for stored in page]
 
     def pages(self, prefix: str = "", ask: Ask = lambda request: request()) -> Iterator[builtins.list[Stored]]:
-        """All objects in order of key, a thousand at a time; while one page is worked on, the next is on its way.
-        ``ask`` makes a page's request, and may make it again."""
+        """All objects in order of key, a thousand at a time. While the caller works on a page, the next page is on its
+        way. ``ask`` makes a page's request, and may make it again."""
 
         def page(token: str) -> bytes:
             query = {"list-type": "2", "prefix": self._base + prefix, "encoding-type": "url"}
@@ -173,7 +173,7 @@ class S3Store:
         take: Take | None = None,
         missing_ok: bool = False,
     ) -> Answer:
-        """``done`` says in an error what could not be done. Raises: DataError."""
+        """``done`` is the verb of an error: 'can't be read'. Raises: DataError."""
         what = f"{self._where(key or '')} can't be {done}"
         path = self._path + quoted_path("/" + self._base + key if key is not None else "/")
         asked = quoted_query(query or {})
@@ -243,11 +243,11 @@ def _only_key(answer: Answer, method: str) -> bool:
 
 
 def next_page(body: bytes) -> str | None:
-    """What asks for the page after this one, found without reading all of it. Raises: as :func:`_listing`."""
+    """The token that asks for the next page, found without parsing the whole page. Raises: as :func:`_listing`."""
     truncated, token = _TRUNCATED.search(body), _TOKEN.search(body)
     if truncated and (truncated[1] == b"false" or token):
         return token[1].decode() if token and truncated[1] == b"true" else None
-    root, space = _document(body)  # some other spelling of the same
+    root, space = _document(body)  # another spelling of the same document
     return (
         root.findtext(space + "NextContinuationToken") if root.findtext(space + "IsTruncated") == "true" else None
     ) or None
@@ -281,7 +281,7 @@ def _listing(body: bytes, cut: int) -> list[Stored]:
 
 
 def _moment(text: str) -> float:
-    """``2026-01-31T08:00:00.000Z`` in seconds, whole ones, as HEAD gives them, too."""
+    """``2026-01-31T08:00:00.000Z`` in whole seconds, as HEAD gives them, too."""
     return datetime.fromisoformat(text[:19] + "+00:00").timestamp()
 
 

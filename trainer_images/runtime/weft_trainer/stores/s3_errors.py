@@ -1,4 +1,4 @@
-"""What an S3 store refuses, in the user's words."""
+"""Refusals of an S3 store, in the user's words."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_refusal(answer: Answer) -> Refusal:
 
 
 def explain(refusal: Refusal, location: S3Location, what: str) -> DataError:
-    """``what``: 'bucket/key can't be read'."""
+    """The error for a refusal; ``what`` is the beginning of its message: 'bucket/key can't be read'."""
     code, status, endpoint = refusal.code, refusal.status, location.endpoint
     if code == "NoSuchBucket":
         return DataError(f"{what}: there is no bucket '{location.container}' at {endpoint}")

@@ -1,7 +1,7 @@
 """Signatures of S3 requests, version 4, in headers and in URLs.
 
 Source: AWS, "Amazon S3 API Reference: Authenticating Requests (AWS Signature Version 4)". boto3 does the same at ten
-times the processor time for each request, which is what small objects cost.
+times the processor time for each request, and small objects cost little else.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Signer:
     _keys: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def headers(self, method: str, host: str, path: str, query: str, payload: str) -> dict[str, str]:
-        """What to send along; ``path`` and ``query`` are quoted already, ``payload`` is the body's sha256 or UNSIGNED.
-        Other headers may be added: they are not signed."""
+        """The headers to send along; ``path`` and ``query`` are quoted already, ``payload`` is the body's sha256 or
+        UNSIGNED. Other headers may be added: they are not signed."""
         moment = self._moment()
         signed = {"host": host, "x-amz-content-sha256": payload, "x-amz-date": moment}
         if self.session_token:

@@ -1,4 +1,4 @@
-"""What every store offers: a place in a user's S3, or the installation's own by the API."""
+"""The interface of a store: a place in a user's S3, or the installation's own, which the API gives access to."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Multipart:
 
 
 class Store(Protocol):
-    """Thread-safe. Every method raises DataError, and its kind Temporary for what may work later."""
+    """Thread-safe. Every method raises DataError, or its subclass Temporary if the call may work later."""
 
     def list(self, prefix: str = "") -> builtins.list[Stored]: ...
 
@@ -38,7 +38,7 @@ class Store(Protocol):
     def fetch(self, key: str, path: Path) -> None: ...
 
     def announce(self, keys: Sequence[str]) -> None:
-        """These will be put next: what is needed for that may be got at once."""
+        """These objects will be put next, so the store may prepare for all of them at once."""
 
     def put_file(self, key: str, path: Path) -> None: ...
 

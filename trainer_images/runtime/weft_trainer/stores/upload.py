@@ -1,4 +1,4 @@
-"""Files to their place in a store: several at once, large ones in parts."""
+"""Uploads of files to a store: several at once, large files in parts."""
 
 from __future__ import annotations
 
