@@ -21,9 +21,9 @@ from pathlib import Path
 from tests.servers import Servers
 
 from benchmarks.table import median, show, spread
-from weft_trainer.multipart import send_file
-from weft_trainer.s3 import S3Store
 from weft_trainer.spec import S3Location
+from weft_trainer.stores.multipart import send_file
+from weft_trainer.stores.s3 import S3Store
 
 LARGE = int(os.environ.get("WEFT_BENCH_BYTES", 2 << 30))
 OBJECTS = int(os.environ.get("WEFT_BENCH_OBJECTS", 20_000))
@@ -35,9 +35,9 @@ _RUNTIME = Path(__file__).parents[1] / "trainer_images" / "runtime"
 _WEFT = """
 import json, os, sys, time
 from pathlib import Path
-from weft_trainer.cache import NodeCache
+from weft_trainer.inputs.cache import NodeCache
 from weft_trainer.config import Config
-from weft_trainer.download import Downloader
+from weft_trainer.inputs.downloader import Downloader
 from weft_trainer.folders import Folders
 from weft_trainer.spec import parse_spec
 location, cache, work = json.loads(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]

@@ -1,8 +1,8 @@
 """Processes as the kernel shows them in /proc: who is who, who descends from whom, and how to end them all.
 
 The standard library only: supervisors import it, which run without site-packages. Two programs have their own copy of a
-few lines, as they run where Weft is not: the agent (weft_trainer.processes, weft_trainer.ray_gang.guard), and the guard
-of `weft up`'s servers, which is started by its path.
+few lines, as they run where Weft is not: the agent (weft_trainer.machine.prctl, weft_trainer.ray_gang.guard), and the
+guard of `weft up`'s servers, which is started by its path.
 """
 
 from __future__ import annotations

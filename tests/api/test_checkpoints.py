@@ -11,9 +11,9 @@ import pytest
 from tests.api.conftest import HELLO, Api, Person, code_of
 
 from weft_core.objects import Bucket, S3Store, StoreError
-from weft_trainer.restoring import Restoring
-from weft_trainer.s3 import S3Store as LearnersStore
+from weft_trainer.checkpoints.restoring import Restoring
 from weft_trainer.spec import S3Location
+from weft_trainer.stores.s3 import S3Store as LearnersStore
 
 USERS = """
 name: hello

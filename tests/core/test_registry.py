@@ -19,8 +19,8 @@ from weft_core.store.database import Database
 from weft_core.store.models import Event, Job, JobMetric, Model, ModelVersion, Secret
 from weft_core.store.registry import InUse, UnknownModel
 from weft_core.store.scope import Scope
-from weft_trainer import listing
-from weft_trainer.stored import Stored
+from weft_trainer.stores import summary as of_learner
+from weft_trainer.stores.store import Stored
 
 FILES = {"files": 2, "bytes": 10, "sha256": "0" * 64}
 
@@ -218,5 +218,5 @@ def test_jobs_that_complete_at_the_same_time_get_a_number_each(database: Databas
 def test_agent_and_service_agree_on_what_a_listing_is() -> None:
     objects = [("ü/b", 2), ("a", 10_000_000_000), ("Z", 0)]
     stored = [Stored(key, size, "etag") for key, size in objects]
-    assert listing.summary(stored, etags=False) == registry.summary(reversed(objects))
-    assert listing.summary(stored, etags=True)["sha256"] != registry.summary(objects)["sha256"]
+    assert of_learner.summary(stored, etags=False) == registry.summary(reversed(objects))
+    assert of_learner.summary(stored, etags=True)["sha256"] != registry.summary(objects)["sha256"]

@@ -18,8 +18,8 @@ from tests.workers.world import World
 
 from weft_core.settings import Settings, TelemetrySettings
 from weft_core.tracing import open_tracing
-from weft_trainer.api import ApiClient
 from weft_trainer.control import Control
+from weft_trainer.service.client import ApiClient
 
 _TRACE, _CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 

@@ -1,5 +1,7 @@
-"""A job's checkpoints, wherever they are. Learners write them (``weft_trainer.generations`` says how they stand in a
-store: generations that list files, whose contents are kept by their hash); here they are only read and copied."""
+"""A job's checkpoints, wherever they are. Learners write them, and here they are only read and copied.
+
+``weft_trainer.checkpoints.generations`` says how a store holds them: a generation lists files, whose contents are kept
+by their hash."""
 
 from __future__ import annotations
 

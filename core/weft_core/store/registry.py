@@ -39,7 +39,7 @@ class InUse(Exception):
 def summary(listing: Iterable[tuple[str, int]]) -> dict[str, Any]:
     """What identifies a set of objects: their number, their bytes and the SHA-256 of their keys (relative to their
     prefix) and sizes, a line ``key<TAB>size`` for each in the order of the keys' bytes. The learner's agent makes the
-    same (``weft_trainer.listing``)."""
+    same (``weft_trainer.stores.summary``)."""
     ordered = sorted(listing, key=lambda one: one[0].encode())
     digest = hashlib.sha256()
     for key, size in ordered:

@@ -14,9 +14,9 @@ from pathlib import Path
 from weft_core.manifest import TrainingData
 from weft_embedded.run.request import RunError
 from weft_trainer.errors import DataError
-from weft_trainer.selection import select, share
+from weft_trainer.inputs.selection import select, share
 from weft_trainer.spec import DataInput, S3Location
-from weft_trainer.stored import Stored
+from weft_trainer.stores.store import Stored
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import traceback
 from weft_trainer.agent import Agent
 from weft_trainer.config import Config, ConfigError
 from weft_trainer.control import Control
-from weft_trainer.errors import Fenced, TrainerError
-from weft_trainer.processes import hide_environment
-from weft_trainer.watchdog import Watchdog
+from weft_trainer.errors import Fenced, TrainerError, warn
+from weft_trainer.machine.prctl import hide_environment
+from weft_trainer.machine.watchdog import Watchdog
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
     try:
         config = Config.from_environment(os.environ)
     except ConfigError as error:
-        print(f"weft_trainer: {error}", file=sys.stderr)
+        warn(str(error))
         return 2
     watchdog = Watchdog()
     try:
@@ -31,7 +31,7 @@ def main() -> int:
     except Fenced:
         return 0
     except TrainerError as error:
-        print(f"weft_trainer: {error}", file=sys.stderr)
+        warn(str(error))
         return 1
     except Exception:
         traceback.print_exc()

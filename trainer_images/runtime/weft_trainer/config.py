@@ -1,4 +1,4 @@
-"""What the engine tells an agent, by environment variables."""
+"""The settings of an agent, which the engine passes by environment variables."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TOKEN_VARIABLE = "WEFT_ATTEMPT_TOKEN"  # noqa: S105 - its name, not its value
+RUNTIME = Path(__file__).resolve().parent.parent
+"""The folder that holds the package ``weft_trainer``, for PYTHONPATH."""
 
 
 class ConfigError(Exception):
@@ -32,7 +34,7 @@ class Config:
     advertise_address: str | None = None
     grace_seconds: float | None = None
     leftovers: bool = False
-    """It is to be no learner: only to send what an agent that died here had still to send."""
+    """Whether the agent is to be no learner, and only to send the log and metrics that a dead agent left here."""
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Config:
@@ -62,8 +64,8 @@ class Config:
 
 
 def derive_secret(token: str, label: str) -> str:
-    """What every learner of the attempt can derive from its ``token`` for the purpose ``label``, and nobody without it.
-    It may be shown to the training code: the token can't be computed from it."""
+    """A secret for the purpose ``label``, which every learner of the attempt can derive from its ``token``, and nobody
+    without it. The training code may see it: the token can't be computed from it."""
     return hmac.new(token.encode(), f"weft {label}".encode(), hashlib.sha256).hexdigest()
 
 

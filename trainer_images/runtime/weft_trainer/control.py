@@ -1,4 +1,4 @@
-"""What reaches the learner from outside while it works: a stop request, a fence."""
+"""Orders that reach the learner from outside while it works: a stop request, a fence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Control:
     def __init__(self) -> None:
         self.stop_requested = False
         self.stop_grace: float | None = None
-        """Seconds that came with the stop request, if any did."""
+        """Seconds that came with the stop request; None: it brought none."""
         self.fenced = False
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
 

@@ -11,7 +11,7 @@
         webdataset = tarfile.open(fileobj=file)
 
 Standard library only. A request that fails is tried again, and a read that breaks off goes on where it was; an object
-that is not the listed one any more is an error. Nothing of it is kept on the disk.
+that has changed since it was listed is an error. Nothing is kept on the disk.
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ from urllib.parse import urlsplit
 
 from weft_trainer.errors import DataError
 from weft_trainer.http import Http, Take, Unreachable
-from weft_trainer.patience import Temporary, patiently
+from weft_trainer.stores.retry import PATIENCE, Temporary, patiently
 
-PATIENCE = 60.0
-"""Seconds without any progress after which a store is given up."""
 _TIMEOUT = 30.0
 _BUFFER = 1 << 20
 _https: dict[tuple[int, str], Http] = {}
@@ -93,7 +91,8 @@ class Stream(Sequence[StreamObject]):
         path = folder / f"{store}.jsonl"
         with path.open() as lines:
             self._objects = [
-                StreamObject(one["key"], one["size"], one["etag"], path, one["url"]) for one in map(json.loads, lines)
+                StreamObject(item["key"], item["size"], item["etag"], path, item["url"])
+                for item in map(json.loads, lines)
             ]
 
     @classmethod
@@ -108,9 +107,9 @@ class Stream(Sequence[StreamObject]):
     def __getitem__(self, which: int | slice | str) -> StreamObject | Stream:  # type: ignore[override]
         """By number, by key, or several."""
         if isinstance(which, str):
-            for one in self._objects:
-                if one.key == which:
-                    return one
+            for item in self._objects:
+                if item.key == which:
+                    return item
             raise KeyError(which)
         return self._of(self._objects[which]) if isinstance(which, slice) else self._objects[which]
 
@@ -132,8 +131,8 @@ class Stream(Sequence[StreamObject]):
         with ThreadPoolExecutor(threads, "prefetch") as pool:
             waiting: deque[tuple[str, Future[bytes]]] = deque()
             try:
-                for one in self._objects:
-                    waiting.append((one.key, pool.submit(one.read)))
+                for item in self._objects:
+                    waiting.append((item.key, pool.submit(item.read)))
                     if len(waiting) >= ahead:
                         yield _result(waiting)
                 while waiting:
@@ -149,29 +148,29 @@ def _result(waiting: deque[tuple[str, Future[bytes]]]) -> tuple[str, bytes]:
 
 
 class _Source:
-    """How one object is asked for."""
+    """The requests for one object."""
 
-    def __init__(self, one: StreamObject) -> None:
-        self._one = one
-        self.url = one._url
-        self.http = _http(one._list)
+    def __init__(self, item: StreamObject) -> None:
+        self._item = item
+        self.url = item._url
+        self.http = _http(item._list)
 
     def headers(self, start: int) -> dict[str, str]:
         found = {"Range": f"bytes={start}-"} if start else {}
-        return found | ({"If-Match": f'"{self._one.etag}"'} if self._one.etag else {})
+        return found | ({"If-Match": f'"{self._item.etag}"'} if self._item.etag else {})
 
     def fetch(self, start: int, take: Take) -> None:
         try:
             answer = self.http.request("GET", self.url, headers=self.headers(start), timeout=_TIMEOUT, take=take)
         except Unreachable as error:
-            raise Temporary(f"{self._one.key} can't be read: {error}") from error
+            raise Temporary(f"{self._item.key} can't be read: {error}") from error
         self.check(answer.status, answer.headers.get("etag", ""), start)
 
     def check(self, status: int, etag: str, start: int) -> None:
-        """Whether the answer is the object from ``start`` on. Raises: DataError."""
-        what = f"{self._one.key} can't be read: "
+        """Raises: DataError, if the answer is not the object from ``start`` on."""
+        what = f"{self._item.key} can't be read: "
         etag = etag.strip('"')
-        if status == 412 or (status < 300 and self._one.etag and etag not in ("", self._one.etag)):
+        if status == 412 or (status < 300 and self._item.etag and etag not in ("", self._item.etag)):
             raise DataError(what + "it was replaced since the job began")
         if status == 206 or (status == 200 and start == 0):
             return
@@ -185,20 +184,20 @@ class _Source:
 
     def _renewed(self) -> str | None:
         """The agent writes URLs anew before they end."""
-        with self._one._list.open() as lines:
-            for one in map(json.loads, lines):
-                if one["key"] == self._one.key:
-                    url: str = one["url"]
+        with self._item._list.open() as lines:
+            for item in map(json.loads, lines):
+                if item["key"] == self._item.key:
+                    url: str = item["url"]
                     return url if url != self.url else None
         return None
 
 
 class _Reader(io.RawIOBase):
-    """One answer is read from as long as reading goes on from where it was."""
+    """An answer is read as long as reading goes on from where it was; a seek asks anew."""
 
-    def __init__(self, one: StreamObject) -> None:
-        self._one = one
-        self._source = _Source(one)
+    def __init__(self, item: StreamObject) -> None:
+        self._item = item
+        self._source = _Source(item)
         self._at = 0
         self._answer: tuple[http.client.HTTPConnection, http.client.HTTPResponse] | None = None
 
@@ -212,7 +211,7 @@ class _Reader(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._one.size}[whence]
+        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._item.size}[whence]
         if at < 0:
             raise ValueError(f"negative position {at}")
         if at != self._at:
@@ -221,16 +220,16 @@ class _Reader(io.RawIOBase):
         return at
 
     def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
-        if self._at >= self._one.size:
+        if self._at >= self._item.size:
             return 0
         count = patiently(lambda: self._read(memoryview(buffer).cast("B")), PATIENCE)
         self._at += count
-        if self._at >= self._one.size:
+        if self._at >= self._item.size:
             self._drop()
         return count
 
     def readall(self) -> bytes:
-        data = bytearray(max(0, self._one.size - self._at))
+        data = bytearray(max(0, self._item.size - self._at))
         view = memoryview(data)
         while view:
             view = view[self.readinto(view) :]
@@ -251,16 +250,11 @@ class _Reader(io.RawIOBase):
         except (OSError, http.client.HTTPException) as error:
             self._drop()
             host = urlsplit(self._source.url).netloc
-            raise Temporary(f"{self._one.key} can't be read: {host}: {error or type(error).__name__}") from error
+            raise Temporary(f"{self._item.key} can't be read: {host}: {error or type(error).__name__}") from error
 
     def _ask(self) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         source = self._source
-        connection = source.http.connect(source.url, _TIMEOUT)
-        parts = urlsplit(source.url)
-        prefix, added = getattr(connection, "through", ("", {}))
-        headers = source.headers(self._at) | added
-        connection.request("GET", f"{prefix}{parts.path}?{parts.query}", headers=headers)
-        answer = connection.getresponse()
+        connection, answer = source.http.open(source.url, source.headers(self._at), _TIMEOUT)
         try:
             source.check(answer.status, answer.headers.get("etag", ""), self._at)
         except DataError:
@@ -275,7 +269,7 @@ class _Reader(io.RawIOBase):
 
 
 def _http(path: Path) -> Http:
-    """Of this very process, as connections can't be shared with the one that it was forked from."""
+    """The client of this very process: a forked process can't share its parent's connections."""
     key = (os.getpid(), str(path))
     found = _https.get(key)
     if found is None:

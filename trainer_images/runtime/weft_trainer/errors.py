@@ -1,6 +1,8 @@
-"""What may go wrong in a learner, apart from the user's own program."""
+"""The agent's errors and warnings, apart from those of the user's own program."""
 
 from __future__ import annotations
+
+import sys
 
 
 class Fenced(Exception):
@@ -36,3 +38,8 @@ class ApiAway(TrainerError):
 
 class DataError(TrainerError):
     """Code, data, model or checkpoint can't be brought here, or results can't be stored."""
+
+
+def warn(message: str) -> None:
+    """Write a line into the agent's own output, for the operator of the engine."""
+    print(f"weft_trainer: {message}", file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ class Folders:
     data: Path
     result_bucket: Path
     result: Path
-    """RESULT_DIR: what is in it at the end goes to S3."""
+    """RESULT_DIR: its content goes to S3 at the end."""
     checkpoint: Path
     job_state: Path
     log: Path
@@ -28,7 +28,7 @@ class Folders:
 
     @property
     def streams(self) -> Path:
-        """WEFT_STREAM_DIR: what there is to read of data stores in mode stream."""
+        """WEFT_STREAM_DIR: the lists of objects in data stores in mode stream."""
         return self.agent.with_name("streams")
 
     @property

@@ -1,4 +1,4 @@
-"""What a learner is to do, as it comes with the start grant (the JSON of ``weft_core.launch.LearnerSpec``)."""
+"""A learner's task, as it comes with the start grant (the JSON of ``weft_core.launch.LearnerSpec``)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DataInput:
 
 @dataclass(frozen=True)
 class MountInput:
-    """A folder of this machine; what is in it stands in DATA_DIR, too."""
+    """A folder of this machine, whose content is in DATA_DIR, too."""
 
     id: str
     path: str
@@ -74,7 +74,7 @@ class LogSpec:
     bytes_per_second: float = 2 << 20
     burst_seconds: float = 20.0
     spool_bytes: int = 512 << 20
-    """On disk, of what the API has not taken yet."""
+    """Bytes on disk that the API has not taken yet."""
     file_bytes: int = 1 << 30
     """Of training-log.txt."""
 
@@ -120,7 +120,7 @@ class LearnerSpec:
     results_folder: str | None = None
     """Of this machine: a copy of RESULT_DIR goes there."""
     registers: bool = False
-    """The results become a version of a model: what they are is reported with the exit."""
+    """Whether the results become a version of a model; their summary is reported with the exit."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
     log: LogSpec = field(default_factory=LogSpec)
     elastic: ElasticSpec | None = None
@@ -129,7 +129,7 @@ class LearnerSpec:
     memory: int | None = None
     """Bytes; None: the service did not say."""
     gang_secret: str = field(default="", repr=False)
-    """What all learners of the attempt know and nobody else does; it says nothing about the attempt's token."""
+    """A secret that only the learners of the attempt know; it says nothing about the attempt's token."""
     evaluation_metrics: EvaluationMetrics = field(default_factory=EvaluationMetrics)
     heartbeat_seconds: float = 3.0
     system_metrics_seconds: float = 5.0
@@ -153,6 +153,15 @@ class LearnerSpec:
         return self.checkpoints is not None or self.attempt > 1 or self.has_checkpoint
 
 
+@dataclass(frozen=True)
+class Peer:
+    """A learner as the others can reach it; its ports were free when it reported them and are its own to use."""
+
+    rank: int
+    address: str
+    ports: tuple[int, ...]
+
+
 def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
     """Keys that this agent does not know are left out: the service may be newer.
 
@@ -165,16 +174,16 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
         known["model"] = _optional(ModelInput, data.get("model"))
         known["data"] = tuple(
             DataInput(
-                one["id"],
-                _location(one["location"]),
-                one.get("mode", "download"),
-                tuple(one.get("include", ())),
-                tuple(one.get("exclude", ())),
-                one.get("shard", "none"),
+                entry["id"],
+                _location(entry["location"]),
+                entry.get("mode", "download"),
+                tuple(entry.get("include", ())),
+                tuple(entry.get("exclude", ())),
+                entry.get("shard", "none"),
             )
-            for one in data.get("data", [])
+            for entry in data.get("data", [])
         )
-        known["mounts"] = tuple(MountInput(one["id"], one["path"]) for one in data.get("mounts", []))
+        known["mounts"] = tuple(MountInput(entry["id"], entry["path"]) for entry in data.get("mounts", []))
         for name in ("pretrained", "results", "checkpoints"):
             known[name] = _optional(S3Location, data.get(name))
         known["checkpoint"] = _optional(CheckpointSpec, data.get("checkpoint")) or CheckpointSpec()

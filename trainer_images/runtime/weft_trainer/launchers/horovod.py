@@ -10,9 +10,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from weft_trainer.launchers.base import Peer, Plan, Process, shell, slot_count, slot_label
-from weft_trainer.network import interface_of
-from weft_trainer.spec import LearnerSpec
+from weft_trainer.launchers.base import shell, slot_count, slot_label
+from weft_trainer.machine.network import interface_of
+from weft_trainer.program.plan import Plan, Process
+from weft_trainer.spec import LearnerSpec, Peer
 
 
 class HorovodLauncher:

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 
 from weft_trainer.errors import TrainerError
 from weft_trainer.http import Http, Unreachable
-from weft_trainer.launchers.base import Peer, Plan, Process, shell, slot_count, slot_label
+from weft_trainer.launchers.base import shell, slot_count, slot_label
 from weft_trainer.launchers.horovod import gloo_patience, host_name
-from weft_trainer.network import interface_of
-from weft_trainer.spec import LearnerSpec
+from weft_trainer.machine.network import interface_of
+from weft_trainer.program.plan import Plan, Process
+from weft_trainer.spec import LearnerSpec, Peer
 
 _SECONDS = 5.0
 _GLOO_SECONDS = 120

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from weft_trainer.errors import TrainerError
-from weft_trainer.launchers.base import Peer, Plan, Process
 from weft_trainer.launchers.ray_options import NodeOptions
-from weft_trainer.spec import LearnerSpec
+from weft_trainer.program.plan import Plan, Process
+from weft_trainer.spec import LearnerSpec, Peer
 
 # Which of learner 1's reserved ports is for what. All others that Ray opens are free ones that the kernel picks.
 _GCS, _GATE, _CLIENT, _DASHBOARD = range(4)

@@ -16,9 +16,9 @@ import threading
 import time
 from types import FrameType
 
-from weft_trainer.endings import STOPPED_CODE
 from weft_trainer.launchers.base import shell
 from weft_trainer.launchers.ray_gate import GateClient, GateClosed
+from weft_trainer.program.endings import STOPPED_CODE
 
 _GATE_SECONDS = 560.0
 """How long learner 1 may take to serve the gate; its code and data come first. Somewhat more than it then waits for the

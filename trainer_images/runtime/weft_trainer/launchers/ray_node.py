@@ -33,8 +33,8 @@ from weft_trainer.launchers.ray_options import (
     spill_folder,
     start_command,
 )
-from weft_trainer.network import ReservedPorts
-from weft_trainer.processes import become_reaper, die_with_parent
+from weft_trainer.machine.network import ReservedPorts
+from weft_trainer.machine.prctl import become_reaper, die_with_parent
 
 _OLDEST = (2, 52)
 """The first Ray that can keep strangers out (RAY_AUTH_MODE=token)."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from weft_trainer.launchers.base import Peer, Plan, Process, shell
-from weft_trainer.spec import LearnerSpec
+from weft_trainer.launchers.base import shell
+from weft_trainer.program.plan import Plan, Process
+from weft_trainer.spec import LearnerSpec, Peer
 
 
 class TensorFlowLauncher:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from weft_trainer.launchers.base import Peer, Plan, Process, shell, slot_count, slot_label
-from weft_trainer.spec import LearnerSpec
+from weft_trainer.launchers.base import shell, slot_count, slot_label
+from weft_trainer.program.plan import Plan, Process
+from weft_trainer.spec import LearnerSpec, Peer
 
 # As a command, not as somebody's argument: at the start of one, after assignments and such words as `exec`.
 _IS_TORCHRUN = re.compile(

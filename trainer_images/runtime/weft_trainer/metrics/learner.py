@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from string import Template
 
-from weft_trainer.api import ApiClient
 from weft_trainer.config import Config
 from weft_trainer.control import Control
 from weft_trainer.folders import Folders
-from weft_trainer.lines import Line
+from weft_trainer.log.lines import Line
+from weft_trainer.machine.watchdog import Watchdog
 from weft_trainer.metrics.collector import Collector, Source
 from weft_trainer.metrics.emetrics import EmetricsFiles
 from weft_trainer.metrics.growing import Found, find_files
@@ -20,9 +20,9 @@ from weft_trainer.metrics.regex import RegexExtractor
 from weft_trainer.metrics.sampler import SystemSampler
 from weft_trainer.metrics.shipper import MetricShipper
 from weft_trainer.metrics.tensorboard import EventFiles
+from weft_trainer.service.client import ApiClient
+from weft_trainer.service.spool import Spool
 from weft_trainer.spec import LearnerSpec
-from weft_trainer.spool import Spool
-from weft_trainer.watchdog import Watchdog
 
 SPOOL = "metrics"
 """Folder of the spool, in the agent's own."""

@@ -10,16 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from weft_trainer.config import TOKEN_VARIABLE
-from weft_trainer.lines import Line
+from weft_trainer.config import RUNTIME, TOKEN_VARIABLE
+from weft_trainer.log.lines import Line
+from weft_trainer.machine.watchdog import Watchdog
 from weft_trainer.metrics.records import Record
 from weft_trainer.metrics.shipper import MetricShipper
-from weft_trainer.watchdog import Watchdog
 
-_RUNTIME = Path(__file__).resolve().parents[2]
 _WAITING_BYTES = 8 << 20
 _TELL = 60.0
 
@@ -55,7 +53,7 @@ class RegexExtractor:
         env = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
         self._process = subprocess.Popen(
             [sys.executable, "-m", f"{__package__}.regex_worker"],
-            env={**env, "PYTHONPATH": str(_RUNTIME), "PYTHONIOENCODING": "utf-8:surrogatepass"},
+            env={**env, "PYTHONPATH": str(RUNTIME), "PYTHONIOENCODING": "utf-8:surrogatepass"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

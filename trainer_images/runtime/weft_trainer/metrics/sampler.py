@@ -49,7 +49,7 @@ class SystemSampler:
         # Not before the first one is due: psutil's import is no part of the learner's start.
         if self._stop.wait(min(1.0, self._every)):
             return
-        from weft_trainer.system import Usage
+        from weft_trainer.machine.usage import Usage
 
         usage = Usage(self._ignore, self._folders, self._memory)
         while not self._stop.wait(self._every):

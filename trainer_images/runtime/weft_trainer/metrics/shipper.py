@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from weft_trainer.api import ApiClient
 from weft_trainer.control import Control
 from weft_trainer.errors import ApiError
 from weft_trainer.metrics.limiter import Limiter
 from weft_trainer.metrics.records import Record, encode
-from weft_trainer.shipping import Shipper
-from weft_trainer.spool import Spool
+from weft_trainer.service.client import ApiClient
+from weft_trainer.service.shipper import Shipper
+from weft_trainer.service.spool import Spool
 
 _LINGER = 1.0
 """Seconds between two batches: a metric that was not logged for a second shows at once."""

@@ -1,0 +1,281 @@
+"""TensorBoard's event files: those of the real writers, and what files may go through while they are written."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.environments import FIRST_RUN, python_of
+from tests.trainer.agents import Launch
+from tests.trainer.conftest import StartApi
+
+from weft_trainer.metrics.events import Broken, Event, EventFile, parse_event
+from weft_trainer.metrics.growing import find_files
+from weft_trainer.metrics.records import Record
+from weft_trainer.metrics.tensorboard import EventFiles
+
+TORCH = """
+import os
+import numpy
+import torch
+from torch.utils.tensorboard import SummaryWriter
+from weft_trainer import log_metrics
+log_metrics(tensor=torch.tensor([2.5], requires_grad=True), array=numpy.float32(1.5), yes=numpy.bool_(True))
+with SummaryWriter(os.environ["LOG_DIR"] + "/tb/train") as writer:
+    writer.add_text("notes", "hello")
+    writer.add_hparams({"lr": 0.1}, {"best": 0.75}, run_name="h")
+    for step in range(3):
+        writer.add_scalar("loss", 1 / (step + 1), step)
+        writer.add_scalar("accuracy", 0.1 * step, step, new_style=True)
+        writer.add_scalar("exact", 2.0**-30, step, new_style=True, double_precision=True)
+        writer.add_scalars("both", {"a": step, "b": -step}, step)
+with SummaryWriter(os.environ["RESULT_DIR"]) as writer:
+    writer.add_scalar("top", float("nan"), -1)
+"""
+
+KERAS = """
+import json
+import os
+import keras
+import tensorflow as tf
+model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse", metrics=["mae"])
+board = keras.callbacks.TensorBoard(os.environ["LOG_DIR"], update_freq=1, histogram_freq=1)
+x = tf.random.normal((8, 2))
+history = model.fit(x, x[:, :1], epochs=2, batch_size=4, validation_split=0.5, verbose=0, callbacks=[board]).history
+print(json.dumps([history["loss"], history["val_mae"]]))
+with tf.summary.create_file_writer(os.environ["RESULT_DIR"] + "/own").as_default():
+    for step in range(3):
+        tf.summary.scalar("half", tf.constant(step / 2, tf.float16), step)
+        tf.summary.scalar("count", tf.constant(step, tf.int64), step)
+        tf.summary.text("words", "hello", step)
+"""
+
+
+@pytest.mark.timeout(FIRST_RUN)
+def test_pytorchs_writer(start_api: StartApi, launch: Launch) -> None:
+    api = start_api(f"cat > train.py <<'EOF'\n{TORCH}\nEOF\npython train.py")
+    assert launch(api, python=str(python_of("pytorch:2.13"))).wait(600) == 0
+    learner = api.learners[0]
+    assert learner.points("loss", "tb/train") == [(0, 1.0), (1, 0.5), (2, 0.33333334)]
+    assert learner.points("accuracy", "tb/train") == [(0, 0), (1, 0.1), (2, 0.2)]
+    assert learner.points("exact", "tb/train") == [(step, 2.0**-30) for step in range(3)]
+    assert learner.points("both", "tb/train/both_b") == [(0, 0), (1, -1), (2, -2)]
+    assert learner.points("best", "tb/train/h") == [(0, 0.75)]
+    assert learner.points("top") == [(-1, "nan")]
+    assert [learner.points(name) for name in ("tensor", "array", "yes")] == [[(None, 2.5)], [(None, 1.5)], [(None, 1)]]
+    user = {name for one in learner.records if one["kind"] == "user" for name in one["values"]}
+    assert user == {"loss", "accuracy", "exact", "both", "best", "top", "tensor", "array", "yes"}
+
+
+@pytest.mark.timeout(FIRST_RUN)
+def test_keras_callback_and_tensorflows_writer(start_api: StartApi, launch: Launch) -> None:
+    api = start_api(f"cat > train.py <<'EOF'\n{KERAS}\nEOF\npython train.py", env={"TF_CPP_MIN_LOG_LEVEL": "3"})
+    assert launch(api, python=str(python_of("tensorflow:2.21"))).wait(600) == 0
+    learner = api.learners[0]
+    losses, errors = json.loads(learner.lines[-1])
+    assert learner.points("epoch_loss", "train") == [(0, pytest.approx(losses[0])), (1, pytest.approx(losses[1]))]
+    assert learner.points("epoch_mae", "validation") == [(0, pytest.approx(errors[0])), (1, pytest.approx(errors[1]))]
+    assert len(learner.points("batch_loss", "train")) == 2
+    assert learner.points("half", "own") == [(0, 0.0), (1, 0.5), (2, 1.0)]
+    assert learner.points("count", "own") == [(0, 0), (1, 1), (2, 2)]
+    names = {name for one in learner.records if one["group"] == "own" for name in one["values"]}
+    assert names == {"half", "count"}
+
+
+def test_a_folder_that_all_learners_see_is_one_learners_to_read(
+    start_api: StartApi, launch: Launch, tmp_path: Path
+) -> None:
+    file = Path(__file__).parents[2] / "e2e/programs/events.out.tfevents.torch"
+    api = start_api(
+        f"mkdir -p $JOB_STATE_DIR/tb/all $LOG_DIR/own; cp {file} $LOG_DIR/own; "
+        f"if [ $LEARNER_ID = 2 ]; then cp {file} $JOB_STATE_DIR/tb/all; fi; "
+        "touch $JOB_STATE_DIR/done$LEARNER_ID; while ! [ -e $JOB_STATE_DIR/done2 ]; do sleep 0.02; done",
+        learners=2,
+        evaluation_metrics={"type": "tensorboard", "path": "$JOB_STATE_DIR/tb"},
+    )
+    agents = [launch(api, rank, WEFT_SHARED_DIR=str(tmp_path / "shared")) for rank in range(2)]
+    assert [agent.wait() for agent in agents] == [0, 0]
+    assert [len(api.learners[rank].points("loss", "own")) for rank in range(2)] == [3, 3]
+    assert [len(api.learners[rank].points("loss", "all")) for rank in range(2)] == [3, 0]
+
+
+# --- by hand ---
+
+
+def varint(value: int) -> bytes:
+    value &= (1 << 64) - 1
+    data = b""
+    while value > 0x7F:
+        data += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return data + bytes([value])
+
+
+def field(number: int, value: int | float | bytes, double: bool = False) -> bytes:
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    if isinstance(value, float):
+        return varint(number << 3 | (1 if double else 5)) + struct.pack("<d" if double else "<f", value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def summary(step: int, *values: bytes, at: float = 1.75e9) -> bytes:
+    return field(1, at, double=True) + field(2, step) + field(5, b"".join(field(1, one) for one in values))
+
+
+def scalar(tag: str, value: float) -> bytes:
+    return field(1, tag.encode()) + field(2, float(value))
+
+
+def tensor(tag: str, *fields: bytes, shape: bytes = b"") -> bytes:
+    return field(1, tag.encode()) + field(8, field(2, shape) + b"".join(fields))
+
+
+def framed(*messages: bytes) -> bytes:
+    return b"".join(struct.pack("<Q", len(one)) + b"sums" + one + b"sums" for one in messages)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (scalar("x", 0.1), 0.1),
+        (scalar("x", 16777217.0), 16777216.0),
+        (scalar("x", math.inf), math.inf),
+        (tensor("x", field(1, 1), field(4, struct.pack("<f", 0.3))), 0.3),
+        (tensor("x", field(1, 2), field(6, struct.pack("<d", 0.1))), 0.1),
+        (tensor("x", field(1, 1), field(5, struct.pack("<f", 2.5))), 2.5),
+        (tensor("x", field(1, 3), field(7, varint(-5))), -5),
+        (tensor("x", field(1, 9), field(10, 1 << 40)), 1 << 40),
+        (tensor("x", field(1, 23), field(17, varint(2**63))), 2**63),
+        (tensor("x", field(1, 10), field(11, b"\1")), 1),
+        (tensor("x", field(1, 14), field(13, varint(0x3FC0))), 1.5),
+        (tensor("x", field(1, 14), field(4, b"\xc0\x3f")), 1.5),
+        (tensor("x", field(1, 19), field(4, struct.pack("<e", 0.5))), 0.5),
+        (tensor("x", field(1, 7), field(8, b"text")), None),
+        (tensor("x", field(1, 1), field(4, bytes(8)), shape=field(2, field(1, 2))), None),
+        (field(1, b"x") + field(5, b"a histogram"), None),
+    ],
+)
+def test_values(value: bytes, expected: float | None) -> None:
+    event = parse_event(summary(-7, value))
+    assert event == (None if expected is None else Event(1.75e9, -7, {"x": expected}))
+
+
+@pytest.mark.parametrize(
+    "message", [b"\xff" * 30, b"\x0a\xff\x01", summary(1, b"\x12\x02\x01"), field(3, b"brain.Event:2")]
+)
+def test_what_is_no_event_with_scalars(message: bytes) -> None:
+    assert parse_event(message) is None
+
+
+class Sink:
+    """A shipper that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.said: list[str] = []
+
+    def write(self, records: list[Record], left_out: int = 0) -> None:
+        self.records += records
+
+    @property
+    def points(self) -> list[tuple[str, object, object]]:
+        return [(one.group, one.etimes["iteration"], dict(one.values)) for one in self.records]
+
+
+@pytest.fixture
+def sink() -> Sink:
+    return Sink()
+
+
+def looking(sink: Sink, *roots: Path) -> Callable[[], bool]:
+    files = EventFiles(sink, sink.said.append)  # type: ignore[arg-type]
+    return lambda: files.look(list(find_files(roots)))
+
+
+def test_a_file_that_grows_byte_by_byte(tmp_path: Path, sink: Sink) -> None:
+    path = tmp_path / "train" / "events.out.tfevents.1"
+    path.parent.mkdir()
+    look = looking(sink, tmp_path)
+    data = framed(
+        field(3, b"brain.Event:2"), summary(1, scalar("a", 1)), summary(1, scalar("b", 2)), summary(2, scalar("a", 3))
+    )
+    with path.open("ab", buffering=0) as file:
+        for number in range(len(data)):
+            file.write(data[number : number + 1])
+            os.utime(path, ns=(number, number))
+            look()
+    assert sink.points == [("train", 1, {"a": 1}), ("train", 1, {"b": 2}), ("train", 2, {"a": 3})]
+
+
+def test_renamed_begun_anew_removed_and_many(tmp_path: Path, sink: Sink) -> None:
+    look = looking(sink, tmp_path)
+    first = tmp_path / "a" / "events.out.tfevents.1"
+    first.parent.mkdir()
+    first.write_bytes(framed(summary(1, scalar("x", 1))))
+    look()
+    first.parent.rename(tmp_path / "b")
+    moved = tmp_path / "b" / first.name
+    with moved.open("ab") as file:
+        file.write(framed(summary(2, scalar("x", 2), scalar("y", 2))))
+    look()
+    assert sink.points == [("a", 1, {"x": 1}), ("b", 2, {"x": 2, "y": 2})]
+    moved.write_bytes(framed(summary(9, scalar("x", 9))))
+    look()
+    moved.unlink()
+    for number in range(300):
+        folder = tmp_path / f"many{number}"
+        folder.mkdir()
+        (folder / "x.tfevents.v2").write_bytes(framed(summary(number, scalar("x", number))))
+    look()
+    assert sink.points[2] == ("b", 9, {"x": 9})
+    assert sorted(step for _, step, _ in sink.points[3:]) == list(range(300))
+    look()
+    assert len(sink.points) == 303
+
+
+def test_the_innermost_folder_gives_the_group(tmp_path: Path, sink: Sink) -> None:
+    (tmp_path / "logs" / "tb" / "train").mkdir(parents=True)
+    (tmp_path / "logs" / "tb" / "train" / "tfevents").write_bytes(framed(summary(1, scalar("x", 1))))
+    (tmp_path / "logs" / "tfevents").write_bytes(framed(summary(1, scalar("x", 1))))
+    looking(sink, tmp_path / "logs", tmp_path / "logs" / "tb", tmp_path / "none")()
+    assert sorted(group for group, _, _ in sink.points) == ["", "train"]
+
+
+def test_hostile_files(tmp_path: Path, sink: Sink) -> None:
+    secret = tmp_path / "elsewhere" / "tfevents"
+    secret.parent.mkdir()
+    secret.write_bytes(framed(summary(1, scalar("secret", 1))))
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "link.tfevents").symlink_to(secret)
+    (logs / "folder").symlink_to(secret.parent)
+    os.mkfifo(logs / "pipe.tfevents")
+    (logs / "broken.tfevents").write_bytes(b"\xff" * 100)
+    (logs / "room.tfevents").write_bytes(framed(summary(1, scalar("x", 1))) + bytes(1000))
+    look = looking(sink, logs)
+    look()
+    look()
+    assert sink.points == [("", 1, {"x": 1})]
+    assert len(sink.said) == 1
+    assert "broken.tfevents is damaged" in sink.said[0]
+
+
+def test_a_record_that_is_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
+    image = framed(field(1, 1.0, double=True) + field(5, b"\0" * (9 << 20)))
+    path = tmp_path / "tfevents"
+    path.write_bytes(image[: 5 << 20])
+    reader = EventFile()
+    with path.open("r+b") as file:
+        assert reader.read(file.fileno(), 10) == []
+        path.write_bytes(image + framed(summary(4, scalar("x", 1))))
+        assert [event.step for event in reader.read(file.fileno(), 10)] == [4]
+        path.write_bytes(path.read_bytes() + b"\xff" * 12)
+        with pytest.raises(Broken):
+            reader.read(file.fileno(), 10)

@@ -1,0 +1,151 @@
+"""What heartbeats tell of a program's progress, and the stacks that their answers ask for; with real agents."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.trainer.agents import Launch
+from tests.trainer.api_double import ApiDouble
+from tests.trainer.conftest import StartApi
+
+from weft_trainer.program import stacks
+from weft_trainer.service.vitals import Vitals
+
+DEADLOCK = """python -c '
+import socket
+def wait_for_a_peer():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.accept()
+print("begins", flush=True)
+wait_for_a_peer()'"""
+BURN = "while true; do python -S -c 'sum(range(3_000_000))'; sleep 0.05; done"
+
+
+def idle(api: ApiDouble, rank: int = 0) -> list[float]:
+    return [beat["idle_seconds"] for beat in api.learners[rank].heartbeats if "idle_seconds" in beat]
+
+
+def said(api: ApiDouble, words: str) -> list[str]:
+    return [line for line in api.learners[0].lines if line.startswith("weft: ") and words in line]
+
+
+def test_a_deadlock_is_idle_and_its_stack_is_shown_once_for_each_request(start_api: StartApi, launch: Launch) -> None:
+    api = start_api(DEADLOCK, heartbeat_seconds=0.2)
+    agent = launch(api)
+    api.wait_for(lambda: "begins" in api.learners[0].lines and bool(idle(api)) and idle(api)[-1] > 1.5)
+    before = len(idle(api))
+    assert not any(beat["wrote"] for beat in api.learners[0].heartbeats if "wrote" in beat)
+    for number, token in enumerate(("first", "second"), 1):
+        api.stop = {"stop": False, "grace_seconds": None, "dump": token}
+        api.wait_for(lambda n=number: len(said(api, "wait_for_a_peer (")) == n)
+        beats = len(api.learners[0].heartbeats)
+        api.wait_for(lambda n=beats: len(api.learners[0].heartbeats) > n + 3)
+        assert len(said(api, "wait_for_a_peer (")) == number, api.learners[0].lines
+    assert said(api, "Thread")
+    assert min(idle(api)[before:]) > 1.5, "neither what the agent itself logs nor py-spy's work is a sign of life"
+    agent.terminate()
+    assert agent.wait() == 143
+
+
+def test_what_reading_the_stacks_uses_is_no_sign_of_life() -> None:
+    read = threading.Event()
+    vitals = Vitals(lambda: False, lambda: read.wait(60))
+    vitals.begin()
+    vitals.asked("now")
+    time.sleep(0.01)
+    quiet = [vitals.read({"cpu_percent": 90})["idle_seconds"] for _ in range(2)]
+    assert quiet[0] > 0
+    assert quiet == sorted(quiet)
+    read.set()
+    while vitals._dumping:
+        time.sleep(0.01)
+    assert vitals.read({"cpu_percent": 90})["idle_seconds"] >= quiet[1], "the last of it"
+    assert vitals.read({"cpu_percent": 90})["idle_seconds"] < quiet[1]
+
+
+def test_work_in_children_that_nobody_sees_is_work(start_api: StartApi, launch: Launch) -> None:
+    api = start_api(BURN, heartbeat_seconds=1)
+    agent = launch(api)
+    api.wait_for(lambda: len(idle(api)) >= 6)
+    assert max(idle(api)[1:]) < 3, idle(api)  # of a busy machine it may get too little for a beat or two
+    agent.terminate()
+    agent.wait()
+
+
+def test_a_log_line_and_a_first_result_are_signs_of_life(start_api: StartApi, launch: Launch, tmp_path: Path) -> None:
+    gates = [tmp_path / name for name in ("say", "write")]
+    for gate in gates:
+        os.mkfifo(gate)  # who waits at one uses no processor time, which would be a sign of life
+    api = start_api(
+        f"read x < {gates[0]}; echo x; read x < {gates[1]}; echo 1 > $RESULT_DIR/out; sleep 1000", heartbeat_seconds=0.2
+    )
+    agent = launch(api)
+    for gate in gates:
+        api.wait_for(lambda: bool(idle(api)) and idle(api)[-1] > 1)
+        gate.write_text("go\n")
+        api.wait_for(lambda: idle(api)[-1] < 1)
+    assert api.learners[0].lines == ["x"]
+    api.wait_for(lambda: bool(api.learners[0].heartbeats[-1]["wrote"]))
+    agent.terminate()
+    agent.wait()
+
+
+def test_a_checkpoint_that_came_back_is_not_written_yet(start_api: StartApi, launch: Launch) -> None:
+    command = "if [ $WEFT_ATTEMPT = 1 ]; then echo 1 > $CHECKPOINT_DIR/state; else sleep 1000; fi"
+    first = start_api(command)
+    assert launch(first).wait() == 0
+    again = start_api(command, attempt=2, heartbeat_seconds=0.2)
+    again.objects = first.objects
+    agent = launch(again, folder="attempt-2")
+    beats = again.learners[0].heartbeats
+    again.wait_for(lambda: sum("wrote" in beat for beat in beats) > 3)
+    agent.terminate()
+    assert agent.wait() == 143
+    assert {beat["wrote"] for beat in beats if "wrote" in beat} == {False}
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[str]]:
+    started = subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert started.stdout is not None
+    started.stdout.readline()
+    while psutil.Process(started.pid).status() != psutil.STATUS_SLEEPING:  # in input()
+        time.sleep(0.01)
+    yield started
+    started.communicate("\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("echo 'Error: Permission denied (os error 13)' >&2; exit 1", "ptrace is refused here"),
+        ("echo 'Error: Failed to find a python version' >&2; exit 1", "its stack can't be read: Failed to find"),
+        (None, "there is no py-spy in this environment"),
+    ],
+)
+def test_where_py_spy_can_not_read_proc_has_to_do(
+    child: subprocess.Popen[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str | None,
+    words: str,
+) -> None:
+    spy = tmp_path / "py-spy"
+    spy.write_text(f"#!/bin/sh\n{answer}\n")
+    spy.chmod(0o755)
+    monkeypatch.setattr(stacks, "find_py_spy", lambda: str(spy) if answer else None)
+    lines = list(stacks.dump(ignore=()))
+    assert any(words in line for line in lines), lines
+    [head] = [line for line in lines if f"process {child.pid} " in line]
+    assert "sleeping" in head
+    assert "1 thread" in head

@@ -1,0 +1,1 @@
+"""CHECKPOINT_DIR and its generations in a store: how they are stored, consistent with each other, and restored."""

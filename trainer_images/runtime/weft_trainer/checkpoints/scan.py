@@ -1,0 +1,89 @@
+"""The content of CHECKPOINT_DIR at a moment, and the files in it that a process has open."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from weft_trainer.stores.paths import files_below
+
+SAVING = ".saving"
+"""A program may put a file of this name into a folder while it saves there: nothing of that folder counts meanwhile."""
+_TEMPORARY = re.compile(
+    r"(\.(tmp|temp|part|partial|incomplete|swp)|~)$"
+    r"|^\.saving$"
+    r"|\.tempstate\d+"  # TensorFlow
+    r"|orbax-checkpoint-tmp"
+    r"|^tmp[a-z0-9_]{8}$"  # Python's tempfile
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """A file at one moment. The same look later means that nothing has been written to it."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+    link: str | None = None
+    settled: bool = field(default=False, compare=False)
+    """Whether the last change was no write but, say, a rename. The files that a killed writer leaves are not
+    settled."""
+
+
+def scan(folder: Path) -> dict[str, Look]:
+    """Every file and link by its key, except files that are temporary by name."""
+    return _looks(folder, temporary=False)
+
+
+def temporaries(folder: Path) -> dict[str, Look]:
+    """The files that are temporary by name."""
+    return _looks(folder, temporary=True)
+
+
+def is_temporary(key: str) -> bool:
+    return any(_TEMPORARY.search(part) for part in key.split("/"))
+
+
+def _looks(folder: Path, temporary: bool) -> dict[str, Look]:
+    found = {}
+    for key, path in files_below(folder):
+        if is_temporary(key) is temporary and (look := look_at(path)) is not None:
+            found[key] = look
+    return found
+
+
+def look_at(path: Path) -> Look | None:
+    try:
+        status = path.lstat()
+        link = os.readlink(path) if path.is_symlink() else None
+    except OSError:
+        return None
+    if link is not None and (link.startswith("/") or ".." in link.split("/")):
+        return None  # leads out of the folder, and means nothing elsewhere
+    settled = link is not None or status.st_ctime_ns > status.st_mtime_ns
+    return Look(status.st_size, status.st_mtime_ns, status.st_ino, link, settled)
+
+
+def saving(folder: Path) -> set[str]:
+    """Top-level names below which a program says that it is saving; "" is the whole folder."""
+    return {key.partition("/")[0] if "/" in key else "" for key, path in files_below(folder) if path.name == SAVING}
+
+
+def being_written(folder: Path) -> set[str]:
+    """Keys of files in ``folder`` that a process below the agent has open for writing."""
+    import psutil  # 20 ms that no start should wait for
+
+    keys = set()
+    for process in psutil.Process().children(recursive=True):
+        try:
+            opened = process.open_files()
+        except psutil.Error:
+            continue
+        for file in opened:
+            path = Path(file.path)
+            if file.mode != "r" and path.is_relative_to(folder):
+                keys.add(path.relative_to(folder).as_posix())
+    return keys

@@ -1,0 +1,71 @@
+"""FfDL's log files: ``training-log.txt`` and ``user_log.txt``, which programs write under LOG_DIR, are log, too."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft_trainer.log.lines import LineAssembler
+from weft_trainer.log.output import Output, write_bytes
+
+NAMES = frozenset({"training-log.txt", "user_log.txt"})
+_EVERY = 0.5
+_CHUNK = 1 << 20
+
+
+@dataclass
+class _Followed:
+    inode: int
+    assembler: LineAssembler
+    offset: int = 0
+
+
+class LogTail:
+    """Follows the files in a thread; lines of a subfolder's file carry the folder's name."""
+
+    def __init__(self, folder: Path, output: Output) -> None:
+        self._folder = folder
+        self._output = output
+        self._files: dict[Path, _Followed] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Read on to the end of every file, then stop."""
+        self._stop.set()
+        self._thread.join()
+        self._look()
+        for followed in self._files.values():
+            self._output.write(followed.assembler.close())
+
+    def _run(self) -> None:
+        while not self._stop.wait(_EVERY):
+            self._look()
+
+    def _look(self) -> None:
+        for folder, _, names in os.walk(self._folder):
+            for name in sorted(NAMES.intersection(names)):
+                try:
+                    self._read(Path(folder, name))
+                except OSError:
+                    continue  # removed or replaced meanwhile: the next look shows
+
+    def _read(self, path: Path) -> None:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            followed = self._files.get(path)
+            if followed is None or followed.inode != status.st_ino or status.st_size < followed.offset:
+                if followed is not None:
+                    self._output.write(followed.assembler.close())
+                subfolder = path.parent.relative_to(self._folder)
+                prefix = "" if subfolder == Path(".") else f"[{subfolder}] "
+                followed = self._files[path] = _Followed(status.st_ino, LineAssembler(prefix))
+            file.seek(followed.offset)
+            while chunk := file.read(_CHUNK):
+                followed.offset += len(chunk)
+                write_bytes(self._output, followed.assembler, chunk)

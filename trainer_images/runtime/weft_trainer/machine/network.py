@@ -1,0 +1,71 @@
+"""This learner's address and ports, as its peers reach them."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import urllib.parse
+
+# Below the kernel's range for outgoing connections (32768 and up), so that no connection takes a port by chance.
+_RANGE = (20_000, 32_000)
+
+
+def own_address(api_url: str) -> str:
+    """The address of the interface that routes to the API; loopback for an API on loopback."""
+    parts = urllib.parse.urlsplit(api_url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_DGRAM)
+        # 'localhost' may be ::1 first, and the gang's ports are IPv4's where there is any.
+        family, kind, _, _, target = sorted(found, key=lambda info: info[0] != socket.AF_INET)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)  # UDP: chooses the route and sends nothing
+            address: str = probe.getsockname()[0]
+            return address
+    except OSError:
+        return "127.0.0.1"
+
+
+class ReservedPorts:
+    """Free TCP ports, held until ``release``, right before the processes start that use them."""
+
+    def __init__(self, count: int) -> None:
+        self._sockets: list[socket.socket] = []
+        while len(self._sockets) < count:
+            with contextlib.suppress(OSError):
+                self._sockets.append(_bind(random.randrange(*_RANGE)))  # noqa: S311
+        self.numbers: tuple[int, ...] = tuple(held.getsockname()[1] for held in self._sockets)
+
+    def release(self) -> None:
+        for held in self._sockets:
+            held.close()
+        self._sockets.clear()
+
+
+def _bind(port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        bound.bind(("0.0.0.0", port))  # noqa: S104
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def takes_connections(address: str, port: int, timeout: float = 1.0) -> bool:
+    try:
+        with socket.create_connection((address, port), timeout):
+            return True
+    except OSError:
+        return False
+
+
+def interface_of(address: str) -> str | None:
+    """The name of the local interface that has ``address``."""
+    import psutil  # 20 ms that only gangs need
+
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(known.address == address for known in addresses):
+            return name
+    return None

@@ -1,0 +1,161 @@
+"""The object that all phases of a learner share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from weft_trainer.checkpoints.checkpoints import Checkpoints
+from weft_trainer.config import Config
+from weft_trainer.control import Control
+from weft_trainer.folders import Folders
+from weft_trainer.log.lines import Line
+from weft_trainer.log.shipper import LogShipper
+from weft_trainer.log.tail import LogTail
+from weft_trainer.machine.network import interface_of, own_address
+from weft_trainer.machine.watchdog import Watchdog
+from weft_trainer.metrics.learner import LearnerMetrics
+from weft_trainer.program.environment import build_environment, network_defaults, thread_default
+from weft_trainer.program.plan import Plan
+from weft_trainer.program.supervisor import Listener, Supervisor
+from weft_trainer.service.client import ApiClient
+from weft_trainer.service.heartbeat import Heartbeat
+from weft_trainer.service.spool import Spool
+from weft_trainer.service.vitals import Vitals
+from weft_trainer.spec import LearnerSpec, S3Location
+from weft_trainer.stores.installation import InstallationStore
+from weft_trainer.stores.paths import files_below
+from weft_trainer.stores.s3 import S3Store
+from weft_trainer.stores.store import Store
+
+LOG_SPOOL = "spool"
+"""Folder of the log's spool, in the agent's own."""
+
+
+class Learner(Listener):
+    """A granted learner: its spec, its folders, and the parts that run beside all of its phases.
+
+    Raises:
+        OSError: its folders can't be made.
+    """
+
+    def __init__(self, config: Config, spec: LearnerSpec, control: Control, api: ApiClient, watchdog: Watchdog) -> None:
+        self.config = config
+        self.spec = spec
+        self.control = control
+        self.api = api
+        self.folders = Folders.create(config, spec)
+        self.merged_log = self.folders.agent / "training-log.txt"
+        self.log = LogShipper(
+            api, control, Spool(self.folders.agent / LOG_SPOOL, api.instance), self.merged_log, spec.log
+        )
+        self.metrics = LearnerMetrics(config, spec, self.folders, api, control, watchdog, self.log.say)
+        self.vitals = Vitals(self._wrote, self._dump_stacks)
+        self.heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self.vitals)
+        self.checkpoints: Checkpoints | None = None if spec.elastic else self.new_checkpoints(spec)
+        """Of an elastic job: while this learner leads a round."""
+        self.ran = False
+        """Whether the program has started, so that there may be something to store."""
+        self.outputs: dict[str, Any] | None = None
+        """A summary of the results that become a version of a model, for the report of the end."""
+        self._watchdog = watchdog
+        self._output = _ProgramOutput(self)
+        self.supervisor = self.new_supervisor(self)
+        """Of the processes that run now, or ran last."""
+
+    def start(self) -> None:
+        """Start the parts that run beside the phases."""
+        self.heartbeat.start()
+        self.log.start()
+        self.metrics.start()
+
+    @contextmanager
+    def running(self, env: Mapping[str, str]) -> Iterator[None]:
+        """While the program runs, with this environment: follow its log files, its metrics, and whether it is idle."""
+        tail = LogTail(self.folders.log, self._output)
+        tail.start()
+        self.metrics.begin(env)
+        self.ran = True
+        self.vitals.begin()
+        try:
+            yield
+        finally:
+            self.vitals.end()
+            tail.finish()
+            self.metrics.finish()
+
+    def new_supervisor(self, listener: Listener) -> Supervisor:
+        grace = self.spec.grace_seconds if self.config.grace_seconds is None else self.config.grace_seconds
+        return Supervisor(self.control, self._output, self._watchdog, grace, listener)
+
+    def new_checkpoints(self, spec: LearnerSpec) -> Checkpoints:
+        """``spec``: this learner's, perhaps with another rank."""
+        return Checkpoints(
+            lambda: self.store("checkpoints", spec.checkpoints),
+            spec,
+            self.folders.checkpoint,
+            self.folders.agent / "pins",
+            silence=lambda: self.heartbeat.silence,
+            fenced=lambda: self.control.fenced,
+        )
+
+    def stopping(self) -> None:
+        if self.checkpoints is not None:
+            self.checkpoints.hurry()
+
+    def store(self, space: str, location: S3Location | None) -> Store:
+        """The store at a user's ``location``; None: this job's ``space`` in the installation's own store."""
+        return InstallationStore(self.api, space) if location is None else S3Store(location)
+
+    @cached_property
+    def address(self) -> str:
+        """Where peers reach this learner."""
+        return self.config.advertise_address or own_address(self.config.api_url)
+
+    def environment(self, plan: Plan) -> dict[str, str]:
+        """The environment of the processes of ``plan``."""
+        defaults = thread_default(self.spec.cpus, plan.slots)
+        if self.spec.learners > 1 or self.spec.elastic is not None:
+            defaults |= network_defaults(interface_of(self.address))
+        return defaults | build_environment(self.spec, self.folders, os.environ)
+
+    def _wrote(self) -> bool:
+        if self.checkpoints is not None and not self.checkpoints.untouched:
+            return True
+        return next(files_below(self.folders.result), None) is not None
+
+    def _dump_stacks(self) -> None:
+        from weft_trainer.program.stacks import dump  # psutil takes 20 ms
+
+        for text in dump(self._watchdog.own):
+            self.log.say(text)
+
+
+class _ProgramOutput:
+    """The program's output is a sign of life, and goes to the log and to the metrics."""
+
+    def __init__(self, learner: Learner) -> None:
+        self._log = learner.log
+        self._metrics = learner.metrics
+        self._vitals = learner.vitals
+
+    def write(self, lines: Sequence[Line]) -> None:
+        if lines:
+            self._vitals.touch()
+        self._log.write(lines)
+        self._metrics.said(lines)
+
+    @property
+    def flooded(self) -> bool:
+        # Regular expressions are for every line, so then all of them are made.
+        return self._log.flooded and not self._metrics.reads_log
+
+    def leave_out(self, raw: bytes) -> None:
+        self._log.leave_out(raw)
+
+    @property
+    def last_lines(self) -> list[str]:
+        return self._log.last_lines

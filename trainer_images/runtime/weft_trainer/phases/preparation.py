@@ -1,0 +1,94 @@
+"""Before the program: the inputs are brought here, the learners meet, and the launcher plans what each starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft_trainer.errors import DataError, warn
+from weft_trainer.inputs.cache import NodeCache
+from weft_trainer.inputs.downloader import Downloader
+from weft_trainer.inputs.model_version import bring_model
+from weft_trainer.inputs.mounts import link
+from weft_trainer.launchers import find_launcher
+from weft_trainer.phases.learner import Learner
+from weft_trainer.program.plan import Plan
+from weft_trainer.spec import LearnerSpec, Peer
+from weft_trainer.stores.installation import InstallationStore
+from weft_trainer.stores.retry import PATIENCE, patiently
+from weft_trainer.stores.s3 import S3Store
+from weft_trainer.stores.summary import count, summary
+
+_PEERS_WAIT = 10.0
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A summary of the inputs that were brought here, for the service."""
+
+    words: str = ""
+    inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    checkpoint: Mapping[str, Any] | None = None
+    """The checkpoint that this learner begins with."""
+
+
+def prepare(learner: Learner, ports: Sequence[int]) -> Plan:
+    """All that a gang of fixed size does before the program starts. It runs in a thread, so that a stop need not wait
+    for a download. Raises: Fenced, TrainerError.
+
+    Args:
+        ports: this learner's, for its peers.
+    """
+    launcher = find_launcher(learner.spec.launcher)
+    me = Peer(learner.spec.rank, learner.address, tuple(ports))
+    learner.api.address(me.address, me.ports)
+    brought = bring_inputs(learner)
+    plan = launcher.plan(learner.spec, me, _meet(learner, me))
+    learner.api.phase("PROCESSING", brought.words, brought.inputs, brought.checkpoint)
+    return plan
+
+
+def bring_inputs(learner: Learner) -> Brought:
+    """Code, data, the pretrained model, and the last checkpoint. Raises: Fenced, TrainerError."""
+    spec, folders = learner.spec, learner.folders
+    _look_up_results(spec)
+    if not spec.has_downloads:
+        return Brought()
+    learner.api.phase("DOWNLOADING")
+    cache = NodeCache(learner.config.cache_dir, learner.config.cache_size)
+    downloader = Downloader(cache, warn, say=learner.log.say)
+    words = [downloader.run(spec, folders)]
+    inputs = dict(downloader.inputs)
+    origin = None
+    if spec.mounts:
+        words.append(link(spec.mounts, folders.data))
+    if spec.model is not None and spec.pretrained is None:
+        store = InstallationStore(learner.api, "pretrained")
+        files = bring_model(store, spec.model, cache, folders.pretrained, learner.log.say)
+        inputs["pretrained"] = summary(files, etags=False)
+        words.append(f"{count(len(files))} of model {spec.model.reference}")
+    if spec.may_have_checkpoints and learner.checkpoints is not None:  # in an elastic job each round restores them
+        restored = learner.checkpoints.restore(PATIENCE)
+        origin = restored.origin
+        words.append(restored.words(spec.job_id))
+    return Brought("; ".join(filter(None, words)), inputs, origin)
+
+
+def _look_up_results(spec: LearnerSpec) -> None:
+    """A mistyped name of the store for the results shows now, and not after the training."""
+    if spec.results is not None:
+        try:
+            patiently(S3Store(spec.results).resolve, PATIENCE, beginning=True)
+        except DataError as error:
+            error.error_code = "S303"
+            raise
+
+
+def _meet(learner: Learner, me: Peer) -> list[Peer]:
+    """All learners, once all of them are there: a gang starts as a whole."""
+    if learner.spec.learners == 1:
+        return [me]
+    while (peers := learner.api.peers(_PEERS_WAIT)) is None:
+        pass
+    return peers

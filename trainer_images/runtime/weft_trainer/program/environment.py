@@ -1,0 +1,70 @@
+"""The environment of the user's program: FfDL's names, and nothing of the agent's secrets."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from weft_trainer.config import RUNTIME, TOKEN_VARIABLE
+from weft_trainer.folders import Folders
+from weft_trainer.metrics.logging import FILE_VARIABLE
+from weft_trainer.spec import LearnerSpec
+
+
+def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, str]) -> dict[str, str]:
+    """The agent's own environment, then the manifest's env and secrets, then Weft's own names."""
+    # An engine may run the agent inside a Ray cluster of its own, which the program must not see.
+    env = {name: value for name, value in agent.items() if name != TOKEN_VARIABLE and not name.startswith("RAY_")}
+    env["RAY_ADDRESS"] = "local"  # or `ray.init()` would find it by itself, through a file in /tmp
+    env.setdefault("PYTHONUNBUFFERED", "1")  # or lines would wait in a buffer of 8 KiB for as long as they like
+    env |= spec.env
+    env["PATH"] = _path(Path(sys.executable).parent, env.get("PATH", os.defpath))
+    env["PYTHONPATH"] = _path(folders.model, RUNTIME, spec.env.get("PYTHONPATH") or _of_image(agent))
+    env |= {
+        "DATA_DIR": str(folders.data),
+        "RESULT_DIR": str(folders.result),
+        "RESULT_BUCKET_DIR": str(folders.result_bucket),
+        "MODEL_DIR": str(folders.model),
+        "CHECKPOINT_DIR": str(folders.checkpoint),
+        "LOG_DIR": str(folders.log),
+        "JOB_STATE_DIR": str(folders.job_state),
+        "LEARNER_ID": str(spec.learner_id),
+        "NUM_LEARNERS": str(spec.learners),
+        "GPU_COUNT": str(spec.gpus),
+        "TRAINING_ID": spec.job_id,
+        "TRAINING_JOB": spec.job_name,
+        "TRAINING_COMMAND": spec.command,
+        "WEFT_ATTEMPT": str(spec.attempt),
+        FILE_VARIABLE: str(folders.metrics / "logged.jsonl"),
+    }
+    if spec.pretrained is not None or spec.model is not None:
+        env["PRETRAINED_DIR"] = str(folders.pretrained)
+    if spec.model is not None:
+        env["PRETRAINED_MODEL"] = spec.model.reference
+    if any(source.mode == "stream" for source in spec.data):
+        env["WEFT_STREAM_DIR"] = str(folders.streams)
+    return env
+
+
+def network_defaults(interface: str | None) -> dict[str, str]:
+    """The interface that gangs talk over: the libraries guess wrong where a host name resolves to another interface."""
+    if interface is None:
+        return {}
+    return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
+
+
+def thread_default(cpus: float, slots: int) -> dict[str, str]:
+    """OpenMP's own default is all the machine's cores for each of several workers."""
+    return {"OMP_NUM_THREADS": str(max(1, int(cpus // slots)))}
+
+
+def _of_image(agent: Mapping[str, str]) -> str:
+    """The PYTHONPATH that an image brings, without the folder that an engine put there for the agent."""
+    parts = agent.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join(part for part in parts if part and Path(part) != RUNTIME)
+
+
+def _path(*parts: Path | str) -> str:
+    return os.pathsep.join(str(part) for part in parts if str(part))

@@ -1,0 +1,1 @@
+"""RESULT_DIR: published in a store with a manifest, and copied to a mounted folder."""

@@ -1,0 +1,197 @@
+"""The learner's side of the API (``/api/v1/learner``)."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from weft_trainer.control import Control
+from weft_trainer.errors import ApiAway, ApiError, Fenced
+from weft_trainer.http import Answer, Http, Unreachable
+from weft_trainer.service.spool import Batch
+from weft_trainer.spec import Peer
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+_ABORT_SECONDS = 10.0
+_AGAIN = (408, 425, 429)
+
+
+class ApiClient:
+    """Every call is repeated, with growing pauses, for as long as the API is away (no connection, 5xx), or until its
+    ``deadline`` (seconds from now). All calls are idempotent on the server's side, so a lost answer does no harm.
+
+    Thread-safe. Raises Fenced when the attempt is over, ApiError when the API refuses, ApiAway at the deadline.
+    """
+
+    def __init__(self, url: str, token: str, rank: int, instance: str, control: Control) -> None:
+        self.url = url
+        self._base = url + "/api/v1/learner/"
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        if place := os.environ.get("TRACEPARENT"):
+            self._headers["traceparent"] = place  # these calls belong to the trace of the job's start
+        self._rank = rank
+        self.instance = instance
+        self._control = control
+        self._http = Http()
+
+    def start(self, hostname: str) -> dict[str, Any]:
+        """Exchange the token for the start grant: the learner's spec."""
+        spec: dict[str, Any] = self._post("start", {"hostname": hostname})
+        return spec
+
+    def address(self, address: str, ports: Sequence[int]) -> None:
+        self._post("address", {"address": address, "ports": list(ports)})
+
+    def peers(self, wait: float) -> list[Peer] | None:
+        """All peers in order of rank, or None when some have not reported within ``wait`` seconds."""
+        query = urllib.parse.urlencode({"rank": self._rank, "wait": f"{wait:g}"})
+        answer = self._call("GET", f"peers?{query}", None, timeout=wait + 20)
+        if not answer["ready"]:
+            return None
+        peers = [Peer(peer["rank"], peer["address"], tuple(peer["ports"])) for peer in answer["peers"]]
+        return sorted(peers, key=lambda peer: peer.rank)
+
+    def round(self, wait: float, **standing: Any) -> dict[str, Any]:
+        """Take part in the rounds of an elastic job: see ``RoundCall`` of the API."""
+        answer: dict[str, Any] = self._post("round", {"wait": wait, **standing}, timeout=wait + 20)
+        return answer
+
+    def phase(
+        self,
+        phase: str,
+        message: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        checkpoint: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``inputs``: summaries of the manifest's inputs; ``checkpoint``: the checkpoint that the learner begins
+        with."""
+        more = {"message": message, "inputs": inputs, "checkpoint": checkpoint}
+        self._post("phase", {"phase": phase} | {name: value for name, value in more.items() if value})
+
+    def heartbeat(self, system: dict[str, Any], vitals: dict[str, Any]) -> dict[str, Any]:
+        """A single try: the next heartbeat is the better repetition."""
+        answer: dict[str, Any] = self._post("heartbeat", {"system": system, **vitals}, deadline=0, timeout=10)
+        return answer
+
+    def logs(self, batch: Batch, instance: str, *, late: bool = False, deadline: float | None = None) -> None:
+        """Send one batch of lines, each already the JSON object ``{"t": …, "s": …}``.
+
+        Args:
+            late: an agent that has died left the lines. The API takes them after the attempt's end, too.
+        """
+        self._batch("logs", "lines", batch, instance, {"late": True} if late else {}, deadline)
+
+    def metrics(self, batch: Batch, instance: str) -> None:
+        """Send one batch of records, each already the JSON object that ``metrics.records`` makes."""
+        self._batch("metrics", "records", batch, instance)
+
+    def storing(self, exit_code: int) -> dict[str, Any]:
+        answer: dict[str, Any] = self._post("storing", {"exit_code": exit_code})
+        return answer
+
+    def object_urls(
+        self, space: str, operation: str, keys: Sequence[str], deadline: float | None = None
+    ) -> dict[str, str]:
+        """Presigned URLs in the installation's own store; ``operation`` is put or get."""
+        answer = self._post("objects", {"space": space, "op": operation, "keys": list(keys)}, deadline=deadline)
+        urls: dict[str, str] = answer["urls"]
+        return urls
+
+    def begin_multipart(self, space: str, key: str) -> str:
+        answer = self._post("objects", {"space": space, "op": "begin", "keys": [key]})
+        upload: str = answer["upload"]
+        return upload
+
+    def part_url(self, space: str, key: str, upload: str, number: int) -> str:
+        body = {"space": space, "op": "parts", "keys": [key], "upload": upload, "numbers": [number]}
+        url: str = self._post("objects", body)["urls"][str(number)]
+        return url
+
+    def complete_multipart(self, space: str, key: str, upload: str, etags: Sequence[str]) -> None:
+        body = {"space": space, "op": "complete", "keys": [key], "upload": upload, "etags": list(etags)}
+        self._post("objects", body)
+
+    def abort_multipart(self, space: str, key: str, upload: str) -> None:
+        body = {"space": space, "op": "abort", "keys": [key], "upload": upload}
+        self._post("objects", body, deadline=_ABORT_SECONDS)
+
+    def list_objects(self, space: str, prefix: str) -> list[dict[str, Any]]:
+        answer = self._post("objects", {"space": space, "op": "list", "keys": [prefix] if prefix else []})
+        objects: list[dict[str, Any]] = answer["objects"]
+        return objects
+
+    def delete_objects(self, space: str, keys: Sequence[str]) -> None:
+        self._post("objects", {"space": space, "op": "delete", "keys": list(keys)})
+
+    def exit(
+        self,
+        exit_code: int,
+        reason: str,
+        last_lines: Sequence[str],
+        deadline: float,
+        outputs: Mapping[str, Any] | None = None,
+    ) -> None:
+        body: dict[str, Any] = {"exit_code": exit_code, "reason": reason, "last_lines": list(last_lines)}
+        self._post("exit", body | ({"outputs": dict(outputs)} if outputs else {}), deadline=deadline)
+
+    def _batch(
+        self,
+        path: str,
+        name: str,
+        batch: Batch,
+        instance: str,
+        more: Mapping[str, Any] = MappingProxyType({}),
+        deadline: float | None = None,
+    ) -> None:
+        head = json.dumps({"rank": self._rank, "instance": instance, "sequence": batch.sequence, **more})
+        body = head[:-1].encode() + f', "{name}": ['.encode() + b",".join(batch.lines) + b"]}"
+        self._call("POST", path, body, deadline=deadline)
+
+    def _post(self, path: str, body: dict[str, Any], deadline: float | None = None, timeout: float = 30) -> Any:
+        whole = {"rank": self._rank, "instance": self.instance, **body}
+        return self._call("POST", path, json.dumps(whole).encode(), deadline=deadline, timeout=timeout)
+
+    def _call(
+        self, method: str, path: str, body: bytes | None, *, deadline: float | None = None, timeout: float = 30
+    ) -> Any:
+        end = None if deadline is None else time.monotonic() + deadline
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                answer = self._http.request(
+                    method, self._base + path, body=body, headers=self._headers, timeout=timeout
+                )
+                if answer.status < 300:
+                    return json.loads(answer.body) if answer.body else None
+                if answer.status < 500 and answer.status not in _AGAIN:
+                    raise _refusal(path, answer)
+                trouble = f"HTTP {answer.status}"
+            except Unreachable as error:
+                trouble = str(error)
+            if self._control.fenced:
+                raise Fenced
+            if end is not None and time.monotonic() + pause > end:
+                raise ApiAway(f"the API does not answer: {trouble}")
+            time.sleep(pause * random.uniform(0.7, 1.3))  # noqa: S311
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def _refusal(path: str, answer: Answer) -> Exception:
+    if answer.status == 410:
+        return Fenced()
+    try:
+        problem = json.loads(answer.body)
+        detail, code = str(problem.get("detail") or problem.get("title") or ""), str(problem.get("code") or "")
+    except (ValueError, AttributeError):
+        detail, code = answer.body[:200].decode(errors="replace"), ""
+    operation = path.partition("?")[0]
+    return ApiError(
+        f"the API refused '{operation}': {detail or 'no reason given'} ({answer.status})", answer.status, code
+    )

@@ -1,0 +1,59 @@
+"""The heartbeat: it reports that the learner lives and how much it uses. The answer may order a stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection
+
+from weft_trainer.control import Control
+from weft_trainer.errors import Fenced, TrainerError
+from weft_trainer.service.client import ApiClient
+from weft_trainer.service.vitals import Vitals
+
+
+class Heartbeat:
+    def __init__(self, api: ApiClient, control: Control, every: float, ignore: Collection[int], vitals: Vitals) -> None:
+        self._api = api
+        self._control = control
+        self._every = every
+        self._ignore = ignore
+        self._vitals = vitals
+        self._stop = threading.Event()
+        self._answered = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the service last said that this attempt is the right one."""
+        return time.monotonic() - self._answered
+
+    def _run(self) -> None:
+        # Not before the first beat is due: psutil's import is no part of the learner's start.
+        if self._stop.wait(self._every):
+            return
+        from weft_trainer.machine.usage import SystemMetrics
+
+        metrics = SystemMetrics(self._ignore)
+        while True:
+            try:
+                system = metrics.read()
+                answer = self._api.heartbeat(system, self._vitals.read(system))
+                self._answered = time.monotonic()
+                self._vitals.asked(answer.get("dump"))
+                if answer.get("stop"):
+                    grace = answer.get("grace_seconds")
+                    self._control.request_stop(None if grace is None else float(grace))
+            except Fenced:
+                self._control.fence()
+                return
+            except TrainerError:
+                pass  # the API is away, or refuses this beat: the next beat shows which
+            if self._stop.wait(self._every):
+                return
