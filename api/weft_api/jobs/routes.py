@@ -11,7 +11,6 @@ from weft_api.context import Ctx
 from weft_api.idempotency import KeyHeader, once
 from weft_api.jobs import lifecycle
 from weft_api.jobs.ordering import NEWEST, MetricCondition, Metrics, Order, Sort
-from weft_api.jobs.rewrite import manifest_text
 from weft_api.jobs.schemas import HaltBody, JobDetail, JobPage, JobView, KeepaliveAnswer, RerunBody, ValidManifest
 from weft_api.jobs.service import JobFilter, detail_job, find_job, list_jobs
 from weft_api.jobs.submission import Submitted as SubmissionDep
@@ -36,7 +35,7 @@ from weft_api.problems import (
 )
 from weft_api.since import Since, parse_since
 from weft_core.lifecycle.states import JobState
-from weft_core.manifest import Manifest
+from weft_core.manifest import Manifest, manifest_text
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
