@@ -11,6 +11,7 @@ import redis
 import redis.asyncio
 from redis.asyncio.client import PubSub
 
+from weft_api.context import Context, Shared
 from weft_core.wake import EVENTS, LOGS, client_url
 
 _PATIENCE = 0.5
@@ -52,7 +53,6 @@ class Bell:
 
     def __init__(self, redis_url: str) -> None:
         self._url = client_url(redis_url)
-        redis.ConnectionPool.from_url(self._url)  # a bad URL shows at the start
         self._ears: dict[str, set[Ear]] = {}
         self._channel: PubSub | None = None
         self._lock = asyncio.Lock()
@@ -135,6 +135,13 @@ class Bell:
         for ears in self._ears.values():
             for ear in ears:
                 ear.ring()
+
+
+def _bell(context: Context) -> Bell:
+    return Bell(context.settings.redis_url.get_secret_value())
+
+
+BELL = Shared(_bell, Bell.close)
 
 
 def _channels(job_id: str) -> tuple[str, str]:

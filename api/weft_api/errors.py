@@ -18,8 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.websockets import WebSocketState
 
 from weft_api import problems
-from weft_api.ffdl.errors import in_ffdls_form
-from weft_api.problems import FieldProblem, Kind, Problem, answer, clean
+from weft_api.problems import FieldProblem, Kind, Problem, ProblemForm, answer, clean
 from weft_core.bundle import BundleError
 from weft_core.manifest import ManifestError
 from weft_core.objects import StoreError
@@ -40,8 +39,8 @@ _FAILED = 1011
 """The code with which a WebSocket is closed after an error."""
 
 
-def install(app: FastAPI) -> None:
-    """Make ``app`` answer every exception as a problem."""
+def install(app: FastAPI, form: ProblemForm) -> None:
+    """Make ``app`` answer every exception as a problem, in the form that ``form`` gives it."""
     handlers: dict[type[Exception], Any] = {
         HTTPException: _http,
         RequestValidationError: _validation,
@@ -59,14 +58,14 @@ def install(app: FastAPI) -> None:
         Exception: _unexpected,
     }
     for kind, handler in handlers.items():
-        app.add_exception_handler(kind, _also_for_websockets(handler))
+        app.add_exception_handler(kind, _also_for_websockets(handler, form))
 
 
-def _also_for_websockets(handler: Callable[[Any, Any], JSONResponse]) -> Callable[[Any, Any], Any]:
+def _also_for_websockets(handler: Callable[[Any, Any], JSONResponse], form: ProblemForm) -> Callable[[Any, Any], Any]:
     """A WebSocket that has not been accepted is refused with the same answer."""
 
     async def handle(connection: Request | WebSocket, error: Exception) -> JSONResponse | None:
-        answered = in_ffdls_form(connection.scope, await run_in_threadpool(handler, connection, error))
+        answered = form(connection.scope, await run_in_threadpool(handler, connection, error))
         if not isinstance(connection, WebSocket):
             return answered
         if connection.application_state == WebSocketState.CONNECTING:

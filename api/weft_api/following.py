@@ -10,6 +10,7 @@ from functools import partial
 from typing import Annotated, Any, Generic, TypeVar
 
 import anyio.to_thread
+from anyio import CapacityLimiter
 from fastapi import Header
 from pydantic import BaseModel
 from sqlalchemy.exc import DBAPIError
@@ -17,8 +18,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from weft_api.auth import Principal, find_again
-from weft_api.context import Context
+from weft_api.bell import BELL
+from weft_api.context import Context, Shared
 from weft_api.problems import invalid
+from weft_api.telemetry import METRICS
 from weft_core.objects import StoreError
 
 _HEARTBEAT = 15  # seconds between comments, so that proxies keep the connection
@@ -26,6 +29,8 @@ _HEARTBEAT = 15  # seconds between comments, so that proxies keep the connection
 _LINE_ENDS = {ord(one): f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
 TRUST = 60.0
 """Seconds after which the token of a follower is looked at again."""
+THREADS = Shared(lambda _: CapacityLimiter(8))
+"""Those that look for followers. However many follow, the other threads answer requests."""
 _GIVE_UP = 300  # seconds that a client may leave a piece untaken
 
 LastEventId = Annotated[
@@ -92,16 +97,16 @@ Answer = TypeVar("Answer")
 
 
 async def _ask(context: Context, question: Callable[[], Answer]) -> Answer:
-    return await anyio.to_thread.run_sync(question, limiter=context.followers)
+    return await anyio.to_thread.run_sync(question, limiter=THREADS.of(context))
 
 
 async def looked(
     context: Context, who: Principal, stream: str, job_id: str, look: Callable[[], Look[News]]
 ) -> AsyncGenerator[News, None]:
     """What ``look`` finds, again and again, until all is over or ``who`` may not go on."""
-    with context.metrics.followers.labels(stream).track_inprogress():
+    with METRICS.of(context).followers.labels(stream).track_inprogress():
         checked = time.monotonic()
-        async with context.bell.hear(job_id) as ear:
+        async with BELL.of(context).hear(job_id) as ear:
             while True:
                 more = True
                 while more:

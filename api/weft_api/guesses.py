@@ -7,6 +7,7 @@ import hashlib
 
 import redis
 
+from weft_api.context import Context, Shared
 from weft_api.problems import TOO_MANY_ATTEMPTS, Problem
 from weft_core.wake import client_url
 
@@ -61,3 +62,10 @@ class Guesses:
 
     def close(self) -> None:
         self._redis.close()
+
+
+def _guesses(context: Context) -> Guesses:
+    return Guesses(context.settings.redis_url.get_secret_value())
+
+
+GUESSES = Shared(_guesses, Guesses.close)

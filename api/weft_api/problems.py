@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import HTTPException
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
+from starlette.types import Scope
+
+ProblemForm = Callable[[Scope, JSONResponse], JSONResponse]
+"""Gives the answer of a problem the form that clients of the request's path (in the ASGI scope) know."""
 
 MEDIA_TYPE: Final = "application/problem+json"
 

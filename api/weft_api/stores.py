@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
+from weft_api.context import Shared
 from weft_api.problems import STORE_REFUSED, Problem
 from weft_core.launch import S3Location
 from weft_core.manifest import Credentials, DataStore, Manifest, Place
@@ -163,6 +164,15 @@ def users_store() -> Iterator[None]:
         raise Problem(STORE_REFUSED, str(error)) from error
 
 
+_MAKING_CLIENTS = threading.Lock()
+
+
+def open_store(location: S3Location) -> S3Store:
+    """A client of this store. Any thread may call this: boto's default session makes one client at a time only."""
+    with _MAKING_CLIENTS:
+        return S3Store(location)
+
+
 @dataclass(frozen=True)
 class Wanted:
     """A container that a manifest names, where it does so, and how it is opened."""
@@ -186,7 +196,6 @@ class Checker:
 
     PATIENCE = 5.0  # seconds; a store that takes longer is treated as one that is away
     TRUST = 20.0  # seconds for which a good answer is not asked for again
-    _making = threading.Lock()  # boto's default session is not safe to make clients from at the same time
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="store-check")
@@ -230,17 +239,12 @@ class Checker:
         except FutureTimeout:
             raise StoreError(f"the store did not answer in {self.PATIENCE:.0f} s", "unreachable") from None
 
-    def open(self, location: S3Location) -> S3Store:
-        """A client, made as it has to be when several threads make some."""
-        with self._making:
-            return S3Store(location)
-
     def _ask(self, location: S3Location) -> StoreError | None:
         now = time.monotonic()
         if self._good.get(location, 0.0) > now:
             return None
         try:
-            self.open(location).check()
+            open_store(location).check()
         except StoreError as error:
             return error
         except ValueError:
@@ -251,3 +255,6 @@ class Checker:
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+CHECKER = Shared(lambda _: Checker(), Checker.close)

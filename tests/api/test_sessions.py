@@ -14,7 +14,7 @@ from tests.api.conftest import HELLO, PASSWORD, Api, Person, code_of
 
 from weft_api import guesses
 from weft_api.auth import Viewer
-from weft_api.guesses import Guesses
+from weft_api.guesses import GUESSES, Guesses
 from weft_api.problems import Problem
 from weft_core.store.models import Member, Project, Token, User
 
@@ -196,7 +196,7 @@ def test_passwords_are_guessed_only_so_often(api: Api, ann: Person, monkeypatch:
     # A guess that Redis takes longer over than the service waits is not counted.
     monkeypatch.setattr(guesses, "_PATIENCE", 60.0)
     here = Guesses(api.settings.redis_url.get_secret_value())
-    monkeypatch.setattr(api.context.guesses, "_redis", here._redis)
+    monkeypatch.setattr(GUESSES.of(api.context), "_redis", here._redis)
 
     def attempt(password: str, path: str = "session") -> httpx.Response:
         return api.client().post(f"/api/v1/{path}", json={"user": ann.name, "password": password})

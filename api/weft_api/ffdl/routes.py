@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel
 from sqlalchemy import tuple_
@@ -35,13 +34,11 @@ router = APIRouter(include_in_schema=False)
 _ZIP = "application/octet-stream"
 _PAGE = 200
 _MOST_LISTED = 10_000
-_UPLOADS = 16
 
 
 def install(app: FastAPI) -> None:
-    app.state.ffdl_uploads = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="ffdl-upload")
-    for one in (router, streams.router, trainingdata.router):
-        app.include_router(one)
+    for served in (router, streams.router, trainingdata.router):
+        app.include_router(served)
 
 
 @router.get("/health")
@@ -53,10 +50,10 @@ def health(context: Ctx) -> PlainTextResponse:
 
 
 @router.post("/v1/models")
-def post_model(request: Request, upload: Uploaded, context: Ctx, who: Editor, key: KeyHeader = None) -> JSONResponse:
+def post_model(upload: Uploaded, context: Ctx, who: Editor, key: KeyHeader = None) -> JSONResponse:
     # Before anything goes to the store.
     manifest = parse_manifest(upload.submission.manifest, context.settings).manifest
-    upload.start(context, who.project_id, manifest, request.app.state.ffdl_uploads)
+    upload.start(context, who.project_id, manifest)
     submission = upload.submission
     asked = once(context.settings, key, "POST /v1/models", submission.digest_parts())
     job = submit(context, who, submission, asked, bring_code=upload.arrived, until=upload.until, needs_code=True).job

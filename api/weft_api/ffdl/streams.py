@@ -24,7 +24,6 @@ from weft_api.ffdl.translate import Json, metric_data, status_data
 from weft_api.following import Look, looked
 from weft_api.logs.chunks import ChunkReader, Wanted
 from weft_api.logs.follow import LogFollower
-from weft_api.logs.live import Live
 from weft_api.logs.read import LogFilter, ascending
 from weft_api.metrics.read import read_records
 from weft_api.metrics.series import snapshot
@@ -49,12 +48,12 @@ Follow = Annotated[bool, Query()]
 
 @router.get("/v1/models/{model_id}/logs")
 def get_logs(
-    model_id: str, context: Ctx, live_logs: Live, who: Viewer, follow: Follow = False, since_time: SinceTime = ""
+    model_id: str, context: Ctx, who: Viewer, follow: Follow = False, since_time: SinceTime = ""
 ) -> StreamingResponse:
     """The lines as they were written, those of all learners in the order in which they came."""
     start = _log_start(context, who, model_id, since_time)
     if follow:
-        follower = LogFollower(context, live_logs, who, model_id, LogFilter(), start)
+        follower = LogFollower(context, who, model_id, LogFilter(), start)
         return StreamingResponse(_LogNews(follower).pieces(), media_type=_TEXT)
     return StreamingResponse(_log_text(ChunkReader(context, who, model_id), start), media_type=_TEXT)
 
@@ -101,12 +100,10 @@ class _LogNews:
 
 
 @router.websocket("/v1/models/{model_id}/logs")
-async def follow_logs(
-    socket: WebSocket, model_id: str, context: Ctx, live_logs: Live, who: Viewer, since_time: SinceTime = ""
-) -> None:
+async def follow_logs(socket: WebSocket, model_id: str, context: Ctx, who: Viewer, since_time: SinceTime = "") -> None:
     """Raw lines; before the job has started there are none, and the socket waits. Closed normally when it has ended."""
     start = await run_in_threadpool(_log_start, context, who, model_id, since_time)
-    await _serve(socket, _LogNews(LogFollower(context, live_logs, who, model_id, LogFilter(), start)))
+    await _serve(socket, _LogNews(LogFollower(context, who, model_id, LogFilter(), start)))
 
 
 # --- metrics ---------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from weft_api.jobs.service import find_job, show_job
 from weft_api.jobs.submission import Submission
 from weft_api.problems import CODE_MISSING, NOT_FOUND, Problem
 from weft_api.spool import Spooled
-from weft_api.stores import checkpoints_in, credentials_name, seal, users_store
+from weft_api.stores import CHECKER, checkpoints_in, credentials_name, seal, users_store
 from weft_core.bundle import BundleInfo
 from weft_core.ids import new_id
 from weft_core.manifest import Manifest, ParsedManifest, parse_manifest
@@ -84,7 +84,7 @@ def submit(
         checks = look_up(scope, context, parsed)
         if needs_code and submission.code is None and submission.code_sha256 is None:
             refuse_missing_code(parsed.manifest.framework.command, checks)
-    warnings = ask_stores(context, context.checker, checks, until)
+    warnings = ask_stores(context, CHECKER.of(context), checks, until)
     info = bring_code(context, who.project_id, submission.code) if submission.code else None
     job_id = new_id("job")
     checkpoint = target = None

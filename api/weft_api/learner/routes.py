@@ -30,8 +30,8 @@ from weft_api.learner.schemas import (
     StoringAnswer,
     StoringCall,
 )
-from weft_api.logs.ingest import take_in
-from weft_api.metrics.ingest import take_in as take_in_metrics
+from weft_api.logs.ingest import take_in_turn as take_in_logs
+from weft_api.metrics.ingest import take_in_turn as take_in_metrics
 from weft_api.problems import (
     ALREADY_GRANTED,
     LOG_FULL,
@@ -142,7 +142,7 @@ async def _raw_body(request: Request, _: Token) -> bytes:
 async def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
     """`429` when the job writes more than it may (`limits.log_lines_per_second`, `limits.log_bytes_per_second`): the
     batch is to be sent again later. `409` when its log is full: more will not be taken."""
-    taken = await context.lanes.run(token.sha256, body, lambda calls: take_in(context, token, calls))
+    taken = await take_in_logs(context, token, body)
     note(job=taken.job_id, attempt=taken.attempt)
 
 
@@ -154,7 +154,7 @@ async def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: 
     openapi_extra=_body_of("MetricsCall"),
 )
 async def metrics(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
-    taken = await context.metric_lanes.run(token.sha256, body, lambda calls: take_in_metrics(context, token, calls))
+    taken = await take_in_metrics(context, token, body)
     note(job=taken.job_id, attempt=taken.attempt)
 
 

@@ -11,11 +11,13 @@ from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from weft_api.context import Context
+from weft_api.context import Context, Shared
 from weft_api.learner.auth import AttemptToken, fence, granted_learners, late_fence
 from weft_api.learner.calls import Taken
+from weft_api.learner.lanes import Lanes
 from weft_api.logs.batches import Batch, parse_batch
 from weft_api.problems import LOG_FULL, TOO_MANY_LINES, Problem
+from weft_api.telemetry import METRICS
 from weft_core.log_archive import pack_times
 from weft_core.settings import LimitSettings
 from weft_core.store.models import Attempt, LogChunk, LogCursor, LogSource
@@ -24,6 +26,14 @@ _CATCH_UP = 5
 """How much faster than its job may log an agent may send: it may have been cut off for a while."""
 _CLOSING_BYTES, _CLOSING_ROOM = 1024, 64 << 10
 """A full log still takes a learner's word of what it left out: single lines of this size, and so much of them."""
+
+
+LANES: Shared[Lanes[Taken]] = Shared(lambda _: Lanes())
+
+
+async def take_in_turn(context: Context, token: AttemptToken, body: bytes) -> Taken:
+    """:func:`take_in` of one body, together with those of the same attempt that wait beside it. Raises its outcome."""
+    return await LANES.of(context).run(token.sha256, body, lambda bodies: take_in(context, token, bodies))
 
 
 def take_in(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> list[Taken | Exception]:
@@ -91,8 +101,8 @@ def _append(context: Context, token: AttemptToken, batches: Sequence[Batch], lat
             if attempt.ended_at is not None:
                 attempt.logs_due = func.now()
     if chunks:
-        context.metrics.log_lines.inc(sum(one.lines for one in chunks))
-        context.metrics.log_bytes.inc(sum(len(one.body) for one in chunks))
+        METRICS.of(context).log_lines.inc(sum(one.lines for one in chunks))
+        METRICS.of(context).log_bytes.inc(sum(len(one.body) for one in chunks))
         context.wake.logs(job.id)
     return outcomes
 

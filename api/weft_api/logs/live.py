@@ -13,20 +13,17 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Annotated
 
 import anyio.to_thread
 import structlog
 from anyio import CapacityLimiter
-from fastapi import Depends
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from starlette.requests import HTTPConnection
 
 from weft_api.auth import Principal
-from weft_api.bell import Ear
-from weft_api.context import Context
+from weft_api.bell import BELL, Ear
+from weft_api.context import Context, Shared
 from weft_api.logs.chunks import Chunk, ChunkReader, Wanted
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.objects import StoreError
@@ -125,7 +122,7 @@ class LiveLog:
         return found[::-1]
 
     async def _watch(self) -> None:
-        async with self._context.bell.hear(self._job_id) as ear:
+        async with BELL.of(self._context).hear(self._job_id) as ear:
             self._ear = ear
             while True:
                 more = False
@@ -217,9 +214,4 @@ class LiveLogs:
                 found.stop()
 
 
-async def _live_logs(connection: HTTPConnection) -> LiveLogs:
-    live_logs: LiveLogs = connection.app.state.live_logs
-    return live_logs
-
-
-Live = Annotated[LiveLogs, Depends(_live_logs)]
+LIVE_LOGS = Shared(LiveLogs)

@@ -9,9 +9,10 @@ from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from weft_api.context import Context
+from weft_api.context import Context, Shared
 from weft_api.learner.auth import AttemptToken, fence, granted_learners
 from weft_api.learner.calls import Taken, checked, parsed_json
+from weft_api.learner.lanes import Lanes
 from weft_api.learner.schemas import MetricsCall
 from weft_api.metrics.fold import fold, is_due
 from weft_api.metrics.listing import keep_best_and_last
@@ -34,6 +35,14 @@ LIMITS: Mapping[str, str] = {
 
 def told(reason: str, limits: LimitSettings) -> str:
     return LIMITS[reason].format(**limits.model_dump())
+
+
+LANES: Shared[Lanes[Taken]] = Shared(lambda _: Lanes(threads=4))
+
+
+async def take_in_turn(context: Context, token: AttemptToken, body: bytes) -> Taken:
+    """:func:`take_in` of one body, together with those of the same attempt that wait beside it. Raises its outcome."""
+    return await LANES.of(context).run(token.sha256, body, lambda bodies: take_in(context, token, bodies))
 
 
 def take_in(context: Context, token: AttemptToken, bodies: Sequence[bytes]) -> list[Taken | Exception]:
