@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager, contextmanager
 from fastapi import FastAPI
 from sqlalchemy.exc import ArgumentError
 
-from weft_api import docs, errors
+from weft_api import docs
 from weft_api.checkpoints.routes import router as checkpoints
 from weft_api.code.routes import router as code
 from weft_api.context import Context
 from weft_api.dashboard import routes as dashboard
 from weft_api.datastores.routes import router as datastores
+from weft_api.engines.installation_metrics import InstallationMetrics
 from weft_api.engines.routes import router as engines
 from weft_api.events.routes import router as events
 from weft_api.ffdl import routes as ffdl
@@ -21,11 +22,12 @@ from weft_api.ffdl.errors import in_ffdls_form
 from weft_api.ffdl.origins import Origins
 from weft_api.files.routes import router as files
 from weft_api.health.routes import router as health
+from weft_api.http import errors
+from weft_api.http.middleware import BodyLimit, Observed
 from weft_api.jobs.routes import router as jobs
 from weft_api.learner.routes import router as learner
 from weft_api.logs.routes import router as logs
 from weft_api.metrics.routes import router as metrics
-from weft_api.middleware import BodyLimit, Observed
 from weft_api.models.routes import router as models
 from weft_api.projects.routes import router as projects
 from weft_api.secrets.routes import router as secrets
@@ -102,6 +104,8 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.context = context
+    process_metrics = METRICS.of(context)
+    process_metrics.registry.register(InstallationMetrics(context.database))
     data = (files, checkpoints, models, datastores)
     access = (secrets, sessions, tokens, users, projects)
     for router in (jobs, code, logs, metrics, events, *data, *access, engines, learner, health):
@@ -114,5 +118,5 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(BodyLimit, limits=settings.limits, form=in_ffdls_form)
     if settings.api.ffdl_origins:
         app.add_middleware(Origins, origins=settings.api.ffdl_origins)
-    app.add_middleware(Observed, metrics=METRICS.of(context), tracing=context.tracing)
+    app.add_middleware(Observed, metrics=process_metrics, tracing=context.tracing)
     return app

@@ -21,10 +21,9 @@ from pydantic import SecretStr
 from sqlalchemy import func, update
 from tests.servers import Servers
 
+from weft_api.access.attempts import Accepted, AttemptToken
 from weft_api.app import create_app
 from weft_api.context import Context
-from weft_api.learner.auth import AttemptToken
-from weft_api.learner.calls import Taken
 from weft_core.engine_settings import LocalSettings
 from weft_core.ids import new_id, run_name
 from weft_core.settings import S3Settings, Settings
@@ -247,9 +246,9 @@ def sizes_of_groups(monkeypatch: pytest.MonkeyPatch, ingest: ModuleType) -> list
     sizes: list[int] = []
     real = ingest.take_in
 
-    def counted(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> list[Taken | Exception]:
+    def counted(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> list[Accepted | Exception]:
         sizes.append(len(calls))
-        found: list[Taken | Exception] = real(context, token, calls)
+        found: list[Accepted | Exception] = real(context, token, calls)
         return found
 
     monkeypatch.setattr(ingest, "take_in", counted)

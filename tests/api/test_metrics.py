@@ -142,7 +142,7 @@ def test_calls_that_wait_are_taken_in_together_and_each_hears_of_its_own(
         with api.context.database.transaction() as session:
             session.execute(select(MetricCursor).where(MetricCursor.job_id == attempt.job_id).with_for_update())
             answers = [pool.submit(call) for call in calls]
-            while ingest.LANES.of(api.context).waiting + sum(groups) < len(calls) + 1:
+            while ingest.QUEUE.of(api.context).waiting + sum(groups) < len(calls) + 1:
                 time.sleep(0.01)
         statuses = [answer.result().status_code for answer in answers]
     assert statuses == [204] * 20 + [410, 400, 400]

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.workers.world import World
 
-from weft_api.health.installation import installation_metrics
+from weft_api.engines.installation_metrics import InstallationMetrics
 from weft_api.telemetry import Metrics as ApiMetrics
 from weft_core.lifecycle.states import LearnerPhase
 from weft_workers.housekeeping import Housekeeping
@@ -38,7 +38,7 @@ def test_steps_waits_and_attempts_are_counted(world: World) -> None:
 
 
 def test_queues_and_engines_are_told_from_the_store(world: World) -> None:
-    installation = installation_metrics(world.context.database)
+    installation = _installation_metrics(world)
     engine = world.context.engines["local"]
     Housekeeping(world.context).round(engine)
     first = world.submit(resources={"gpus": 3})
@@ -63,6 +63,12 @@ def test_queues_and_engines_are_told_from_the_store(world: World) -> None:
     world.phase(first, LearnerPhase.PROCESSING)
 
 
+def _installation_metrics(world: World) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(InstallationMetrics(world.context.database))
+    return registry
+
+
 def _samples(registry: CollectorRegistry) -> set[str]:
     """Names as queries write them, of all that the registry can ever tell."""
     names = set()
@@ -77,7 +83,7 @@ def test_the_dashboard_asks_only_for_what_there_is(world: World) -> None:
     registries = (
         world.context.metrics.registry,
         ApiMetrics().registry,
-        installation_metrics(world.context.database),
+        _installation_metrics(world),
     )
     there = set().union(*map(_samples, registries))
     panels = [one for one in dashboard["panels"] if one["type"] != "row"]

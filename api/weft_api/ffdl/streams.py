@@ -13,20 +13,20 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
 from weft_api.context import Context, Ctx
 from weft_api.ffdl.auth import Viewer
-from weft_api.ffdl.find import find
 from weft_api.ffdl.frames import metric_frames, text_frames
-from weft_api.ffdl.since import SinceTime, parse_since_time
+from weft_api.ffdl.lookup import find_model
+from weft_api.ffdl.since_time import SinceTime, parse_since_time
 from weft_api.ffdl.trainingdata import record_since, records_from, start_of
 from weft_api.ffdl.translate import Json, metric_data, status_data
-from weft_api.following import Look, looked
 from weft_api.logs.chunks import ChunkReader, Wanted
 from weft_api.logs.follow import LogFollower
 from weft_api.logs.read import LogFilter, ascending
 from weft_api.metrics.read import read_records
 from weft_api.metrics.series import snapshot
+from weft_api.streaming.following import Look, looked
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.store.models import Job
 
@@ -61,7 +61,7 @@ def get_logs(
 def _log_start(context: Context, who: Principal, model_id: str, since_time: str) -> int:
     since = parse_since_time(since_time)
     with context.database.transaction() as session:
-        find(who.scope(session), model_id)
+        find_model(who.scope(session), model_id)
     return 0 if since is None else start_of(ChunkReader(context, who, model_id), since)
 
 
@@ -126,7 +126,7 @@ def _metrics_start(context: Context, who: Principal, model_id: str, since_time: 
     since = parse_since_time(since_time)
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))
-        find(scope, model_id)
+        find_model(scope, model_id)
         return 1 if since is None else record_since(scope, model_id, since), since
 
 

@@ -23,9 +23,9 @@ from starlette.formparsers import MultiPartException
 from weft_api.code.service import put_code
 from weft_api.context import Context, Ctx, Shared
 from weft_api.ffdl.auth import Editor
+from weft_api.http.problems import UNSUPPORTED_MEDIA, Problem, invalid
+from weft_api.http.spool import Spooled, spool_of
 from weft_api.jobs.submission import Submission
-from weft_api.problems import UNSUPPORTED_MEDIA, Problem, invalid
-from weft_api.spool import Spooled, spool_of
 from weft_core.bundle import BundleError, BundleInfo, check_bundle, normalise_bundle
 from weft_core.manifest import Manifest
 from weft_core.objects import StoreError, code_key

@@ -6,7 +6,6 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from weft_api.context import Ctx
-from weft_api.health.installation import INSTALLATION_METRICS
 from weft_api.health.service import Health, Readiness, readiness
 from weft_api.telemetry import METRICS
 from weft_core import __version__
@@ -34,5 +33,4 @@ def readyz(context: Ctx, response: Response) -> Readiness:
     responses={200: {"content": {"text/plain": {}}}},
 )
 def metrics(context: Ctx) -> Response:
-    registries = (METRICS.of(context).registry, INSTALLATION_METRICS.of(context))
-    return Response(b"".join(map(generate_latest, registries)), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(METRICS.of(context).registry), media_type=CONTENT_TYPE_LATEST)

@@ -7,7 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from weft_api.context import Context
-from weft_api.stores import CHECKER
+from weft_api.storage.checker import CHECKER
 from weft_core import __version__
 from weft_core.objects import StoreError
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
+from weft_api.access.lookups import find_job
 from weft_api.context import Context, Shared
 from weft_api.jobs.checks import ask_stores, look_up
 from weft_api.jobs.lifecycle import credentials_of
 from weft_api.jobs.schemas import ValidManifest
-from weft_api.jobs.service import find_job
-from weft_api.stores import Checker
+from weft_api.storage.checker import Checker
 from weft_core.manifest import parse_manifest
 
 _CHECKER = Shared(lambda _: Checker(), Checker.close)

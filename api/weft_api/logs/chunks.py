@@ -15,7 +15,7 @@ from functools import cached_property
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
 from weft_api.context import Context
 from weft_api.logs.archive import ARCHIVE, FramePlace
 from weft_core.log_archive import unpack_times

@@ -13,13 +13,13 @@ import anyio.to_thread
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from weft_api import following
-from weft_api.auth import Principal, find_again
+from weft_api.access.auth import Principal, find_again
 from weft_api.context import Context
 from weft_api.logs import live
 from weft_api.logs.chunks import ChunkReader, Wanted
 from weft_api.logs.live import LIVE_LOGS, Held, LiveLog
 from weft_api.logs.read import how_many
+from weft_api.streaming import following
 from weft_api.telemetry import METRICS
 from weft_core.objects import StoreError
 
@@ -140,7 +140,7 @@ class LogFollower:
         if time.monotonic() - self._trusted > following.TRUST:
             try:
                 found = await anyio.to_thread.run_sync(
-                    partial(find_again, self._context, self._who), limiter=following.THREADS.of(self._context)
+                    partial(find_again, self._context, self._who), limiter=following.FOLLOWER_THREADS.of(self._context)
                 )
             except (DBAPIError, PoolTimeout, StoreError):
                 return True  # asked again in a moment
@@ -152,7 +152,7 @@ class LogFollower:
     async def _ask(self, question: Callable[[], Answer]) -> Answer | None:
         """None, a moment later, when Postgres or S3 is away: the stream stays, the next question may be answered."""
         try:
-            return await anyio.to_thread.run_sync(question, limiter=following.THREADS.of(self._context))
+            return await anyio.to_thread.run_sync(question, limiter=following.FOLLOWER_THREADS.of(self._context))
         except (DBAPIError, PoolTimeout, StoreError):
             await anyio.sleep(1)
             return None

@@ -13,18 +13,17 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from sse_starlette import EventSourceResponse
 
-from weft_api.auth import Principal, Viewer
+from weft_api.access.auth import Principal, Viewer
+from weft_api.access.lookups import find_job
 from weft_api.context import Context, Ctx
-from weft_api.following import LastEventId, last_event_id, streamed
-from weft_api.jobs.service import find_job
+from weft_api.http.parameters import At, AttemptNumber, LearnerId, Since, parse_since
+from weft_api.http.problems import NOT_FOUND, invalid, responses
 from weft_api.logs.chunks import ChunkReader
 from weft_api.logs.follow import LogFollower
 from weft_api.logs.read import LogFilter, read_before, read_page, tail_start, text_of
 from weft_api.logs.schemas import (
-    AttemptNumber,
     Before,
     From,
-    LearnerId,
     LogPage,
     SearchPage,
     Sought,
@@ -32,8 +31,7 @@ from weft_api.logs.schemas import (
     Text,
 )
 from weft_api.logs.search import Pattern, search
-from weft_api.problems import NOT_FOUND, invalid, responses
-from weft_api.since import At, Since, parse_since
+from weft_api.streaming.following import LastEventId, last_event_id, streamed
 from weft_core.lifecycle.states import TERMINAL
 
 router = APIRouter(prefix="/api/v1", tags=["logs"], responses=responses(NOT_FOUND))

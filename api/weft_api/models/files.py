@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft_api.context import Context
-from weft_api.files.schemas import FileList, FileView
-from weft_api.problems import RESULTS_GONE, Problem
-from weft_api.stores import StoreGone, open_store, users_store, version_location
-from weft_api.zipstream import Entry, stream_zip
+from weft_api.http.problems import RESULTS_GONE, Problem
+from weft_api.storage.clients import open_store, users_store
+from weft_api.storage.file_lists import FileList, FileView
+from weft_api.storage.locations import StoreGone, version_location
+from weft_api.streaming.zipstream import Entry, stream_zip
 from weft_core.launch import S3Location
 from weft_core.objects import Bucket, ObjectInfo
 from weft_core.store.models import Model, ModelVersion

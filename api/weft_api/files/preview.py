@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from fastapi import Response
 
-from weft_api.problems import UNSUPPORTED_MEDIA, Problem
+from weft_api.http.problems import UNSUPPORTED_MEDIA, Problem
 
 MOST_SHOWN = 1 << 20
 """Bytes of a text that are shown."""

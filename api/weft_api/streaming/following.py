@@ -17,10 +17,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from weft_api.auth import Principal, find_again
-from weft_api.bell import BELL
+from weft_api.access.auth import Principal, find_again
 from weft_api.context import Context, Shared
-from weft_api.problems import invalid
+from weft_api.http.problems import invalid
+from weft_api.streaming.wakeups import WAKEUPS
 from weft_api.telemetry import METRICS
 from weft_core.objects import StoreError
 
@@ -29,7 +29,7 @@ _HEARTBEAT = 15  # seconds between comments, so that proxies keep the connection
 _LINE_ENDS = {ord(one): f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
 TRUST = 60.0
 """Seconds after which the token of a follower is looked at again."""
-THREADS = Shared(lambda _: CapacityLimiter(8))
+FOLLOWER_THREADS = Shared(lambda _: CapacityLimiter(8))
 """Those that look for followers. However many follow, the other threads answer requests."""
 _GIVE_UP = 300  # seconds that a client may leave a piece untaken
 
@@ -97,7 +97,7 @@ Answer = TypeVar("Answer")
 
 
 async def _ask(context: Context, question: Callable[[], Answer]) -> Answer:
-    return await anyio.to_thread.run_sync(question, limiter=THREADS.of(context))
+    return await anyio.to_thread.run_sync(question, limiter=FOLLOWER_THREADS.of(context))
 
 
 async def looked(
@@ -106,7 +106,7 @@ async def looked(
     """What ``look`` finds, again and again, until all is over or ``who`` may not go on."""
     with METRICS.of(context).followers.labels(stream).track_inprogress():
         checked = time.monotonic()
-        async with BELL.of(context).hear(job_id) as ear:
+        async with WAKEUPS.of(context).subscribe(job_id) as subscription:
             while True:
                 more = True
                 while more:
@@ -123,4 +123,4 @@ async def looked(
                     if found.over:
                         return
                     more = found.more
-                await ear.wait()
+                await subscription.wait()

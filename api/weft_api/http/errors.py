@@ -17,8 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.websockets import WebSocketState
 
-from weft_api import problems
-from weft_api.problems import FieldProblem, Kind, Problem, ProblemForm, answer, clean
+from weft_api.http import problems
+from weft_api.http.problems import FieldProblem, Kind, Problem, ProblemForm, answer, clean
 from weft_core.bundle import BundleError
 from weft_core.manifest import ManifestError
 from weft_core.objects import StoreError

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from weft_api.problems import invalid
+from weft_api.http.problems import invalid
 
 Limit = Annotated[int, Query(ge=1, le=500, description="Rows a page.", examples=[50])]
 Cursor = Annotated[

@@ -12,12 +12,13 @@ from urllib.parse import urlsplit
 
 from fastapi import Depends
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel
 from sqlalchemy import ColumnElement, func, select, text, update
 from sqlalchemy.orm import Session
 from starlette.requests import HTTPConnection
 
 from weft_api.context import Context, Ctx
-from weft_api.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem
+from weft_api.http.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem
 from weft_core.store.models import Member, Project, Token, User
 from weft_core.store.scope import Scope
 from weft_core.tokens import ATTEMPT_PREFIX, SESSION_PREFIX, USER_PREFIX, hash_token
@@ -46,6 +47,11 @@ _cookie = APIKeyCookie(
 Cookie = Annotated[str | None, Depends(_cookie)]
 SESSION_IDLE_HOURS = 12
 """A session ends when it was not used for so long."""
+
+
+class Membership(BaseModel):
+    name: str
+    role: Role
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,12 @@ def find_again(context: Context, who: Principal) -> Principal | None:
     if not who.token_sha256:
         return find_member(context, who.user_id, who.project_id)
     return find_principal(context, who.token_sha256)
+
+
+def revoke(session: Session, token_id: str) -> None:
+    """End a token or a session at once, and the sessions that were opened with it."""
+    ended = update(Token).where((Token.id == token_id) | (Token.opened_with == token_id), Token.revoked_at.is_(None))
+    session.execute(ended.values(revoked_at=func.now()))
 
 
 def session_expiry() -> ColumnElement[datetime]:

@@ -1,4 +1,4 @@
-"""Whose call this is, and whether its attempt is still the one that counts (fencing)."""
+"""Tokens of attempts: whose call this is, and whether its attempt is still the one that counts (fencing)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fastapi import Depends
 from sqlalchemy import func, or_, select, text
 from sqlalchemy.orm import Session
 
-from weft_api.auth import Bearer
-from weft_api.problems import STALE_ATTEMPT, UNAUTHENTICATED, Problem, invalid
+from weft_api.access.auth import Bearer
+from weft_api.http.problems import STALE_ATTEMPT, UNAUTHENTICATED, Problem, invalid
 from weft_core.service_log import note
 from weft_core.store.models import Attempt, Job, Learner
 from weft_core.tokens import ATTEMPT_PREFIX, hash_token
@@ -22,6 +22,14 @@ class AttemptToken:
     """A token that looks like an attempt's. Whether it is one is looked up with the rows that the call locks."""
 
     sha256: str
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The job and the attempt of a call whose content is stored, by this call or by an earlier one."""
+
+    job_id: str
+    attempt: int
 
 
 async def _attempt_token(bearer: Bearer) -> AttemptToken:

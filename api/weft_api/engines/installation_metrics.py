@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from weft_api.context import Shared
 from weft_api.engines.load import loads
 from weft_core.lifecycle.states import JobState
 from weft_core.store.database import Database
@@ -21,17 +19,7 @@ from weft_core.store.models import EngineStatus, Job
 _UNSEEN = timedelta(minutes=2)  # workers look at each engine every ten seconds or so
 
 
-def installation_metrics(database: Database) -> CollectorRegistry:
-    """A registry that asks the database at each scrape."""
-    registry = CollectorRegistry()
-    registry.register(_Installation(database))
-    return registry
-
-
-INSTALLATION_METRICS = Shared(lambda context: installation_metrics(context.database))
-
-
-class _Installation(Collector):
+class InstallationMetrics(Collector):
     """Counts at each scrape. Every API process answers the same numbers: take their maximum, not their sum."""
 
     def __init__(self, database: Database) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from weft_api.problems import invalid
+from weft_api.http.problems import invalid
 
 SinceTime = Annotated[str, Query(max_length=100)]
 

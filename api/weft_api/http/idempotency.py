@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from fastapi import Header
 from sqlalchemy.dialects.postgresql import insert
 
-from weft_api.problems import IDEMPOTENCY_CONFLICT, Problem
+from weft_api.http.problems import IDEMPOTENCY_CONFLICT, Problem
 from weft_core.settings import Settings
 from weft_core.store.models import IdempotencyKey
 from weft_core.store.scope import Scope

@@ -1,12 +1,12 @@
-"""Passwords at the door."""
+"""Signing in with a password."""
 
 from __future__ import annotations
 
 from sqlalchemy import select
 
+from weft_api.access.sign_in_limits import SIGN_IN_LIMITS
 from weft_api.context import Context
-from weft_api.guesses import GUESSES
-from weft_api.problems import UNAUTHENTICATED, Problem
+from weft_api.http.problems import UNAUTHENTICATED, Problem
 from weft_core.store.models import User
 from weft_core.tokens import hash_password, new_token, verify_password
 
@@ -20,7 +20,7 @@ def check_password(context: Context, name: str, password: str, address: str) -> 
     Raises:
         Problem: unauthenticated, the same for an unknown user and a wrong password; too_many_attempts.
     """
-    GUESSES.of(context).begin(name, address)
+    SIGN_IN_LIMITS.of(context).begin(name, address)
     with context.database.transaction() as session:
         user = session.scalars(select(User).where(User.name == name)).one_or_none()
     known = user.password_hash if user and user.disabled_at is None else None
@@ -28,7 +28,7 @@ def check_password(context: Context, name: str, password: str, address: str) -> 
     matches = verify_password(password, known or _nobody())
     if user is None or known is None or not matches:
         raise Problem(UNAUTHENTICATED, "wrong user name or password")
-    GUESSES.of(context).right(name, address)
+    SIGN_IN_LIMITS.of(context).succeeded(name, address)
     return user
 
 

@@ -11,7 +11,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from weft_api.problems import TOO_LARGE, Problem, ProblemForm, answer
+from weft_api.http.problems import TOO_LARGE, Problem, ProblemForm, answer
 from weft_api.telemetry import Metrics
 from weft_core.service_log import note, noting
 from weft_core.settings import LimitSettings
