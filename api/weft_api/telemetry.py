@@ -10,10 +10,10 @@ _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 
 
 class Metrics:
-    """A registry of its own, so that several apps can live in one process."""
+    """The registry is not the global one, so several applications can run in one process."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody reads
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # nobody reads these series
         self.registry = CollectorRegistry()
         self.requests = Histogram(
             "weft_api_request_seconds",

@@ -1,4 +1,4 @@
-"""What the bodies of all learners' calls have in common. Texts come from user programs: they may hold anything."""
+"""The fields that all calls of learners have. Texts come from user programs and may contain anything."""
 
 from __future__ import annotations
 

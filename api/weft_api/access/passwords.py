@@ -12,10 +12,10 @@ from weft_core.tokens import hash_password, new_token, verify_password
 
 
 def check_password(context: Context, name: str, password: str, address: str) -> User:
-    """The user of this name and password.
+    """The user with this name and password.
 
     Args:
-        address: where the request comes from.
+        address: of the client.
 
     Raises:
         Problem: unauthenticated, the same for an unknown user and a wrong password; too_many_attempts.
@@ -24,7 +24,7 @@ def check_password(context: Context, name: str, password: str, address: str) -> 
     with context.database.transaction() as session:
         user = session.scalars(select(User).where(User.name == name)).one_or_none()
     known = user.password_hash if user and user.disabled_at is None else None
-    # Outside of a transaction, as it takes its time by design; and the same time for a user that does not exist.
+    # Outside of a transaction, because the hash is slow by design. A user that does not exist takes the same time.
     matches = verify_password(password, known or _nobody())
     if user is None or known is None or not matches:
         raise Problem(UNAUTHENTICATED, "wrong user name or password")

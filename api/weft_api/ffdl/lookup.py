@@ -1,4 +1,4 @@
-"""Jobs as FfDL's API has them: one whose deletion was asked for is gone."""
+"""FfDL's models are jobs. A job that is to be deleted is not found any more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DELETED = Desired.DELETED.value
 
 
 def find_model(scope: Scope, model_id: str) -> Job:
-    """Raises Problem not_found."""
+    """The job with this id. Raises Problem not_found."""
     job = find_job(scope, model_id)
     if job.desired == DELETED:
         raise not_found("model", model_id)

@@ -1,4 +1,4 @@
-"""Around every request: a body that stays within its limit, timing, the log of requests, safe headers."""
+"""Middleware for every request: limits on bodies, timing, the log of requests, safe headers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ log = structlog.get_logger("weft.api")
 
 
 class BodyLimit:
-    """Answers 413 to a body that is longer than its route takes, without reading more of it."""
+    """Answers 413 to a body that is longer than its route accepts, without reading the rest."""
 
     def __init__(self, app: ASGIApp, limits: LimitSettings, form: ProblemForm) -> None:
         self._app = app
@@ -146,5 +146,5 @@ class Observed:
 
 
 def _route(scope: MutableMapping[str, Any]) -> str:
-    """The template, never the path: ids would make endless time series. Mounts and 404s have no route of their own."""
+    """The route's template. The path would make a time series for each id. Mounts and 404s have no template."""
     return getattr(scope.get("route"), "path", None) or "other"

@@ -1,4 +1,4 @@
-"""The learner's API on the wire. Texts come from user programs: they may hold anything."""
+"""The learner's API on the wire."""
 
 from __future__ import annotations
 

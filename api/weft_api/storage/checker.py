@@ -1,4 +1,4 @@
-"""Whether the containers that a manifest names are there: the question to users' stores at submit."""
+"""Checks, at submit, that the containers of a manifest exist in users' stores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Wanted:
-    """A container that a manifest names, where it does so, and how it is opened."""
+    """A container that a manifest names, the path at which it does, and the store that has the container."""
 
     path: str  # data_stores[0].training_data
     credentials_path: str  # data_stores[0].connection
@@ -39,48 +39,48 @@ class Refusal:
 
 
 class Checker:
-    """Asks users' stores, at submit, whether what a manifest names is there: several at a time, each for so long."""
+    """Asks several stores at a time, and waits for each only :attr:`PATIENCE` long."""
 
-    PATIENCE = 5.0  # seconds; a store that takes longer is treated as one that is away
-    TRUST = 20.0  # seconds for which a good answer is not asked for again
+    PATIENCE = 5.0  # seconds; a store that takes longer counts as unreachable
+    TRUST = 20.0  # seconds for which a good answer stays valid
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="store-check")
         self._good: dict[S3Location, float] = {}
 
     def check(self, wanted: Sequence[Wanted], until: float | None = None) -> tuple[list[Refusal], list[str]]:
-        """What is wrong with the manifest, and warnings about stores that did not answer.
+        """The refusals of the manifest, and warnings about stores that did not answer.
 
         Args:
-            until: who asks waits no longer than this, by :func:`time.monotonic`.
+            until: the caller waits no longer than this, by :func:`time.monotonic`.
         """
         refusals: list[Refusal] = []
         warnings: list[str] = []
         places: dict[S3Location, Wanted] = {}
-        for one in wanted:
-            places.setdefault(one.opened.at(one.place.container), one)
+        for container in wanted:
+            places.setdefault(container.opened.at(container.place.container), container)
         begun = time.monotonic()
         deadline = min(begun + self.PATIENCE, max(begun, until or math.inf))
-        asked = [(one, self._pool.submit(self._ask, location)) for location, one in places.items()]
-        for one, answer in asked:
+        asked = [(container, self._pool.submit(self._ask, location)) for location, container in places.items()]
+        for container, answer in asked:
             try:
                 error = answer.result(max(0.0, deadline - time.monotonic()))
             except FutureTimeout:
                 seconds = f"{deadline - begun:.1f}".removesuffix(".0")
-                error = StoreError(f"{one.opened.endpoint} did not answer in {seconds} s", "unreachable")
+                error = StoreError(f"{container.opened.endpoint} did not answer in {seconds} s", "unreachable")
             if error is None:
                 continue
             if error.kind == "unreachable":
-                warnings.append(f"{one.path}: not checked: {error}; the job will need it when it starts")
+                warnings.append(f"{container.path}: not checked: {error}; the job will need it when it starts")
             elif error.kind in {"no_container", "not_found"}:
                 accepted = "a container that is there (`weft data create` and `weft data put` make one)"
-                refusals.append(Refusal(f"{one.path}.container", str(error), one.place.container, accepted))
+                refusals.append(Refusal(f"{container.path}.container", str(error), container.place.container, accepted))
             else:
-                refusals.append(Refusal(one.credentials_path, str(error)))
+                refusals.append(Refusal(container.credentials_path, str(error)))
         return refusals, warnings
 
     def within_patience(self, work: Callable[[], T]) -> T:
-        """``work()``, which asks a store. Raises StoreError unreachable when it takes too long, and what it raises."""
+        """The result of ``work``, which asks a store. Raises StoreError, also after :attr:`PATIENCE`."""
         try:
             return self._pool.submit(work).result(self.PATIENCE)
         except FutureTimeout:

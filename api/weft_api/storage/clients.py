@@ -15,7 +15,7 @@ _MAKING = threading.Lock()
 
 @contextmanager
 def users_store() -> Iterator[None]:
-    """Around calls to a user's store: what it refuses is the user's to mend (400), only silence is a 503."""
+    """Around calls to a user's store: a refusal becomes a 400, because the user can mend it. Silence stays a 503."""
     try:
         yield
     except StoreError as error:

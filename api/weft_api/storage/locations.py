@@ -36,11 +36,11 @@ class Opened:
 
 
 class StoreGone(Exception):
-    """A job names a data store, or credentials, that are not kept any more; the message is for the user."""
+    """A data store, or credentials, that a job names no longer exist. The message is for the user."""
 
 
 def seal(box: SecretBox, credentials: Credentials) -> bytes:
-    """Credentials as a secret keeps them."""
+    """Credentials in the form in which a secret stores them."""
     return box.encrypt(
         json.dumps(
             {
@@ -59,12 +59,12 @@ def unseal(box: SecretBox, ciphertext: bytes) -> Credentials:
 
 
 def credentials_name(job_id: str, data_store_id: str) -> str:
-    """Name of the secret that keeps what a manifest's connection came with. No user's own secret has a slash."""
+    """The name of the secret with the credentials of a manifest's connection. Names of users' secrets have no slash."""
     return f"{job_id}/{data_store_id}"
 
 
 def open_kept(scope: Scope, box: SecretBox, name: str) -> Opened | None:
-    """The data store kept on the server under ``name``."""
+    """The data store that the project has under ``name``; None if there is none."""
     row = scope.find(Datastore, Datastore.name == name)
     secret = scope.find(Secret, Secret.id == row.secret_id) if row else None
     if row is None or secret is None:
@@ -73,7 +73,7 @@ def open_kept(scope: Scope, box: SecretBox, name: str) -> Opened | None:
 
 
 def open_job_store(scope: Scope, box: SecretBox, job_id: str, store: DataStore) -> Opened:
-    """What a job's manifest means by ``store``. Raises StoreGone."""
+    """The store that ``store`` of a job's manifest names. Raises StoreGone."""
     if store.datastore is not None:
         opened = open_kept(scope, box, store.datastore)
         if opened is None:
@@ -91,7 +91,7 @@ def results_location(session: Session, box: SecretBox, job: Job) -> S3Location |
     """Where the job's results go: ``<container>/<prefix>/<job id>/``; None: the installation's own store.
 
     Raises:
-        StoreGone: it is not known any more.
+        StoreGone: the store no longer exists.
     """
     results = Manifest.model_validate(job.manifest).results
     if results is None:
@@ -105,7 +105,7 @@ def version_location(scope: Scope, box: SecretBox, version: ModelVersion) -> S3L
     """Where a model version's objects are; None: in the installation's own store, under ``version.prefix``.
 
     Raises:
-        StoreGone: its data store is not known any more.
+        StoreGone: its data store no longer exists.
     """
     if version.container is None:
         return None
@@ -127,7 +127,7 @@ def checkpoints_location(session: Session, box: SecretBox, job: Job) -> S3Locati
     store.
 
     Raises:
-        StoreGone: it is not known any more.
+        StoreGone: the store no longer exists.
     """
     results = Manifest.model_validate(job.manifest).results
     if results is None:
