@@ -1,4 +1,4 @@
-"""What all handlers get, and how a part of the API adds an object of its own to it."""
+"""The objects that handlers share: the context of the application, and the objects of single parts of the API."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Context:
-    """The settings and what they describe. :func:`weft_api.app.create_app` makes it, and FastAPI hands it to handlers
-    as :data:`Ctx`."""
+    """The settings, and the clients of the servers that they name.
+
+    :func:`weft_api.app.create_app` makes the context, and FastAPI hands it to handlers as :data:`Ctx`.
+    """
 
     settings: Settings
     database: Database
@@ -38,9 +40,9 @@ class Context:
     _making: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
 
     async def close(self) -> None:
-        """Close the shared objects, the newest first, and then what they may use."""
-        for shared, it in reversed(self._shared.items()):
-            await shared.close(it)
+        """Close the shared objects, the newest first, and then the connections that they may use."""
+        for shared, made in reversed(self._shared.items()):
+            await shared.close(made)
         self.tracing.close()
         self.wake.close()
         self.database.close()
@@ -70,8 +72,8 @@ class Shared(Generic[T]):
             made: T = context._shared[self]
             return made
 
-    async def close(self, it: T) -> None:
-        closing = self._close(it) if self._close else None
+    async def close(self, made: T) -> None:
+        closing = self._close(made) if self._close else None
         if inspect.isawaitable(closing):
             await closing
 

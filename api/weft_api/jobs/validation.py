@@ -14,7 +14,7 @@ from weft_api.storage.checker import Checker
 from weft_core.manifest import parse_manifest
 
 _CHECKER = Shared(lambda _: Checker(), Checker.close)
-"""Not the one that submits use: pages validate while a user types, and a slow store must take no threads from
+"""A checker for validation alone: pages validate while a user types, and a slow store must not take threads from
 submits."""
 
 
