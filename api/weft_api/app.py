@@ -5,41 +5,36 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from anyio import CapacityLimiter
 from fastapi import FastAPI
 from sqlalchemy.exc import ArgumentError
 
-from weft_api import docs, errors
-from weft_api.bell import Bell
+from weft_api import docs
 from weft_api.checkpoints.routes import router as checkpoints
 from weft_api.code.routes import router as code
 from weft_api.context import Context
 from weft_api.dashboard import routes as dashboard
 from weft_api.datastores.routes import router as datastores
+from weft_api.engines.installation_metrics import InstallationMetrics
 from weft_api.engines.routes import router as engines
 from weft_api.events.routes import router as events
 from weft_api.ffdl import routes as ffdl
+from weft_api.ffdl.errors import in_ffdls_form
 from weft_api.ffdl.origins import Origins
 from weft_api.files.routes import router as files
-from weft_api.guesses import Guesses
 from weft_api.health.routes import router as health
+from weft_api.http import errors
+from weft_api.http.middleware import BodyLimit, Observed
 from weft_api.jobs.routes import router as jobs
-from weft_api.learner.lanes import Lanes
 from weft_api.learner.routes import router as learner
-from weft_api.logs.archive import LogArchive
-from weft_api.logs.live import LiveLogs
 from weft_api.logs.routes import router as logs
 from weft_api.metrics.routes import router as metrics
-from weft_api.middleware import BodyLimit, Observed
 from weft_api.models.routes import router as models
 from weft_api.projects.routes import router as projects
 from weft_api.secrets.routes import router as secrets
 from weft_api.sessions.routes import router as sessions
-from weft_api.stores import Checker
-from weft_api.telemetry import Metrics
+from weft_api.telemetry import METRICS
 from weft_api.tokens.routes import router as tokens
 from weft_api.users.routes import router as users
-from weft_api.verified import Verified
 from weft_core import __version__
 from weft_core.catalogue import Catalogue
 from weft_core.objects import Objects, StoreError
@@ -57,11 +52,10 @@ Sign in with `Authorization: Bearer <token>`; a token belongs to one project. Er
 
 _CONNECTIONS = 15
 """To Postgres; as many again in a rush. Handlers run in 40 threads and hold one only while they ask."""
-_FOLLOWERS = 8
 
 
 def make_context(settings: Settings) -> Context:
-    """Everything that handlers share. Connects to nothing yet.
+    """The context for ``settings``. Connects to nothing yet.
 
     Raises:
         ValueError: a setting that only shows here to be wrong (keys, URLs).
@@ -70,28 +64,16 @@ def make_context(settings: Settings) -> Context:
         database = Database(settings.database_url.get_secret_value(), pool_size=_CONNECTIONS)
     with _naming("redis_url"):
         wake = Wake(settings.redis_url.get_secret_value())
-        bell = Bell(settings.redis_url.get_secret_value())
-        guesses = Guesses(settings.redis_url.get_secret_value())
     with _naming("s3"):
         objects = Objects(settings.s3)
     return Context(
         settings=settings,
         database=database,
         objects=objects,
-        logs=LogArchive(objects),
         box=SecretBox(settings.secret_keys),
         wake=wake,
-        bell=bell,
         catalogue=Catalogue.load(),
-        metrics=Metrics(database),
         tracing=open_tracing(settings.telemetry, "weft-api"),
-        checker=Checker(),
-        drafts=Checker(),
-        guesses=guesses,
-        verified=Verified(),
-        lanes=Lanes(),
-        metric_lanes=Lanes(threads=4),
-        followers=CapacityLimiter(_FOLLOWERS),
     )
 
 
@@ -111,9 +93,7 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        app.state.ffdl_uploads.shutdown(wait=False, cancel_futures=True)
-        await context.bell.close()
-        context.close()
+        await context.close()
 
     app = FastAPI(
         title="Weft",
@@ -124,18 +104,19 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.context = context
-    app.state.live_logs = LiveLogs(context)
+    process_metrics = METRICS.of(context)
+    process_metrics.registry.register(InstallationMetrics(context.database))
     data = (files, checkpoints, models, datastores)
     access = (secrets, sessions, tokens, users, projects)
     for router in (jobs, code, logs, metrics, events, *data, *access, engines, learner, health):
         app.include_router(router)
     ffdl.install(app)
-    errors.install(app)
+    errors.install(app, in_ffdls_form)
     docs.install(app)
     dashboard.install(app)
     # The last one added is the outermost.
-    app.add_middleware(BodyLimit, limits=settings.limits)
+    app.add_middleware(BodyLimit, limits=settings.limits, form=in_ffdls_form)
     if settings.api.ffdl_origins:
         app.add_middleware(Origins, origins=settings.api.ffdl_origins)
-    app.add_middleware(Observed, metrics=context.metrics, tracing=context.tracing)
+    app.add_middleware(Observed, metrics=process_metrics, tracing=context.tracing)
     return app

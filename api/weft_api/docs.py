@@ -11,9 +11,10 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path  # type: ignore[import-untyped]
 
+from weft_api.http.problems import INTERNAL, INVALID_REQUEST, UNAUTHENTICATED, ProblemBody, responses
 from weft_api.jobs.schemas import SubmitBody
-from weft_api.learner.schemas import LogsCall, MetricsCall
-from weft_api.problems import INTERNAL, INVALID_REQUEST, UNAUTHENTICATED, ProblemBody, responses
+from weft_api.logs.schemas import LogsCall
+from weft_api.metrics.schemas import MetricsCall
 
 _CSP = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
 _PAGE = """<!doctype html>

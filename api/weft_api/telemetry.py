@@ -1,31 +1,19 @@
-"""Prometheus metrics of this process; the numbers of jobs are counted in the store when they are asked for."""
+"""Prometheus metrics that this process counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import timedelta
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
-from sqlalchemy import func, select
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
-
-from weft_api.engines.load import loads
-from weft_core.lifecycle.states import JobState
-from weft_core.store.database import Database
-from weft_core.store.models import EngineStatus, Job
+from weft_api.context import Shared
 
 _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_UNSEEN = timedelta(minutes=2)  # workers look at each engine every ten seconds or so
 
 
 class Metrics:
-    """A registry of its own, so that several apps can live in one process."""
+    """The registry is not the global one, so several applications can run in one process."""
 
-    def __init__(self, database: Database) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody reads
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # nobody reads these series
         self.registry = CollectorRegistry()
         self.requests = Histogram(
             "weft_api_request_seconds",
@@ -37,72 +25,6 @@ class Metrics:
         self.log_lines = Counter("weft_api_log_lines", "Log lines taken in.", registry=self.registry)
         self.log_bytes = Counter("weft_api_log_bytes", "Bytes of log lines taken in.", registry=self.registry)
         self.followers = Gauge("weft_api_followers", "Streams being followed now.", ["stream"], registry=self.registry)
-        self.registry.register(_Store(database))
-
-    def render(self) -> bytes:
-        return generate_latest(self.registry)
 
 
-class _Store(Collector):
-    """What the store knows of the whole installation: jobs, queues, engines. Asked for with each scrape, so every API
-    process tells the same: take the maximum over them, not the sum."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        return _families().values()  # without it, registering would already ask the database
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        families = _families()
-        try:
-            with self._database.transaction() as session:
-                _count_jobs(session, families)
-                _look_at_engines(session, families)
-        except SQLAlchemyError:
-            return  # what else there is to tell is still told
-        yield from families.values()
-
-
-def _families() -> dict[str, GaugeMetricFamily]:
-    made = (
-        GaugeMetricFamily("weft_jobs", "Jobs by state.", labels=["state"]),
-        GaugeMetricFamily("weft_queue_length", "Jobs that wait for an engine.", labels=["engine", "state"]),
-        GaugeMetricFamily("weft_queue_oldest_seconds", "For how long the oldest has been queued.", labels=["engine"]),
-        GaugeMetricFamily("weft_engine_up", "Whether an engine answers its workers.", labels=["engine"]),
-        GaugeMetricFamily("weft_engine_capacity", "What its nodes have.", labels=["engine", "resource"]),
-        GaugeMetricFamily("weft_engine_used", "What open attempts hold of it.", labels=["engine", "resource"]),
-    )
-    return {one.name: one for one in made}
-
-
-def _count_jobs(session: Session, families: dict[str, GaugeMetricFamily]) -> None:
-    """Of all projects, so not through a project's door."""
-    counted = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
-    for state in JobState:
-        families["weft_jobs"].add_metric([state.value], counted.get(state.value, 0))
-    waits = (JobState.QUEUED.value, JobState.PENDING.value)
-    engines = session.scalars(select(EngineStatus.name)).all()
-    age = func.extract("epoch", func.now() - func.min(Job.state_since))
-    query = select(Job.engine, Job.state, func.count(), age).where(Job.state.in_(waits))
-    waiting = {
-        (engine, state): (n, old) for engine, state, n, old in session.execute(query.group_by(Job.engine, Job.state))
-    }
-    for engine in sorted({*engines, *(engine for engine, _ in waiting)}):
-        for wait in waits:
-            families["weft_queue_length"].add_metric([engine, wait], waiting.get((engine, wait), (0, 0))[0])
-        oldest = waiting.get((engine, JobState.QUEUED.value), (0, 0))[1]
-        families["weft_queue_oldest_seconds"].add_metric([engine], float(oldest))
-
-
-def _look_at_engines(session: Session, families: dict[str, GaugeMetricFamily]) -> None:
-    held = loads(session)
-    recent = EngineStatus.seen_at > func.now() - _UNSEEN
-    for row, seen in session.execute(select(EngineStatus, recent)):
-        up = bool(seen) and row.unreachable_since is None
-        families["weft_engine_up"].add_metric([row.name], float(up))
-        for resource in ("cpus", "gpus", "memory"):
-            there = float((row.capacity or {}).get(resource) or 0)
-            used = float(getattr(held[row.name].used, resource)) if row.name in held else 0.0
-            families["weft_engine_capacity"].add_metric([row.name, resource], there)
-            families["weft_engine_used"].add_metric([row.name, resource], used)
+METRICS = Shared(lambda _: Metrics())

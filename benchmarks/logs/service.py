@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -106,7 +107,7 @@ class Remote(Api):
     def stop(self) -> None:
         for client in self._clients:
             client.close()
-        self.context.close()
+        asyncio.run(self.context.close())
 
 
 class Service:

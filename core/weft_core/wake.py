@@ -1,5 +1,5 @@
-"""Wake-ups: hints through Redis that something changed. Best effort: whoever waits also looks by himself.
-(What listens to them in the API is ``weft_api.bell``.)"""
+"""Wake-ups: hints through Redis that something changed. Best effort: whoever waits for one also looks at
+intervals. (In the API, ``weft_api.streaming.wakeups`` listens to them.)"""
 
 from __future__ import annotations
 

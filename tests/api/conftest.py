@@ -10,6 +10,7 @@ import uuid
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import httpx
@@ -20,11 +21,9 @@ from pydantic import SecretStr
 from sqlalchemy import func, update
 from tests.servers import Servers
 
+from weft_api.access.attempts import Accepted, AttemptToken
 from weft_api.app import create_app
 from weft_api.context import Context
-from weft_api.learner import routes
-from weft_api.learner.auth import AttemptToken
-from weft_api.learner.calls import Taken
 from weft_core.engine_settings import LocalSettings
 from weft_core.ids import new_id, run_name
 from weft_core.settings import S3Settings, Settings
@@ -242,15 +241,15 @@ def code_of(answer: httpx.Response) -> str:
     return code
 
 
-def sizes_of_groups(monkeypatch: pytest.MonkeyPatch, take_in: str) -> list[int]:
-    """How many calls `take_in` of the learners' routes gets at once, each time that it begins from now on."""
+def sizes_of_groups(monkeypatch: pytest.MonkeyPatch, ingest: ModuleType) -> list[int]:
+    """How many bodies `take_in` of this module gets at once, each time that it begins from now on."""
     sizes: list[int] = []
-    real = getattr(routes, take_in)
+    real = ingest.take_in
 
-    def counted(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> list[Taken | Exception]:
+    def counted(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> list[Accepted | Exception]:
         sizes.append(len(calls))
-        found: list[Taken | Exception] = real(context, token, calls)
+        found: list[Accepted | Exception] = real(context, token, calls)
         return found
 
-    monkeypatch.setattr(routes, take_in, counted)
+    monkeypatch.setattr(ingest, "take_in", counted)
     return sizes

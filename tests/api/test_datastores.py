@@ -11,7 +11,7 @@ from tests.api.conftest import HELLO, Api, Person, code_of
 from tests.servers import Servers
 
 from weft_api.datastores import transfers
-from weft_api.stores import Checker
+from weft_api.storage.checker import Checker
 from weft_core.engine_settings import LocalSettings, RaySettings
 from weft_core.objects import make_client
 from weft_core.settings import S3Settings

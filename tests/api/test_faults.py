@@ -16,7 +16,7 @@ from tests.api.conftest import HELLO, Api, Person, code_of, zipped
 from tests.api.test_logs import finish, follow
 from tests.servers import Servers
 
-from weft_api.stores import Checker
+from weft_api.storage.checker import Checker
 from weft_core.settings import Settings
 from weft_core.store.models import CodeBundle
 

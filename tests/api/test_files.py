@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from datetime import UTC, datetime
 
 import httpx
 import pytest
 from tests.api.conftest import HELLO, Api, Person, code_of, zipped
 from tests.servers import Servers
 
-from weft_api.zipstream import Entry, stream_zip
 from weft_core.objects import make_client, results_prefix
 
 
@@ -165,19 +163,3 @@ def test_results_in_a_users_store(api: Api, ann: Person, servers: Servers) -> No
     answer = ann.http.get(f"/api/v1/jobs/{job_id}/files")
     assert (answer.status_code, code_of(answer)) == (410, "results_gone")
     assert "'cos'" in answer.json()["detail"]
-
-
-def test_a_zip_of_any_size_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its size fields have 64 bits where that is needed, and what is sent is never collected."""
-    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 20 << 20)  # else 4 GiB would have to be made here
-    piece = bytes(1 << 20)
-    pieces = 40
-    entry = Entry("big", datetime(1970, 1, 1, tzinfo=UTC), lambda: (piece for _ in range(pieces)))
-    total, largest, tail = 0, 0, b""
-    for part in stream_zip([entry]):
-        total += len(part)
-        largest = max(largest, len(part))
-        tail = (tail + part)[-200:]
-    assert total > pieces * len(piece)
-    assert largest < 2 * len(piece)
-    assert b"PK\x06\x06" in tail, "the zip64 end of the directory"

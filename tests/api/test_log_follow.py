@@ -17,8 +17,8 @@ from tests.api.test_logs import events, finish, follow
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from weft_api import following
 from weft_api.logs import live
+from weft_api.streaming import following
 
 
 @pytest.fixture

@@ -17,9 +17,10 @@ import pytest
 from sqlalchemy import func, select, update
 from tests.api.conftest import Agent, Api, Attempted, Person, code_of, sizes_of_groups
 
-from weft_api import following
-from weft_api.auth import find_principal
+from weft_api.access.auth import find_principal
+from weft_api.logs import ingest
 from weft_api.logs.chunks import ChunkReader, Wanted
+from weft_api.streaming import following
 from weft_core.log_archive import logs_prefix
 from weft_core.objects import Objects, StoreError
 from weft_core.settings import TimingSettings
@@ -129,7 +130,7 @@ def test_concurrent_repeated_batches_leave_no_gap_and_no_double(ann: Person, gan
 def test_batches_that_wait_are_taken_in_together_and_each_hears_of_its_own(
     api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = sizes_of_groups(monkeypatch, "take_in")
+    groups = sizes_of_groups(monkeypatch, ingest)
     attempt = api.attempt(ann.submit(set={"learners": "12"})["id"])
     for agent in attempt.agents:
         agent.start()
@@ -146,7 +147,7 @@ def test_batches_that_wait_are_taken_in_together_and_each_hears_of_its_own(
         with api.context.database.transaction() as session:  # who takes in lines has to wait for this row
             session.execute(select(LogCursor).where(LogCursor.job_id == attempt.job_id).with_for_update())
             answers = [pool.submit(call) for call in calls]
-            while api.context.lanes.waiting + sum(groups) < len(calls):
+            while ingest.QUEUE.of(api.context).waiting + sum(groups) < len(calls):
                 time.sleep(0.01)
         statuses = [answer.result().status_code for answer in answers]
     assert statuses == [204] * 20 + [410, 400, 400]

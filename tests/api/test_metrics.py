@@ -20,6 +20,7 @@ from sqlalchemy import delete, func, select
 from tests.api.conftest import Agent, Api, Attempted, Person, code_of, sizes_of_groups
 from tests.servers import Servers
 
+from weft_api.metrics import ingest
 from weft_core.settings import LimitSettings, Settings
 from weft_core.store.models import Job, JobMetric, MetricBatch, MetricCursor, MetricRecords, MetricSeries
 
@@ -125,7 +126,7 @@ def test_nothing_is_lost_or_doubled_while_learners_repeat_and_charts_are_read(an
 def test_calls_that_wait_are_taken_in_together_and_each_hears_of_its_own(
     api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = sizes_of_groups(monkeypatch, "take_in_metrics")
+    groups = sizes_of_groups(monkeypatch, ingest)
     attempt = api.attempt(ann.submit(set={"learners": "12"})["id"])
     for agent in attempt.agents:
         agent.start()
@@ -141,7 +142,7 @@ def test_calls_that_wait_are_taken_in_together_and_each_hears_of_its_own(
         with api.context.database.transaction() as session:
             session.execute(select(MetricCursor).where(MetricCursor.job_id == attempt.job_id).with_for_update())
             answers = [pool.submit(call) for call in calls]
-            while api.context.metric_lanes.waiting + sum(groups) < len(calls) + 1:
+            while ingest.QUEUE.of(api.context).waiting + sum(groups) < len(calls) + 1:
                 time.sleep(0.01)
         statuses = [answer.result().status_code for answer in answers]
     assert statuses == [204] * 20 + [410, 400, 400]

@@ -12,10 +12,10 @@ from sqlalchemy import func, select, text, update
 from starlette.websockets import WebSocket
 from tests.api.conftest import HELLO, PASSWORD, Api, Person, code_of
 
-from weft_api import guesses
-from weft_api.auth import Viewer
-from weft_api.guesses import Guesses
-from weft_api.problems import Problem
+from weft_api.access import sign_in_limits
+from weft_api.access.auth import Viewer
+from weft_api.access.sign_in_limits import SIGN_IN_LIMITS, SignInLimits
+from weft_api.http.problems import Problem
 from weft_core.store.models import Member, Project, Token, User
 
 _OURS = {"X-Weft-Session": "1"}
@@ -194,9 +194,9 @@ def test_a_session_switches_between_the_projects_of_its_user(api: Api, ann: Pers
 
 def test_passwords_are_guessed_only_so_often(api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     # A guess that Redis takes longer over than the service waits is not counted.
-    monkeypatch.setattr(guesses, "_PATIENCE", 60.0)
-    here = Guesses(api.settings.redis_url.get_secret_value())
-    monkeypatch.setattr(api.context.guesses, "_redis", here._redis)
+    monkeypatch.setattr(sign_in_limits, "_PATIENCE", 60.0)
+    here = SignInLimits(api.settings.redis_url.get_secret_value())
+    monkeypatch.setattr(SIGN_IN_LIMITS.of(api.context), "_redis", here._redis)
 
     def attempt(password: str, path: str = "session") -> httpx.Response:
         return api.client().post(f"/api/v1/{path}", json={"user": ann.name, "password": password})
@@ -209,7 +209,7 @@ def test_passwords_are_guessed_only_so_often(api: Api, ann: Person, monkeypatch:
     assert (refused.status_code, code_of(refused)) == (429, "too_many_attempts")
     assert 0 < int(refused.headers["retry-after"]) <= 300
     assert ann.http.get("/api/v1/me").status_code == 200, "who is in stays in"
-    away = Guesses("redis://127.0.0.1:1/0")
+    away = SignInLimits("redis://127.0.0.1:1/0")
     for _ in range(20):
         away.begin(ann.name, "127.0.0.1")
     for number in range(100):

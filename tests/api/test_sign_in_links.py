@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 from structlog.testing import capture_logs
 from tests.api.conftest import PASSWORD, Api, Person, code_of
 
-from weft_api.auth import from_this_machine
+from weft_api.access.auth import from_this_machine
 from weft_core.store.models import SignInLink, Token
 from weft_core.tokens import hash_token
 

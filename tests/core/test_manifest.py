@@ -18,6 +18,7 @@ from weft_core.manifest import (
     ParsedManifest,
     Place,
     manifest_schema,
+    manifest_text,
     parse_manifest,
 )
 from weft_core.manifest.fields import MANIFEST
@@ -188,6 +189,22 @@ def test_every_field() -> None:
 def test_what_is_kept_reads_back_as_the_same() -> None:
     manifest = parse(FULL)
     assert Manifest.model_validate(manifest.model_dump(mode="json", exclude_none=True)) == manifest
+
+
+def test_the_written_text_of_a_manifest_means_the_same() -> None:
+    parsed = parse_manifest(FULL, SETTINGS)
+    text = manifest_text(parsed.manifest)
+    assert "hunter2" not in text
+    known = {("cos", "https://s3.example.com"): parsed.credentials["cos"]}
+    again = parse_manifest(text, SETTINGS, credentials=known)
+    assert again.manifest == parsed.manifest
+    assert again.credentials == parsed.credentials
+
+
+@pytest.mark.parametrize("written", ["1MiB", "512 MiB", "3GB", "1536MiB", "2TB", "123456789"])
+def test_sizes_are_written_exactly(written: str) -> None:
+    manifest = parse(PLAIN + f"memory: {written}\n")
+    assert parse(manifest_text(manifest)).resources == manifest.resources
 
 
 def test_credentials_are_lifted_out() -> None:

@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.workers.world import World
 
+from weft_api.engines.installation_metrics import InstallationMetrics
 from weft_api.telemetry import Metrics as ApiMetrics
 from weft_core.lifecycle.states import LearnerPhase
 from weft_workers.housekeeping import Housekeeping
@@ -37,7 +38,7 @@ def test_steps_waits_and_attempts_are_counted(world: World) -> None:
 
 
 def test_queues_and_engines_are_told_from_the_store(world: World) -> None:
-    metrics = ApiMetrics(world.context.database)
+    installation = _installation_metrics(world)
     engine = world.context.engines["local"]
     Housekeeping(world.context).round(engine)
     first = world.submit(resources={"gpus": 3})
@@ -46,7 +47,7 @@ def test_queues_and_engines_are_told_from_the_store(world: World) -> None:
     world.step(waiting)
     told = {
         (one.name, *sorted(one.labels.values())): one.value
-        for family in text_string_to_metric_families(metrics.render().decode())
+        for family in text_string_to_metric_families(generate_latest(installation).decode())
         for one in family.samples
     }
     assert told["weft_queue_length", "QUEUED", "local"] == 1
@@ -58,8 +59,14 @@ def test_queues_and_engines_are_told_from_the_store(world: World) -> None:
     assert told["weft_engine_used", "gpus", "local"] == 3
     world.engine.unreachable = "connection refused"
     Housekeeping(world.context).round(engine)
-    assert b'weft_engine_up{engine="local"} 0.0' in metrics.render()
+    assert b'weft_engine_up{engine="local"} 0.0' in generate_latest(installation)
     world.phase(first, LearnerPhase.PROCESSING)
+
+
+def _installation_metrics(world: World) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(InstallationMetrics(world.context.database))
+    return registry
 
 
 def _samples(registry: CollectorRegistry) -> set[str]:
@@ -73,7 +80,12 @@ def _samples(registry: CollectorRegistry) -> set[str]:
 
 def test_the_dashboard_asks_only_for_what_there_is(world: World) -> None:
     dashboard: dict[str, Any] = json.loads(_DASHBOARD.read_text())
-    there = _samples(world.context.metrics.registry) | _samples(ApiMetrics(world.context.database).registry)
+    registries = (
+        world.context.metrics.registry,
+        ApiMetrics().registry,
+        _installation_metrics(world),
+    )
+    there = set().union(*map(_samples, registries))
     panels = [one for one in dashboard["panels"] if one["type"] != "row"]
     queries = [target["expr"] for panel in panels for target in panel["targets"]]
     queries += [one["definition"] for one in dashboard["templating"]["list"] if one["type"] == "query"]

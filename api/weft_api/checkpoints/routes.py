@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from weft_api.auth import Viewer
+from weft_api.access.auth import Viewer
 from weft_api.checkpoints.schemas import CheckpointList
 from weft_api.checkpoints.service import list_checkpoints
 from weft_api.context import Ctx
-from weft_api.problems import NOT_FOUND, RESULTS_GONE, STORE_REFUSED, STORE_UNAVAILABLE, responses
+from weft_api.http.problems import NOT_FOUND, RESULTS_GONE, STORE_REFUSED, STORE_UNAVAILABLE, responses
 
 router = APIRouter(prefix="/api/v1", tags=["files"])
 

@@ -16,12 +16,13 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
+from weft_api.access.lookups import find_job
 from weft_api.checkpoints.schemas import CheckpointList, CheckpointView
 from weft_api.context import Context
-from weft_api.jobs.service import find_job
-from weft_api.problems import CONFLICT, RESULTS_GONE, Problem
-from weft_api.stores import StoreGone, checkpoints_location, users_store
+from weft_api.http.problems import CONFLICT, RESULTS_GONE, Problem
+from weft_api.storage.clients import users_store
+from weft_api.storage.locations import StoreGone, checkpoints_location
 from weft_core.launch import S3Location
 from weft_core.objects import Bucket, S3Store, StoreError, checkpoints_prefix
 from weft_core.store.models import Job

@@ -7,12 +7,20 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from weft_api.auth import Editor, Viewer
+from weft_api.access.auth import Editor, Viewer
 from weft_api.code.schemas import CodeView, Sha256
 from weft_api.code.service import find_code, record_code, store_code
 from weft_api.context import Ctx
-from weft_api.problems import INVALID_BUNDLE, NOT_FOUND, STORE_UNAVAILABLE, TOO_LARGE, Problem, not_found, responses
-from weft_api.spool import Spooled, spool_body
+from weft_api.http.problems import (
+    INVALID_BUNDLE,
+    NOT_FOUND,
+    STORE_UNAVAILABLE,
+    TOO_LARGE,
+    Problem,
+    not_found,
+    responses,
+)
+from weft_api.http.spool import Spooled, spool_body
 
 router = APIRouter(prefix="/api/v1", tags=["code"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy.dialects.postgresql import insert
 
 from weft_api.context import Context
-from weft_api.spool import Spooled
+from weft_api.http.spool import Spooled
 from weft_core.bundle import BundleInfo, check_bundle
 from weft_core.objects import code_key
 from weft_core.store.models import CodeBundle

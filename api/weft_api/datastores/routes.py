@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from weft_api.auth import Editor, Viewer
+from weft_api.access.auth import Editor, Viewer
 from weft_api.context import Ctx
 from weft_api.datastores import service, transfers
 from weft_api.datastores.schemas import (
@@ -24,8 +24,8 @@ from weft_api.datastores.schemas import (
     Upload,
     UploadBody,
 )
-from weft_api.idempotency import KeyHeader, once
-from weft_api.problems import EXISTS, IDEMPOTENCY_CONFLICT, NOT_FOUND, STORE_REFUSED, STORE_UNAVAILABLE, responses
+from weft_api.http.idempotency import KeyHeader, once
+from weft_api.http.problems import EXISTS, IDEMPOTENCY_CONFLICT, NOT_FOUND, STORE_REFUSED, STORE_UNAVAILABLE, responses
 
 router = APIRouter(prefix="/api/v1", tags=["datastores"])
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from weft_api.secrets.schemas import NAME_PATTERN
+from weft_api.http.parameters import NAME_PATTERN
 
 _STORE: dict[str, Any] = {
     "name": "cos",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from sqlalchemy import func
 from sqlalchemy.exc import IntegrityError
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
 from weft_api.context import Context
 from weft_api.datastores.schemas import DatastoreBody, DatastoreView, NewDatastore
-from weft_api.idempotency import Once
-from weft_api.problems import EXISTS, Problem, not_found
-from weft_api.stores import Opened, open_kept, seal, unseal, users_store
+from weft_api.http.idempotency import Once
+from weft_api.http.problems import EXISTS, Problem, not_found
+from weft_api.storage.clients import users_store
+from weft_api.storage.locations import Opened, open_kept, seal, unseal
 from weft_core.ids import new_id
 from weft_core.manifest import Credentials
 from weft_core.objects import S3Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
 from weft_api.context import Context
 from weft_api.datastores.schemas import (
     CompleteBody,
@@ -17,9 +17,9 @@ from weft_api.datastores.schemas import (
     UploadPart,
 )
 from weft_api.datastores.service import open_datastore
-from weft_api.idempotency import Once
-from weft_api.problems import not_found
-from weft_api.stores import users_store
+from weft_api.http.idempotency import Once
+from weft_api.http.problems import not_found
+from weft_api.storage.clients import users_store
 
 _PART = 64 << 20
 _MOST_PARTS = 10_000  # S3's own limit

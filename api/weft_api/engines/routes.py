@@ -6,11 +6,11 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from weft_api.auth import Viewer
+from weft_api.access.auth import Viewer
 from weft_api.context import Ctx
 from weft_api.engines.schemas import CatalogueView, EngineDetail, EngineList
 from weft_api.engines.service import list_engines, show_catalogue, show_engine
-from weft_api.problems import NOT_FOUND, responses
+from weft_api.http.problems import NOT_FOUND, responses
 from weft_core.manifest import manifest_schema
 
 router = APIRouter(prefix="/api/v1", tags=["engines"])

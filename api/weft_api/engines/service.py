@@ -20,7 +20,7 @@ from weft_api.engines.schemas import (
     NodeView,
     WaitingJob,
 )
-from weft_api.problems import NOT_FOUND, Problem
+from weft_api.http.problems import NOT_FOUND, Problem
 from weft_core.engine_settings import EngineSettings, KubernetesSettings, RaySettings
 from weft_core.launch import Resources
 from weft_core.lifecycle.states import JobState

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from weft_api.auth import Viewer
+from weft_api.access.auth import Viewer
+from weft_api.access.lookups import find_job
 from weft_api.context import Ctx
 from weft_api.events.schemas import EventPage
 from weft_api.events.service import EventFollower, read_events
-from weft_api.following import LastEventId, follow, last_event_id
-from weft_api.jobs.service import find_job
-from weft_api.problems import NOT_FOUND, responses
+from weft_api.http.problems import NOT_FOUND, responses
+from weft_api.streaming.following import LastEventId, follow, last_event_id
 
 router = APIRouter(prefix="/api/v1", tags=["events"])
 

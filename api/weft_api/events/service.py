@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlalchemy import select
 from sse_starlette import ServerSentEvent
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
 from weft_api.context import Context
 from weft_api.events.schemas import EventView
-from weft_api.following import Look, event
+from weft_api.streaming.following import Look, event
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.store.models import Event, Job
 from weft_core.store.scope import Scope

@@ -14,10 +14,11 @@ from fastapi import Depends
 from sqlalchemy import select
 from starlette.requests import HTTPConnection
 
-from weft_api.auth import Principal, address_of, by_token, find_member
+from weft_api.access.auth import Principal, address_of, by_token, find_member
+from weft_api.access.passwords import check_password
 from weft_api.context import Context, Ctx
-from weft_api.passwords import check_password
-from weft_api.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem, invalid
+from weft_api.ffdl.verified_passwords import VERIFIED_PASSWORDS
+from weft_api.http.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem, invalid
 from weft_core.store.models import Member, Project, User
 from weft_core.tokens import USER_PREFIX
 
@@ -83,11 +84,11 @@ def _user_id(context: Context, name: str, password: str, address: str) -> str:
     query = select(User.id, User.password_hash).where(User.name == name)
     with context.database.transaction() as session:
         row = session.execute(query).one_or_none()
-    if row and row.password_hash and context.verified.knows(row.id, row.password_hash, password):
+    if row and row.password_hash and VERIFIED_PASSWORDS.of(context).knows(row.id, row.password_hash, password):
         return str(row.id)
     user = check_password(context, name, password, address)
     if user.password_hash:
-        context.verified.add(user.id, user.password_hash, password)
+        VERIFIED_PASSWORDS.of(context).add(user.id, user.password_hash, password)
     return user.id
 
 

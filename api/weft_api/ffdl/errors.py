@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
-from weft_api import problems
+from weft_api.http import problems
 
 _MOVED = frozenset({"content-length", "content-type", "www-authenticate"})
 

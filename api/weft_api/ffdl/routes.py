@@ -5,27 +5,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel
 from sqlalchemy import tuple_
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
 from weft_api.context import Context, Ctx
 from weft_api.ffdl import streams, trainingdata
 from weft_api.ffdl.auth import Editor, Viewer
-from weft_api.ffdl.find import DELETED, find
+from weft_api.ffdl.lookup import DELETED, find_model
 from weft_api.ffdl.submission import Uploaded
 from weft_api.ffdl.translate import location, models_of
 from weft_api.files.service import open_results, read_definition, zip_results
 from weft_api.health.service import readiness
-from weft_api.idempotency import KeyHeader, Once, once
+from weft_api.http.idempotency import KeyHeader, Once, once
+from weft_api.http.problems import DATABASE_UNAVAILABLE, NOT_FOUND, Problem, invalid
 from weft_api.jobs import lifecycle
 from weft_api.jobs.submit import submit
-from weft_api.problems import DATABASE_UNAVAILABLE, NOT_FOUND, Problem, invalid
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.manifest import parse_manifest
 from weft_core.store.models import Job
@@ -35,13 +34,11 @@ router = APIRouter(include_in_schema=False)
 _ZIP = "application/octet-stream"
 _PAGE = 200
 _MOST_LISTED = 10_000
-_UPLOADS = 16
 
 
 def install(app: FastAPI) -> None:
-    app.state.ffdl_uploads = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="ffdl-upload")
-    for one in (router, streams.router, trainingdata.router):
-        app.include_router(one)
+    for served in (router, streams.router, trainingdata.router):
+        app.include_router(served)
 
 
 @router.get("/health")
@@ -53,10 +50,10 @@ def health(context: Ctx) -> PlainTextResponse:
 
 
 @router.post("/v1/models")
-def post_model(request: Request, upload: Uploaded, context: Ctx, who: Editor, key: KeyHeader = None) -> JSONResponse:
+def post_model(upload: Uploaded, context: Ctx, who: Editor, key: KeyHeader = None) -> JSONResponse:
     # Before anything goes to the store.
     manifest = parse_manifest(upload.submission.manifest, context.settings).manifest
-    upload.start(context, who.project_id, manifest, request.app.state.ffdl_uploads)
+    upload.start(context, who.project_id, manifest)
     submission = upload.submission
     asked = once(context.settings, key, "POST /v1/models", submission.digest_parts())
     job = submit(context, who, submission, asked, bring_code=upload.arrived, until=upload.until, needs_code=True).job
@@ -104,7 +101,7 @@ def _pages(context: Context, who: Principal) -> Iterator[list[dict[str, Any]]]:
 def get_model(model_id: str, context: Ctx, who: Viewer) -> JSONResponse:
     with context.database.transaction() as session:
         scope = who.scope(session)
-        return JSONResponse(models_of(scope, [find(scope, model_id)])[0])
+        return JSONResponse(models_of(scope, [find_model(scope, model_id)])[0])
 
 
 class Change(BaseModel):
@@ -113,7 +110,7 @@ class Change(BaseModel):
 
 @router.patch("/v1/models/{model_id}")
 def patch_model(model_id: str, change: Change, context: Ctx, who: Editor) -> JSONResponse:
-    _find(context, who, model_id)
+    _require_model(context, who, model_id)
     if change.status.lower() != "halt":
         raise invalid("status", f"expected halt, found {change.status[:100]!r}")
     lifecycle.halt(context, who, model_id, None, Once(None, "PATCH /v1/models", ""))
@@ -123,14 +120,14 @@ def patch_model(model_id: str, change: Change, context: Ctx, who: Editor) -> JSO
 @router.delete("/v1/models/{model_id}")
 def delete_model(model_id: str, context: Ctx, who: Editor) -> JSONResponse:
     """From here on it is not found any more, also while it is still being stopped."""
-    _find(context, who, model_id)
+    _require_model(context, who, model_id)
     lifecycle.delete(context, who, model_id)
     return JSONResponse({"model_id": model_id})
 
 
 @router.get("/v1/models/{model_id}/definition")
 def get_definition(model_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
-    _find(context, who, model_id)
+    _require_model(context, who, model_id)
     info, pieces = read_definition(context, who, model_id)
     headers = {"Content-Length": str(info.size), **_named(f"{model_id}-definition.zip")}
     return StreamingResponse(pieces, media_type=_ZIP, headers=headers)
@@ -139,7 +136,7 @@ def get_definition(model_id: str, context: Ctx, who: Viewer) -> StreamingRespons
 @router.get("/v1/models/{model_id}/trained_model")
 def get_trained_model(model_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
     with context.database.transaction() as session:
-        job = find(who.scope(session), model_id)
+        job = find_model(who.scope(session), model_id)
         if job.state in TERMINAL and job.started_at is None:
             raise Problem(NOT_FOUND, f"the job is {job.state} and never ran: it has no trained model")
     pieces = zip_results(open_results(context, who, model_id))
@@ -150,7 +147,7 @@ def _named(name: str) -> dict[str, str]:
     return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
-def _find(context: Context, who: Principal, model_id: str) -> None:
+def _require_model(context: Context, who: Principal, model_id: str) -> None:
     """Raises Problem not_found."""
     with context.database.transaction() as session:
-        find(who.scope(session), model_id)
+        find_model(who.scope(session), model_id)

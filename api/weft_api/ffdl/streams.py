@@ -13,21 +13,20 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
 from weft_api.context import Context, Ctx
 from weft_api.ffdl.auth import Viewer
-from weft_api.ffdl.find import find
 from weft_api.ffdl.frames import metric_frames, text_frames
-from weft_api.ffdl.since import SinceTime, parse_since_time
+from weft_api.ffdl.lookup import find_model
+from weft_api.ffdl.since_time import SinceTime, parse_since_time
 from weft_api.ffdl.trainingdata import record_since, records_from, start_of
 from weft_api.ffdl.translate import Json, metric_data, status_data
-from weft_api.following import Look, looked
 from weft_api.logs.chunks import ChunkReader, Wanted
 from weft_api.logs.follow import LogFollower
-from weft_api.logs.live import Live
 from weft_api.logs.read import LogFilter, ascending
 from weft_api.metrics.read import read_records
 from weft_api.metrics.series import snapshot
+from weft_api.streaming.following import Look, looked
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.store.models import Job
 
@@ -49,12 +48,12 @@ Follow = Annotated[bool, Query()]
 
 @router.get("/v1/models/{model_id}/logs")
 def get_logs(
-    model_id: str, context: Ctx, live_logs: Live, who: Viewer, follow: Follow = False, since_time: SinceTime = ""
+    model_id: str, context: Ctx, who: Viewer, follow: Follow = False, since_time: SinceTime = ""
 ) -> StreamingResponse:
     """The lines as they were written, those of all learners in the order in which they came."""
     start = _log_start(context, who, model_id, since_time)
     if follow:
-        follower = LogFollower(context, live_logs, who, model_id, LogFilter(), start)
+        follower = LogFollower(context, who, model_id, LogFilter(), start)
         return StreamingResponse(_LogNews(follower).pieces(), media_type=_TEXT)
     return StreamingResponse(_log_text(ChunkReader(context, who, model_id), start), media_type=_TEXT)
 
@@ -62,7 +61,7 @@ def get_logs(
 def _log_start(context: Context, who: Principal, model_id: str, since_time: str) -> int:
     since = parse_since_time(since_time)
     with context.database.transaction() as session:
-        find(who.scope(session), model_id)
+        find_model(who.scope(session), model_id)
     return 0 if since is None else start_of(ChunkReader(context, who, model_id), since)
 
 
@@ -101,12 +100,10 @@ class _LogNews:
 
 
 @router.websocket("/v1/models/{model_id}/logs")
-async def follow_logs(
-    socket: WebSocket, model_id: str, context: Ctx, live_logs: Live, who: Viewer, since_time: SinceTime = ""
-) -> None:
+async def follow_logs(socket: WebSocket, model_id: str, context: Ctx, who: Viewer, since_time: SinceTime = "") -> None:
     """Raw lines; before the job has started there are none, and the socket waits. Closed normally when it has ended."""
     start = await run_in_threadpool(_log_start, context, who, model_id, since_time)
-    await _serve(socket, _LogNews(LogFollower(context, live_logs, who, model_id, LogFilter(), start)))
+    await _serve(socket, _LogNews(LogFollower(context, who, model_id, LogFilter(), start)))
 
 
 # --- metrics ---------------------------------------------------------------------------------------------------------
@@ -129,7 +126,7 @@ def _metrics_start(context: Context, who: Principal, model_id: str, since_time: 
     since = parse_since_time(since_time)
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))
-        find(scope, model_id)
+        find_model(scope, model_id)
         return 1 if since is None else record_since(scope, model_id, since), since
 
 

@@ -21,11 +21,11 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException
 
 from weft_api.code.service import put_code
-from weft_api.context import Context, Ctx
+from weft_api.context import Context, Ctx, Shared
 from weft_api.ffdl.auth import Editor
+from weft_api.http.problems import UNSUPPORTED_MEDIA, Problem, invalid
+from weft_api.http.spool import Spooled, spool_of
 from weft_api.jobs.submission import Submission
-from weft_api.problems import UNSUPPORTED_MEDIA, Problem, invalid
-from weft_api.spool import Spooled, spool_of
 from weft_core.bundle import BundleError, BundleInfo, check_bundle, normalise_bundle
 from weft_core.manifest import Manifest
 from weft_core.objects import StoreError, code_key
@@ -34,6 +34,11 @@ from weft_core.settings import LimitSettings
 _PATIENCE = 9.0
 """Seconds from a request's first byte to its answer: FfDL's client gives up 10 s after its call. What it says then has
 nothing to do with what happened, so an answer must come before."""
+
+_UPLOADS = Shared(
+    lambda _: ThreadPoolExecutor(16, thread_name_prefix="ffdl-upload"),
+    lambda pool: pool.shutdown(wait=False, cancel_futures=True),
+)
 
 
 async def read_upload(request: Request, context: Ctx, _: Editor) -> AsyncIterator[Upload]:
@@ -100,7 +105,7 @@ class Upload:
             raise invalid("model_definition", "not a file: expected a zip")
         return cls(text, definition, until)
 
-    def start(self, context: Context, project_id: str, manifest: Manifest, pool: ThreadPoolExecutor) -> None:
+    def start(self, context: Context, project_id: str, manifest: Manifest) -> None:
         """Begin to bring the code to the store, and check it meanwhile: until it is recorded nobody can use it.
 
         Raises:
@@ -111,7 +116,7 @@ class Upload:
         limits = context.settings.limits
         code = _normalised(self._definition, limits, manifest.framework.command)
         self.submission = replace(self.submission, code=code)
-        self._stored = stored = pool.submit(put_code, context, project_id, code)
+        self._stored = stored = _UPLOADS.of(context).submit(put_code, context, project_id, code)
         try:
             self._info = check_bundle(code.path, limits)
         except BundleError:

@@ -20,11 +20,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
 from weft_api.context import Context, Ctx
 from weft_api.ffdl.auth import Viewer
-from weft_api.ffdl.find import find
-from weft_api.ffdl.since import Place, SinceTime, parse_place
+from weft_api.ffdl.lookup import find_model
+from weft_api.ffdl.since_time import Place, SinceTime, parse_place
 from weft_api.ffdl.translate import Json, emetrics, log_line, user_of
 from weft_api.logs.chunks import ChunkReader, Wanted
 from weft_api.logs.read import ascending, lines_of
@@ -76,7 +76,7 @@ def get_loglines(
     place = parse_place(since_time, pos)
     with context.database.transaction() as session:
         scope = who.scope(session)
-        user = user_of(scope, find(scope, model_id))
+        user = user_of(scope, find_model(scope, model_id))
     reader = ChunkReader(context, who, model_id)
     size = _size(pagesize)
     since = None if place.since is None else start_of(reader, place.since)
@@ -121,7 +121,7 @@ def get_emetrics(
     size = _size(pagesize)
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))
-        user = user_of(scope, find(scope, model_id))
+        user = user_of(scope, find_model(scope, model_id))
         since = None if place.since is None else record_since(scope, model_id, place.since) - 1
         start = _begin(place, size, since, read_records(scope, model_id, 1, 0).total) + 1
     found = islice(records_from(context, who, model_id, start, place.since), size)

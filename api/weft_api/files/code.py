@@ -7,11 +7,11 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
 from weft_api.context import Context
 from weft_api.files.schemas import CodeFile, CodeFiles
 from weft_api.files.service import find_definition
-from weft_api.problems import not_found
+from weft_api.http.problems import not_found
 from weft_core.objects import Bucket, ObjectInfo
 
 _PIECE = 256 << 10  # of one request; a directory and a small file are mostly in one each

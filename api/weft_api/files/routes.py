@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
-from weft_api.auth import Viewer
+from weft_api.access.auth import Viewer
 from weft_api.context import Ctx
 from weft_api.files.code import list_code, read_code
-from weft_api.files.schemas import CodeFiles, FileList
+from weft_api.files.preview import MOST_SHOWN, SAFE, disposition, image_type, text_answer
+from weft_api.files.schemas import CodeFiles
 from weft_api.files.service import list_files, open_results, read_beginning, read_definition, read_file, zip_results
-from weft_api.preview import MOST_SHOWN, SAFE, disposition, image_type, text_answer
-from weft_api.problems import (
+from weft_api.http.problems import (
     NO_RESULTS_YET,
     NOT_FOUND,
     RESULTS_GONE,
@@ -22,6 +22,7 @@ from weft_api.problems import (
     UNSUPPORTED_MEDIA,
     responses,
 )
+from weft_api.storage.file_lists import FileList
 
 router = APIRouter(prefix="/api/v1", tags=["files"])
 

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
+from weft_api.access.lookups import find_job
 from weft_api.context import Context
-from weft_api.files.schemas import FileList, FileView
-from weft_api.jobs.service import find_job
-from weft_api.problems import NO_RESULTS_YET, NOT_FOUND, RESULTS_GONE, Problem, not_found
-from weft_api.stores import StoreGone, results_location, users_store
-from weft_api.zipstream import Entry, stream_zip
+from weft_api.http.problems import NO_RESULTS_YET, NOT_FOUND, RESULTS_GONE, Problem, not_found
+from weft_api.storage.clients import users_store
+from weft_api.storage.file_lists import FileList, FileView
+from weft_api.storage.locations import StoreGone, results_location
+from weft_api.streaming.zipstream import Entry, stream_zip
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.objects import Bucket, ObjectInfo, S3Store, code_key, results_prefix
 

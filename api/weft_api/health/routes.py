@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from weft_api.context import Ctx
 from weft_api.health.service import Health, Readiness, readiness
+from weft_api.telemetry import METRICS
 from weft_core import __version__
 
 router = APIRouter(tags=["health"])
@@ -32,4 +33,4 @@ def readyz(context: Ctx, response: Response) -> Readiness:
     responses={200: {"content": {"text/plain": {}}}},
 )
 def metrics(context: Ctx) -> Response:
-    return Response(context.metrics.render(), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(METRICS.of(context).registry), media_type=CONTENT_TYPE_LATEST)

@@ -7,6 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from weft_api.context import Context
+from weft_api.storage.checker import CHECKER
 from weft_core import __version__
 from weft_core.objects import StoreError
 
@@ -37,7 +38,7 @@ def readiness(context: Context) -> Readiness:
     except SQLAlchemyError:
         checks["postgres"] = "does not answer"
     try:
-        context.checker.within_patience(context.objects.check)
+        CHECKER.of(context).within_patience(context.objects.check)
     except StoreError as error:
         checks["s3"] = str(error)
     if not context.wake.ping():

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from weft_api.context import Context
+from weft_api.http.problems import INVALID_MANIFEST, FieldProblem, Problem
 from weft_api.jobs.mounts import mount_problems
 from weft_api.models.files import FilesGone, VersionFiles, version_files
-from weft_api.problems import INVALID_MANIFEST, FieldProblem, Problem
-from weft_api.stores import Checker, Opened, StoreGone, Wanted, open_kept
+from weft_api.storage.checker import Checker, Wanted
+from weft_api.storage.locations import Opened, StoreGone, open_kept
 from weft_core.command import needed_files
 from weft_core.manifest import DataStore, ModelReference, ParsedManifest
 from weft_core.objects import StoreError

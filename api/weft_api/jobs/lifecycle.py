@@ -7,18 +7,18 @@ from collections.abc import Callable
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
+from weft_api.access.lookups import find_job
 from weft_api.checkpoints.service import place_of
 from weft_api.context import Context
-from weft_api.idempotency import Once
-from weft_api.jobs.rewrite import manifest_text
+from weft_api.http.idempotency import Once
+from weft_api.http.problems import CONFLICT, Problem
 from weft_api.jobs.schemas import JobView, KeepaliveAnswer, RerunBody
-from weft_api.jobs.service import find_job, show_job
+from weft_api.jobs.service import show_job
 from weft_api.jobs.submission import Submission
 from weft_api.jobs.submit import BeginsWith, Submitted, submit
-from weft_api.problems import CONFLICT, Problem
-from weft_api.stores import credentials_name, unseal
-from weft_core.manifest import Credentials, Manifest
+from weft_api.storage.locations import credentials_name, unseal
+from weft_core.manifest import Credentials, Manifest, manifest_text
 from weft_core.store import jobs
 from weft_core.store.models import Attempt, Job, Secret
 from weft_core.store.scope import Scope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from weft_api.problems import FieldProblem
+from weft_api.http.problems import FieldProblem
 from weft_core.engine_settings import LocalSettings
 from weft_core.manifest import DataStore, MountConnection, TrainingData
 from weft_core.settings import Settings

@@ -16,8 +16,8 @@ from fastapi import Query
 from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, tuple_
 from sqlalchemy.orm import aliased
 
-from weft_api.paging import decode, decode_time_key, encode
-from weft_api.problems import invalid
+from weft_api.http.paging import decode, decode_time_key, encode
+from weft_api.http.problems import invalid
 from weft_core.lifecycle.states import JobState
 from weft_core.store.models import Job, JobMetric
 

@@ -6,20 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Query, Request, Response
 
-from weft_api.auth import Editor, Viewer
+from weft_api.access.auth import Editor, Viewer
+from weft_api.access.lookups import find_job
 from weft_api.context import Ctx
-from weft_api.idempotency import KeyHeader, once
-from weft_api.jobs import lifecycle
-from weft_api.jobs.ordering import NEWEST, MetricCondition, Metrics, Order, Sort
-from weft_api.jobs.rewrite import manifest_text
-from weft_api.jobs.schemas import HaltBody, JobDetail, JobPage, JobView, KeepaliveAnswer, RerunBody, ValidManifest
-from weft_api.jobs.service import JobFilter, detail_job, find_job, list_jobs
-from weft_api.jobs.submission import Submitted as SubmissionDep
-from weft_api.jobs.submission import parse_set
-from weft_api.jobs.submit import Submitted, submit
-from weft_api.jobs.validation import validate
-from weft_api.paging import Cursor, Limit
-from weft_api.problems import (
+from weft_api.http.idempotency import KeyHeader, once
+from weft_api.http.paging import Cursor, Limit
+from weft_api.http.parameters import Since, parse_since
+from weft_api.http.problems import (
     CODE_MISSING,
     CONFLICT,
     IDEMPOTENCY_CONFLICT,
@@ -34,9 +27,16 @@ from weft_api.problems import (
     invalid,
     responses,
 )
-from weft_api.since import Since, parse_since
+from weft_api.jobs import lifecycle
+from weft_api.jobs.ordering import NEWEST, MetricCondition, Metrics, Order, Sort
+from weft_api.jobs.schemas import HaltBody, JobDetail, JobPage, JobView, KeepaliveAnswer, RerunBody, ValidManifest
+from weft_api.jobs.service import JobFilter, detail_job, list_jobs
+from weft_api.jobs.submission import Submitted as SubmissionDep
+from weft_api.jobs.submission import parse_set
+from weft_api.jobs.submit import Submitted, submit
+from weft_api.jobs.validation import validate
 from weft_core.lifecycle.states import JobState
-from weft_core.manifest import Manifest
+from weft_core.manifest import Manifest, manifest_text
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 

@@ -10,15 +10,13 @@ from typing import Any
 
 from sqlalchemy import func, or_, select, tuple_
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
 from weft_api.jobs.ordering import MetricCondition, Order
 from weft_api.jobs.schemas import AttemptView, FrameworkView, JobDetail, JobPage, JobView, LearnerView, RoundView
 from weft_api.metrics.listing import best_and_last
 from weft_api.models.names import registered_as, started_from
-from weft_api.problems import not_found
 from weft_core.launch import Resources
 from weft_core.lifecycle.states import JobState
-from weft_core.service_log import note
 from weft_core.store.models import Attempt, Job, Learner, Round, User
 from weft_core.store.scope import Scope
 
@@ -34,18 +32,6 @@ class JobFilter:
     metrics: Sequence[MetricCondition] = ()
     engine: str = ""
     user: str = ""
-
-
-def find_job(scope: Scope, job_id: str, *, lock: bool = False) -> Job:
-    """The job of this project with this id. Raises Problem not_found."""
-    # An id is ours or it is none: nothing else has to reach the database.
-    if not job_id.isascii() or len(job_id) > 100 or "\0" in job_id:
-        raise not_found("job", job_id[:100])
-    job = scope.find(Job, Job.id == job_id, lock=lock)
-    if job is None:
-        raise not_found("job", job_id)
-    note(job=job.id, attempt=job.attempt)
-    return job
 
 
 def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, order: Order, limit: int, cursor: str | None) -> JobPage:

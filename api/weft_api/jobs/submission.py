@@ -14,11 +14,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException
 
-from weft_api.auth import Editor
+from weft_api.access.auth import Editor
 from weft_api.context import Ctx
+from weft_api.http.problems import UNSUPPORTED_MEDIA, Problem, invalid
+from weft_api.http.spool import Spooled, spool_file
 from weft_api.jobs.schemas import Keepalive, SubmitBody
-from weft_api.problems import UNSUPPORTED_MEDIA, Problem, invalid
-from weft_api.spool import Spooled, spool_file
 from weft_core.manifest import Credentials
 
 

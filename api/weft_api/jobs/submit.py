@@ -7,19 +7,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
+from weft_api.access.lookups import find_job
 from weft_api.checkpoints.service import Place as Checkpoints
 from weft_api.checkpoints.service import copy_checkpoint, discard, own_place, users_place
 from weft_api.code.service import find_code, record_code, store_code
 from weft_api.context import Context
-from weft_api.idempotency import Once
+from weft_api.http.idempotency import Once
+from weft_api.http.problems import CODE_MISSING, NOT_FOUND, Problem
+from weft_api.http.spool import Spooled
 from weft_api.jobs.checks import Checks, ask_stores, look_up, refuse_missing_code
 from weft_api.jobs.schemas import JobView
-from weft_api.jobs.service import find_job, show_job
+from weft_api.jobs.service import show_job
 from weft_api.jobs.submission import Submission
-from weft_api.problems import CODE_MISSING, NOT_FOUND, Problem
-from weft_api.spool import Spooled
-from weft_api.stores import checkpoints_in, credentials_name, seal, users_store
+from weft_api.storage.checker import CHECKER
+from weft_api.storage.clients import users_store
+from weft_api.storage.locations import checkpoints_in, credentials_name, seal
 from weft_core.bundle import BundleInfo
 from weft_core.ids import new_id
 from weft_core.manifest import Manifest, ParsedManifest, parse_manifest
@@ -84,7 +87,7 @@ def submit(
         checks = look_up(scope, context, parsed)
         if needs_code and submission.code is None and submission.code_sha256 is None:
             refuse_missing_code(parsed.manifest.framework.command, checks)
-    warnings = ask_stores(context, context.checker, checks, until)
+    warnings = ask_stores(context, CHECKER.of(context), checks, until)
     info = bring_code(context, who.project_id, submission.code) if submission.code else None
     job_id = new_id("job")
     checkpoint = target = None

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from weft_api.auth import Principal
-from weft_api.context import Context
+from weft_api.access.auth import Principal
+from weft_api.access.lookups import find_job
+from weft_api.context import Context, Shared
 from weft_api.jobs.checks import ask_stores, look_up
 from weft_api.jobs.lifecycle import credentials_of
 from weft_api.jobs.schemas import ValidManifest
-from weft_api.jobs.service import find_job
+from weft_api.storage.checker import Checker
 from weft_core.manifest import parse_manifest
+
+_CHECKER = Shared(lambda _: Checker(), Checker.close)
+"""A checker for validation alone: pages validate while a user types, and a slow store must not take threads from
+submits."""
 
 
 def validate(
@@ -35,7 +40,7 @@ def validate(
     own = [one for one in checks.wanted if one.credentials_path.endswith(".connection")]
     unasked = [] if who.may("editor") else own
     checks.wanted = [one for one in checks.wanted if one not in unasked]
-    warnings = ask_stores(context, context.drafts, checks)
+    warnings = ask_stores(context, _CHECKER.of(context), checks)
     warnings += [f"{one.path}: not checked: only editors may have its data store asked" for one in unasked]
     shown = parsed.manifest.model_dump(mode="json", exclude_none=True)
     return ValidManifest(manifest=shown, notes=[*parsed.manifest.notes, *warnings])

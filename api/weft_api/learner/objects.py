@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
+from weft_api.access.attempts import AttemptToken, granted_learner, open_attempt, present_learner
 from weft_api.context import Context
-from weft_api.learner.auth import AttemptToken, granted_learner, open_attempt, present_learner
+from weft_api.http.problems import NO_GRANT, Problem, invalid
 from weft_api.learner.schemas import ObjectEntry, ObjectsAnswer, ObjectsCall
-from weft_api.problems import NO_GRANT, Problem, invalid
 from weft_core.objects import Objects, StoreError, checkpoints_prefix, exit_key, results_prefix
 from weft_core.store.models import Attempt, Job, ModelVersion
 from weft_core.store.scope import Scope

@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from weft_api.access.attempts import AttemptToken, fence, granted_learner, open_attempt
 from weft_api.context import Context
-from weft_api.learner.auth import AttemptToken, fence, granted_learner, open_attempt
+from weft_api.http.problems import invalid
 from weft_api.learner.schemas import Peer, RoundAnswer, RoundCall
-from weft_api.problems import invalid
 from weft_core.launch import ElasticSpec
 from weft_core.lifecycle.rounds import Close, Member, Open, Restart, Round, is_over, next_change
 from weft_core.store import jobs, models

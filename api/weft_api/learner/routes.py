@@ -9,9 +9,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 
+from weft_api.access.attempts import Token
 from weft_api.context import Ctx
+from weft_api.http.problems import (
+    ALREADY_GRANTED,
+    LOG_FULL,
+    NO_GRANT,
+    STALE_ATTEMPT,
+    STORE_UNAVAILABLE,
+    TOO_LARGE,
+    TOO_MANY_LINES,
+    responses,
+)
 from weft_api.learner import rounds, service
-from weft_api.learner.auth import Token
 from weft_api.learner.objects import objects
 from weft_api.learner.schemas import (
     AddressCall,
@@ -30,18 +40,8 @@ from weft_api.learner.schemas import (
     StoringAnswer,
     StoringCall,
 )
-from weft_api.logs.ingest import take_in
-from weft_api.metrics.ingest import take_in as take_in_metrics
-from weft_api.problems import (
-    ALREADY_GRANTED,
-    LOG_FULL,
-    NO_GRANT,
-    STALE_ATTEMPT,
-    STORE_UNAVAILABLE,
-    TOO_LARGE,
-    TOO_MANY_LINES,
-    responses,
-)
+from weft_api.logs.ingest import accept as accept_logs
+from weft_api.metrics.ingest import accept as accept_metrics
 from weft_core.launch import LearnerSpec
 from weft_core.lifecycle.states import LearnerPhase
 from weft_core.service_log import note
@@ -142,8 +142,8 @@ async def _raw_body(request: Request, _: Token) -> bytes:
 async def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
     """`429` when the job writes more than it may (`limits.log_lines_per_second`, `limits.log_bytes_per_second`): the
     batch is to be sent again later. `409` when its log is full: more will not be taken."""
-    taken = await context.lanes.run(token.sha256, body, lambda calls: take_in(context, token, calls))
-    note(job=taken.job_id, attempt=taken.attempt)
+    accepted = await accept_logs(context, token, body)
+    note(job=accepted.job_id, attempt=accepted.attempt)
 
 
 @router.post(
@@ -154,8 +154,8 @@ async def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: 
     openapi_extra=_body_of("MetricsCall"),
 )
 async def metrics(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
-    taken = await context.metric_lanes.run(token.sha256, body, lambda calls: take_in_metrics(context, token, calls))
-    note(job=taken.job_id, attempt=taken.attempt)
+    accepted = await accept_metrics(context, token, body)
+    note(job=accepted.job_id, attempt=accepted.attempt)
 
 
 @router.post("/storing", summary="Report the end of user code; ask for the grant to store results")

@@ -1,52 +1,23 @@
-"""The learner's API on the wire. Texts come from user programs: they may hold anything."""
+"""The learner's API on the wire."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-LATEST = 253_402_300_799_999
-"""Milliseconds since the epoch: the end of the year 9999."""
-MOST_LINES = 2000
-_INSTANCE = "0b0f7f0e-6a0e-4a51-8f0f-2f8f4e1a3c55"
+from weft_api.access.learner_calls import LearnerCall, Storable, call_examples
 
 
-def _storable(value: Any) -> Any:
-    """What Postgres and JSON can't hold, as the replacement character: NUL, and halves of surrogate pairs."""
-    if isinstance(value, str):
-        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-    return value
-
-
-Storable = Annotated[str, BeforeValidator(_storable)]
-Rank = Annotated[int, Field(ge=0, le=100_000, description="From 0; LEARNER_ID is one more.", examples=[0])]
-
-
-def _examples(**fields: Any) -> ConfigDict:
-    return ConfigDict(json_schema_extra={"examples": [{"rank": 0, "instance": _INSTANCE, **fields}]})
-
-
-class _Call(BaseModel):
-    rank: Rank
-    instance: str = Field(
-        min_length=1,
-        max_length=64,
-        pattern=r"^[A-Za-z0-9._-]+$",
-        description="A UUID that the agent makes at its start; it tells a repeated call from that of another agent.",
-        examples=[_INSTANCE],
-    )
-
-
-class StartCall(_Call):
-    model_config = _examples(hostname="node-3")
+class StartCall(LearnerCall):
+    model_config = call_examples(hostname="node-3")
 
     hostname: Annotated[Storable, Field(max_length=255)] = ""
 
 
-class AddressCall(_Call):
-    model_config = _examples(address="10.0.0.7", ports=[40001, 40002, 40003, 40004])
+class AddressCall(LearnerCall):
+    model_config = call_examples(address="10.0.0.7", ports=[40001, 40002, 40003, 40004])
 
     address: str = Field(min_length=1, max_length=255, pattern=r"^[0-9A-Za-z.:_%-]+$")
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(max_length=64)
@@ -91,8 +62,8 @@ class Origin(BaseModel):
     size: int = Field(ge=0, description="Bytes.")
 
 
-class PhaseCall(_Call):
-    model_config = _examples(phase="DOWNLOADING", message="")
+class PhaseCall(LearnerCall):
+    model_config = call_examples(phase="DOWNLOADING", message="")
 
     phase: Literal["DOWNLOADING", "PROCESSING"]
     message: Annotated[Storable, Field(max_length=2000)] = ""
@@ -100,8 +71,8 @@ class PhaseCall(_Call):
     checkpoint: Origin | None = Field(default=None, description="What the learner begins with.")
 
 
-class HeartbeatCall(_Call):
-    model_config = _examples(
+class HeartbeatCall(LearnerCall):
+    model_config = call_examples(
         system={"cpu_percent": 97.5, "memory_bytes": 734003200, "gpus": []}, idle_seconds=0, wrote=True
     )
 
@@ -115,80 +86,14 @@ class HeartbeatCall(_Call):
     wrote: bool | None = Field(default=None, description="Whether it has written into RESULT_DIR or CHECKPOINT_DIR.")
 
 
-class LogLineIn(BaseModel):
-    """``t``: ms since the epoch by the learner's clock; ``s``: the line."""
-
-    t: int = Field(ge=0, le=LATEST)
-    s: Storable
-
-
-class LogsHead(_Call):
-    """Whose lines they are."""
-
-    sequence: int = Field(
-        ge=0,
-        le=2**53,
-        description="Of this agent's batches in this attempt, from 0, without gaps; one that is lower than the last is "
-        "a repetition, and changes nothing.",
-    )
-    late: bool = Field(
-        default=False,
-        description="What an agent that has died left unsent: taken for a day after the attempt's end, too.",
-    )
-
-
-class LogsCall(LogsHead):
-    model_config = _examples(sequence=0, lines=[{"t": 1769847309018, "s": "epoch 1: loss 0.412"}])
-
-    lines: list[LogLineIn] = Field(max_length=MOST_LINES)
-
-
-_RECORD: dict[str, Any] = {
-    "t": 1769847309018,
-    "kind": "user",
-    "group": "train",
-    "etimes": {"iteration": 500, "epoch": 2},
-    "values": {"loss": 0.412, "note": "warm-up is over"},
-}
-
-
-class RecordIn(BaseModel):
-    """What was measured together. Numbers, and the strings `nan`, `inf` and `-inf`, become points of series."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_RECORD]})
-
-    t: int = Field(ge=0, le=253_402_300_799_999, description="ms since the epoch, by the learner's clock.")
-    kind: Literal["user", "system"] = "user"
-    group: str = Field(default="", description="FfDL's grouplabel; may be empty.")
-    etimes: dict[str, Any] = Field(default_factory=dict, description="`iteration` is the step.")
-    values: dict[str, Any] = Field(default_factory=dict)
-    types: dict[str, Literal["STRING", "JSONSTRING"]] = Field(
-        default_factory=dict, description="FfDL's types of texts among values and etimes, where they came with one."
-    )
-
-
-class MetricsCall(_Call):
-    """What is too long or too much is cut rather than refused: no training waits for its metrics to be in order."""
-
-    model_config = _examples(sequence=0, records=[_RECORD])
-
-    sequence: int = Field(
-        ge=0,
-        le=2**53,
-        description="Of this agent's calls in this attempt: rising, one call at a time. One that is not above all "
-        "before it is a repetition, and changes nothing.",
-    )
-    records: list[RecordIn] = Field(max_length=2000)
-
-
-class StoringCall(_Call):
-    model_config = _examples(exit_code=0)
+class StoringCall(LearnerCall):
+    model_config = call_examples(exit_code=0)
 
     exit_code: int = Field(ge=-1000, le=1000)
 
 
-class ObjectsCall(_Call):
-    model_config = _examples(space="results", op="put", keys=["model.pt"])
+class ObjectsCall(LearnerCall):
+    model_config = call_examples(space="results", op="put", keys=["model.pt"])
 
     space: Literal["results", "checkpoints", "pretrained", "exit"]
     op: Literal["put", "get", "list", "delete", "begin", "parts", "complete", "abort"] = Field(
@@ -208,8 +113,8 @@ class ObjectsCall(_Call):
     )
 
 
-class ExitCall(_Call):
-    model_config = _examples(exit_code=3, reason="exit code 3", last_lines=["RuntimeError: no such device"])
+class ExitCall(LearnerCall):
+    model_config = call_examples(exit_code=3, reason="exit code 3", last_lines=["RuntimeError: no such device"])
 
     exit_code: int = Field(ge=-1000, le=1000)
     reason: Annotated[Storable, Field(max_length=10_000)] = ""
@@ -239,12 +144,12 @@ class Peers(BaseModel):
     peers: list[Peer]
 
 
-class RoundCall(_Call):
+class RoundCall(LearnerCall):
     """``ready``: it waits for a round after ``round``. ``running``: its workers run in ``round``, and it wants to hear
     of the next. ``broken``: its workers have ended early, which it says at once; it is ``ready`` when it has put away
     what they had."""
 
-    model_config = _examples(state="ready", round=0, address="10.0.0.7", ports=[40001, 40002, 40003, 40004])
+    model_config = call_examples(state="ready", round=0, address="10.0.0.7", ports=[40001, 40002, 40003, 40004])
 
     state: Literal["ready", "broken", "running"]
     round: int = Field(ge=0, le=2**31 - 1, description="The last round that it was in; 0: none yet.")

@@ -7,8 +7,7 @@ from typing import Any
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
-from weft_api.context import Context
-from weft_api.learner.auth import (
+from weft_api.access.attempts import (
     AttemptToken,
     fence,
     granted_learner,
@@ -17,6 +16,8 @@ from weft_api.learner.auth import (
     present_learner,
     stale,
 )
+from weft_api.context import Context
+from weft_api.http.problems import ALREADY_GRANTED, Problem
 from weft_api.learner.schemas import (
     AddressCall,
     ExitCall,
@@ -30,8 +31,7 @@ from weft_api.learner.schemas import (
     StoringCall,
 )
 from weft_api.learner.spec import SpecBuilder
-from weft_api.problems import ALREADY_GRANTED, Problem
-from weft_api.stores import StoreGone
+from weft_api.storage.locations import StoreGone
 from weft_core.launch import LearnerSpec
 from weft_core.lifecycle.states import LearnerPhase
 from weft_core.lifecycle.storing import may_store

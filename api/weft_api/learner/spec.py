@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft_api.context import Context
-from weft_api.stores import Opened, StoreGone, checkpoints_in, open_job_store, version_location
+from weft_api.storage.locations import Opened, StoreGone, checkpoints_in, open_job_store, version_location
 from weft_core.launch import CodeInput, DataInput, LearnerSpec, LogSpec, ModelInput, MountInput, S3Location
 from weft_core.manifest import DataStore, Manifest, Place
 from weft_core.objects import code_key

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from weft_api.context import Shared
 from weft_core.log_archive import Damaged, Record, read_frame
 from weft_core.objects import Objects, StoreError
 
@@ -55,3 +56,6 @@ class LogArchive:
                 _, (_, gone) = self._kept.popitem(last=False)
                 self._bytes -= gone
         return records
+
+
+ARCHIVE = Shared(lambda context: LogArchive(context.objects))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from weft_api.learner.calls import checked, parsed_json
-from weft_api.learner.schemas import LATEST, MOST_LINES, LogsCall, LogsHead
+from weft_api.access.learner_calls import LATEST
+from weft_api.http.bodies import parse_json, validated
+from weft_api.logs.schemas import MOST_LINES, LogsCall, LogsHead
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,12 @@ def parse_batch(data: bytes) -> Batch:
     Raises:
         Problem, RequestValidationError: it is not valid.
     """
-    call = parsed_json(data)
+    call = parse_json(data)
     found = _lines(call) if isinstance(call, dict) else None
     if found is not None:
         body, times = found
-        return Batch(checked(LogsHead, {name: call[name] for name in call if name != "lines"}), body, times)
-    whole = checked(LogsCall, call)
+        return Batch(validated(LogsHead, {name: call[name] for name in call if name != "lines"}), body, times)
+    whole = validated(LogsCall, call)
     # A newline inside a line is a line's end too, or the chunk would not split again.
     pieces = [(line.t, text) for line in whole.lines for text in line.s.split("\n")]
     return Batch(whole, "".join(text + "\n" for _, text in pieces).encode(), [time for time, _ in pieces])

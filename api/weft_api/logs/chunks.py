@@ -15,9 +15,9 @@ from functools import cached_property
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
 from weft_api.context import Context
-from weft_api.logs.archive import FramePlace
+from weft_api.logs.archive import ARCHIVE, FramePlace
 from weft_core.log_archive import unpack_times
 from weft_core.store.models import LogChunk, LogCursor, LogFrame
 
@@ -76,7 +76,7 @@ class ChunkReader:
 
     def __init__(self, context: Context, who: Principal, job_id: str) -> None:
         self._database = context.database
-        self._archive = context.logs
+        self._archive = ARCHIVE.of(context)
         self._project_id = who.project_id
         self._job_id = job_id
 

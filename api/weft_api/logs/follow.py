@@ -13,13 +13,14 @@ import anyio.to_thread
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from weft_api import following
-from weft_api.auth import Principal, find_again
+from weft_api.access.auth import Principal, find_again
 from weft_api.context import Context
 from weft_api.logs import live
 from weft_api.logs.chunks import ChunkReader, Wanted
-from weft_api.logs.live import Held, LiveLog, LiveLogs
+from weft_api.logs.live import LIVE_LOGS, Held, LiveLog
 from weft_api.logs.read import how_many
+from weft_api.streaming import following
+from weft_api.telemetry import METRICS
 from weft_core.objects import StoreError
 
 _BATCH = 64 << 10
@@ -55,11 +56,8 @@ class LogFollower:
         start: the number of the first line that he gets.
     """
 
-    def __init__(
-        self, context: Context, live_logs: LiveLogs, who: Principal, job_id: str, wanted: Wanted, start: int
-    ) -> None:
+    def __init__(self, context: Context, who: Principal, job_id: str, wanted: Wanted, start: int) -> None:
         self._context = context
-        self._live_logs = live_logs
         self._who = who
         self._job_id = job_id
         self._reader = ChunkReader(context, who, job_id)
@@ -73,8 +71,8 @@ class LogFollower:
 
     async def batches(self) -> AsyncGenerator[list[Frame], None]:
         """What he is sent, until the job has ended, or his token is no longer good."""
-        with self._context.metrics.followers.labels("logs").track_inprogress():
-            async with self._live_logs.of(self._who, self._job_id) as log:
+        with METRICS.of(self._context).followers.labels("logs").track_inprogress():
+            async with LIVE_LOGS.of(self._context).of(self._who, self._job_id) as log:
                 while await self._is_trusted():
                     state = log.state
                     ended = state is not None and state[0] in live.ENDED
@@ -142,7 +140,7 @@ class LogFollower:
         if time.monotonic() - self._trusted > following.TRUST:
             try:
                 found = await anyio.to_thread.run_sync(
-                    partial(find_again, self._context, self._who), limiter=self._context.followers
+                    partial(find_again, self._context, self._who), limiter=following.FOLLOWER_THREADS.of(self._context)
                 )
             except (DBAPIError, PoolTimeout, StoreError):
                 return True  # asked again in a moment
@@ -154,7 +152,7 @@ class LogFollower:
     async def _ask(self, question: Callable[[], Answer]) -> Answer | None:
         """None, a moment later, when Postgres or S3 is away: the stream stays, the next question may be answered."""
         try:
-            return await anyio.to_thread.run_sync(question, limiter=self._context.followers)
+            return await anyio.to_thread.run_sync(question, limiter=following.FOLLOWER_THREADS.of(self._context))
         except (DBAPIError, PoolTimeout, StoreError):
             await anyio.sleep(1)
             return None

@@ -11,11 +11,12 @@ from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from weft_api.context import Context
-from weft_api.learner.auth import AttemptToken, fence, granted_learners, late_fence
-from weft_api.learner.calls import Taken
+from weft_api.access.attempts import Accepted, AttemptToken, fence, granted_learners, late_fence
+from weft_api.context import Context, Shared
+from weft_api.http.problems import LOG_FULL, TOO_MANY_LINES, Problem
 from weft_api.logs.batches import Batch, parse_batch
-from weft_api.problems import LOG_FULL, TOO_MANY_LINES, Problem
+from weft_api.streaming.batch_queue import BatchQueue
+from weft_api.telemetry import METRICS
 from weft_core.log_archive import pack_times
 from weft_core.settings import LimitSettings
 from weft_core.store.models import Attempt, LogChunk, LogCursor, LogSource
@@ -26,7 +27,15 @@ _CLOSING_BYTES, _CLOSING_ROOM = 1024, 64 << 10
 """A full log still takes a learner's word of what it left out: single lines of this size, and so much of them."""
 
 
-def take_in(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> list[Taken | Exception]:
+QUEUE: Shared[BatchQueue[Accepted]] = Shared(lambda _: BatchQueue())
+
+
+async def accept(context: Context, token: AttemptToken, body: bytes) -> Accepted:
+    """Pass one body to :func:`take_in`, together with those of the same attempt that wait. Raises what it finds."""
+    return await QUEUE.of(context).run(token.sha256, body, lambda bodies: take_in(context, token, bodies))
+
+
+def take_in(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> list[Accepted | Exception]:
     """Append batches of one attempt's learners to the job's log, all in one transaction. One that is there already, or
     has no line, changes nothing.
 
@@ -37,7 +46,7 @@ def take_in(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> li
         Of each call what became of it; a Problem (stale_attempt, log_full, too_many_lines) or a RequestValidationError
         is that call's alone.
     """
-    outcomes: dict[int, Taken | Exception] = {}
+    outcomes: dict[int, Accepted | Exception] = {}
     batches: dict[int, Batch] = {}
     for number, call in enumerate(calls):
         try:
@@ -55,7 +64,7 @@ def take_in(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> li
     return [outcomes[number] for number in range(len(calls))]
 
 
-def _append(context: Context, token: AttemptToken, batches: Sequence[Batch], late: bool) -> list[Taken | Exception]:
+def _append(context: Context, token: AttemptToken, batches: Sequence[Batch], late: bool) -> list[Accepted | Exception]:
     limits = context.settings.limits
     with context.database.transaction() as session:
         job, attempt = late_fence(session, token) if late else fence(session, token, change=False)
@@ -70,7 +79,7 @@ def _append(context: Context, token: AttemptToken, batches: Sequence[Batch], lat
         )
         following = ChainMap({}, {row.rank: row.next_sequence for row in known})
         chunks: list[LogChunk] = []
-        outcomes: list[Taken | Exception] = []
+        outcomes: list[Accepted | Exception] = []
         for batch, refusal in zip(batches, granted, strict=True):
             head = batch.head
             if refusal is not None:
@@ -84,15 +93,15 @@ def _append(context: Context, token: AttemptToken, batches: Sequence[Batch], lat
                     outcomes.append(error)
                     continue
                 following[head.rank] = head.sequence + 1
-            outcomes.append(Taken(job.id, attempt.n))
+            outcomes.append(Accepted(job.id, attempt.n))
         if chunks:
             session.add_all(chunks)
             _note_sources(session, attempt, following.maps[0])
             if attempt.ended_at is not None:
                 attempt.logs_due = func.now()
     if chunks:
-        context.metrics.log_lines.inc(sum(one.lines for one in chunks))
-        context.metrics.log_bytes.inc(sum(len(one.body) for one in chunks))
+        METRICS.of(context).log_lines.inc(sum(one.lines for one in chunks))
+        METRICS.of(context).log_bytes.inc(sum(len(one.body) for one in chunks))
         context.wake.logs(job.id)
     return outcomes
 

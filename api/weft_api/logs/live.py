@@ -13,21 +13,18 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Annotated
 
 import anyio.to_thread
 import structlog
 from anyio import CapacityLimiter
-from fastapi import Depends
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from starlette.requests import HTTPConnection
 
-from weft_api.auth import Principal
-from weft_api.bell import Ear
-from weft_api.context import Context
+from weft_api.access.auth import Principal
+from weft_api.context import Context, Shared
 from weft_api.logs.chunks import Chunk, ChunkReader, Wanted
+from weft_api.streaming.wakeups import WAKEUPS, Subscription
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.objects import StoreError
 from weft_core.store.models import Job
@@ -94,7 +91,7 @@ class LiveLog:
         self.start = self.end = 0
         self.state: tuple[str, str] | None = None
         self.over = False
-        self._ear: Ear | None = None
+        self._subscription: Subscription | None = None
         self._task = asyncio.create_task(self._watch(), name=f"weft-log-{job_id}")
 
     def stop(self) -> None:
@@ -103,8 +100,8 @@ class LiveLog:
     async def fresh(self) -> None:
         """Until it has looked once more: what was seen before may have been overtaken (a job that was resumed)."""
         needed = self._begun + 1
-        if self._ear:
-            self._ear.ring()
+        if self._subscription:
+            self._subscription.notify()
         while self._looked < needed:
             await self._news.wait()
 
@@ -125,8 +122,8 @@ class LiveLog:
         return found[::-1]
 
     async def _watch(self) -> None:
-        async with self._context.bell.hear(self._job_id) as ear:
-            self._ear = ear
+        async with WAKEUPS.of(self._context).subscribe(self._job_id) as subscription:
+            self._subscription = subscription
             while True:
                 more = False
                 try:
@@ -142,7 +139,7 @@ class LiveLog:
                     self._tell()
                 if not more:
                     await asyncio.sleep(_REST)
-                    await ear.wait()
+                    await subscription.wait()
 
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()
@@ -217,9 +214,4 @@ class LiveLogs:
                 found.stop()
 
 
-async def _live_logs(connection: HTTPConnection) -> LiveLogs:
-    live_logs: LiveLogs = connection.app.state.live_logs
-    return live_logs
-
-
-Live = Annotated[LiveLogs, Depends(_live_logs)]
+LIVE_LOGS = Shared(LiveLogs)

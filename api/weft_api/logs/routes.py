@@ -13,19 +13,17 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from sse_starlette import EventSourceResponse
 
-from weft_api.auth import Principal, Viewer
+from weft_api.access.auth import Principal, Viewer
+from weft_api.access.lookups import find_job
 from weft_api.context import Context, Ctx
-from weft_api.following import LastEventId, last_event_id, streamed
-from weft_api.jobs.service import find_job
+from weft_api.http.parameters import At, AttemptNumber, LearnerId, Since, parse_since
+from weft_api.http.problems import NOT_FOUND, invalid, responses
 from weft_api.logs.chunks import ChunkReader
 from weft_api.logs.follow import LogFollower
-from weft_api.logs.live import Live, LiveLogs
 from weft_api.logs.read import LogFilter, read_before, read_page, tail_start, text_of
 from weft_api.logs.schemas import (
-    AttemptNumber,
     Before,
     From,
-    LearnerId,
     LogPage,
     SearchPage,
     Sought,
@@ -33,8 +31,7 @@ from weft_api.logs.schemas import (
     Text,
 )
 from weft_api.logs.search import Pattern, search
-from weft_api.problems import NOT_FOUND, invalid, responses
-from weft_api.since import At, Since, parse_since
+from weft_api.streaming.following import LastEventId, last_event_id, streamed
 from weft_core.lifecycle.states import TERMINAL
 
 router = APIRouter(prefix="/api/v1", tags=["logs"], responses=responses(NOT_FOUND))
@@ -123,7 +120,6 @@ def search_logs(
 
 def _follower(
     context: Context,
-    live_logs: LiveLogs,
     who: Principal,
     job_id: str,
     wanted: LogFilter,
@@ -139,7 +135,7 @@ def _follower(
     elif tail is not None:
         reader = ChunkReader(context, who, job_id)
         first = max(first, tail_start(reader, wanted, tail, reader.end()))
-    return LogFollower(context, live_logs, who, job_id, wanted, first)
+    return LogFollower(context, who, job_id, wanted, first)
 
 
 @router.get(
@@ -151,7 +147,6 @@ def _follower(
 def follow_logs(
     job_id: str,
     context: Ctx,
-    live_logs: Live,
     who: Viewer,
     learner: LearnerId = None,
     attempt: AttemptNumber = None,
@@ -165,9 +160,7 @@ def follow_logs(
     Who takes lines too slowly is sent `event: gap` with `{from, to, lines}`: the lines from number `from` to number
     `to` (`lines` of them, those of other learners counted too) are not sent; `GET …/logs?from=&limit=` has them.
     """
-    follower = _follower(
-        context, live_logs, who, job_id, LogFilter(learner, attempt), tail, start, last_event_id(resume)
-    )
+    follower = _follower(context, who, job_id, LogFilter(learner, attempt), tail, start, last_event_id(resume))
     return streamed(_sse(follower))
 
 
@@ -182,7 +175,6 @@ async def follow_logs_by_websocket(
     socket: WebSocket,
     job_id: str,
     context: Ctx,
-    live_logs: Live,
     who: Viewer,
     learner: LearnerId = None,
     attempt: AttemptNumber = None,
@@ -191,9 +183,7 @@ async def follow_logs_by_websocket(
 ) -> None:
     """The same events as of the stream, each a text frame `{"event": …, "data": …}`. To resume: `from` = the number of
     the last line (or a gap's `to`) + 1."""
-    follower = await run_in_threadpool(
-        _follower, context, live_logs, who, job_id, LogFilter(learner, attempt), tail, start
-    )
+    follower = await run_in_threadpool(_follower, context, who, job_id, LogFilter(learner, attempt), tail, start)
     await socket.accept()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_send, socket, follower)

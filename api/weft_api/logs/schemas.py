@@ -7,6 +7,10 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from weft_api.access.learner_calls import LATEST, LearnerCall, Storable, call_examples
+
+MOST_LINES = 2000
+"""In one call of a learner."""
 _LINE: dict[str, Any] = {"n": 41, "t": 1769847309018, "attempt": 1, "learner": 2, "text": "epoch 1: loss 0.412"}
 
 
@@ -66,8 +70,34 @@ class SearchPage(BaseModel):
     end: bool = Field(description="Searched up to where the log ends now; else a call reads a bounded part only.")
 
 
-LearnerId = Annotated[int | None, Query(ge=1, le=100_001, alias="learner", description="Only this LEARNER_ID's.")]
-AttemptNumber = Annotated[int | None, Query(ge=1, le=1_000_000, alias="attempt", description="Only this attempt's.")]
+class LogLineIn(BaseModel):
+    """``t``: ms since the epoch by the learner's clock; ``s``: the line."""
+
+    t: int = Field(ge=0, le=LATEST)
+    s: Storable
+
+
+class LogsHead(LearnerCall):
+    """A call with log lines, without the lines."""
+
+    sequence: int = Field(
+        ge=0,
+        le=2**53,
+        description="Of this agent's batches in this attempt, from 0, without gaps; one that is lower than the last is "
+        "a repetition, and changes nothing.",
+    )
+    late: bool = Field(
+        default=False,
+        description="What an agent that has died left unsent: taken for a day after the attempt's end, too.",
+    )
+
+
+class LogsCall(LogsHead):
+    model_config = call_examples(sequence=0, lines=[{"t": 1769847309018, "s": "epoch 1: loss 0.412"}])
+
+    lines: list[LogLineIn] = Field(max_length=MOST_LINES)
+
+
 Tail = Annotated[int | None, Query(ge=0, le=1_000_000, description="Begin this many lines before the end.")]
 From = Annotated[int | None, Query(ge=0, le=2**53, alias="from", description="Begin with this line (`n`).")]
 Text = Annotated[str, Query(max_length=200, description="Only lines with this text in them, in any case.")]

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import re2
 
+from weft_api.http.problems import invalid
 from weft_api.logs.chunks import Chunk, ChunkReader
 from weft_api.logs.read import SCAN_BYTES, LogFilter, ascending, lines_of, read_before, read_page
 from weft_api.logs.schemas import LogLine, LogMatch
-from weft_api.problems import invalid
 
 _SECONDS = 1.0
 """That one call searches."""

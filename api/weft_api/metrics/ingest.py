@@ -9,14 +9,15 @@ from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from weft_api.context import Context
-from weft_api.learner.auth import AttemptToken, fence, granted_learners
-from weft_api.learner.calls import Taken, checked, parsed_json
-from weft_api.learner.schemas import MetricsCall
+from weft_api.access.attempts import Accepted, AttemptToken, fence, granted_learners
+from weft_api.context import Context, Shared
+from weft_api.http.bodies import parse_json, validated
+from weft_api.http.problems import Problem
 from weft_api.metrics.fold import fold, is_due
 from weft_api.metrics.listing import keep_best_and_last
 from weft_api.metrics.records import Record, cleaned, packed
-from weft_api.problems import Problem
+from weft_api.metrics.schemas import MetricsCall
+from weft_api.streaming.batch_queue import BatchQueue
 from weft_core.settings import LimitSettings
 from weft_core.store.jobs import record_event
 from weft_core.store.models import Attempt, Job, Learner, MetricBatch, MetricCursor
@@ -36,7 +37,15 @@ def told(reason: str, limits: LimitSettings) -> str:
     return LIMITS[reason].format(**limits.model_dump())
 
 
-def take_in(context: Context, token: AttemptToken, bodies: Sequence[bytes]) -> list[Taken | Exception]:
+QUEUE: Shared[BatchQueue[Accepted]] = Shared(lambda _: BatchQueue(threads=4))
+
+
+async def accept(context: Context, token: AttemptToken, body: bytes) -> Accepted:
+    """Pass one body to :func:`take_in`, together with those of the same attempt that wait. Raises what it finds."""
+    return await QUEUE.of(context).run(token.sha256, body, lambda bodies: take_in(context, token, bodies))
+
+
+def take_in(context: Context, token: AttemptToken, bodies: Sequence[bytes]) -> list[Accepted | Exception]:
     """Append calls of one attempt's learners to the job's metrics, all in one transaction. One that was taken in before
     changes nothing.
 
@@ -46,11 +55,11 @@ def take_in(context: Context, token: AttemptToken, bodies: Sequence[bytes]) -> l
     Returns:
         Of each what became of it; a Problem (stale_attempt) or a RequestValidationError is that call's alone.
     """
-    outcomes: dict[int, Taken | Exception] = {}
+    outcomes: dict[int, Accepted | Exception] = {}
     calls: dict[int, MetricsCall] = {}
     for number, body in enumerate(bodies):
         try:
-            calls[number] = checked(MetricsCall, parsed_json(body))
+            calls[number] = validated(MetricsCall, parse_json(body))
         except (Problem, RequestValidationError) as error:
             outcomes[number] = error
     if calls:
@@ -61,7 +70,7 @@ def take_in(context: Context, token: AttemptToken, bodies: Sequence[bytes]) -> l
     return [outcomes[number] for number in range(len(bodies))]
 
 
-def _append(context: Context, token: AttemptToken, calls: Sequence[MetricsCall]) -> list[Taken | Exception]:
+def _append(context: Context, token: AttemptToken, calls: Sequence[MetricsCall]) -> list[Accepted | Exception]:
     limits = context.settings.limits
     with context.database.transaction() as session:
         job, attempt = fence(session, token, change=False)
@@ -90,7 +99,7 @@ def _append(context: Context, token: AttemptToken, calls: Sequence[MetricsCall])
             if reason not in cursor.dropped:
                 cursor.dropped = [*cursor.dropped, reason]
                 record_event(session, job, "warning", told(reason, limits), attempt=attempt.n)
-        return [refusal or Taken(job.id, attempt.n) for refusal in granted]
+        return [refusal or Accepted(job.id, attempt.n) for refusal in granted]
 
 
 def _learners(session: Session, attempt: Attempt, calls: Sequence[MetricsCall]) -> dict[int, Learner]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from weft_api.learner.schemas import RecordIn
+from weft_api.metrics.schemas import RecordIn
 
 _LONGEST_NAME = 200
 _LONGEST_TEXT = 4096

@@ -7,15 +7,14 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from weft_api.auth import Viewer
+from weft_api.access.auth import Viewer
+from weft_api.access.lookups import find_job
 from weft_api.context import Ctx
-from weft_api.jobs.service import find_job
-from weft_api.logs.schemas import AttemptNumber, LearnerId
+from weft_api.http.parameters import AttemptNumber, LearnerId, Since, parse_since
+from weft_api.http.problems import NOT_FOUND, responses
 from weft_api.metrics import export, read
 from weft_api.metrics.schemas import Kind, Names, QueryAnswer, RecordPage, SeriesList
 from weft_api.metrics.series import Wanted, load, snapshot
-from weft_api.problems import NOT_FOUND, responses
-from weft_api.since import Since, parse_since
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=responses(NOT_FOUND))
 

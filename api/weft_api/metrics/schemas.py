@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from weft_api.access.learner_calls import LATEST, LearnerCall, call_examples
+
 _T = 1769847309018
 _RECORD: dict[str, Any] = {
     "t": _T,
@@ -152,3 +154,32 @@ Kind = Annotated[
     Literal["user", "system"] | None,
     Query(description="What the training reports, or what its learners' machines do.", examples=["user"]),
 ]
+
+
+class RecordIn(BaseModel):
+    """What was measured together. Numbers, and the strings `nan`, `inf` and `-inf`, become points of series."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_RECORD]})
+
+    t: int = Field(ge=0, le=LATEST, description="ms since the epoch, by the learner's clock.")
+    kind: Literal["user", "system"] = "user"
+    group: str = Field(default="", description="FfDL's grouplabel; may be empty.")
+    etimes: dict[str, Any] = Field(default_factory=dict, description="`iteration` is the step.")
+    values: dict[str, Any] = Field(default_factory=dict)
+    types: dict[str, Literal["STRING", "JSONSTRING"]] = Field(
+        default_factory=dict, description="FfDL's types of texts among values and etimes, where they came with one."
+    )
+
+
+class MetricsCall(LearnerCall):
+    """What is too long or too much is cut rather than refused: no training waits for its metrics to be in order."""
+
+    model_config = call_examples(sequence=0, records=[_RECORD])
+
+    sequence: int = Field(
+        ge=0,
+        le=2**53,
+        description="Of this agent's calls in this attempt: rising, one call at a time. One that is not above all "
+        "before it is a repetition, and changes nothing.",
+    )
+    records: list[RecordIn] = Field(max_length=2000)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft_api.context import Context
-from weft_api.files.schemas import FileList, FileView
-from weft_api.problems import RESULTS_GONE, Problem
-from weft_api.stores import StoreGone, users_store, version_location
-from weft_api.zipstream import Entry, stream_zip
+from weft_api.http.problems import RESULTS_GONE, Problem
+from weft_api.storage.clients import open_store, users_store
+from weft_api.storage.file_lists import FileList, FileView
+from weft_api.storage.locations import StoreGone, version_location
+from weft_api.streaming.zipstream import Entry, stream_zip
 from weft_core.launch import S3Location
 from weft_core.objects import Bucket, ObjectInfo
 from weft_core.store.models import Model, ModelVersion
@@ -30,7 +31,7 @@ class VersionFiles:
     registered: dict[str, Any] | None
 
     def bucket(self, context: Context) -> Bucket:
-        return context.objects if self.location is None else context.checker.open(self.location)
+        return context.objects if self.location is None else open_store(self.location)
 
     def listing(self, bucket: Bucket) -> list[ObjectInfo]:
         """All of them, if they are what was registered.

@@ -8,10 +8,19 @@ from urllib.parse import quote
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
-from weft_api.auth import Editor, Viewer
+from weft_api.access.auth import Editor, Viewer
 from weft_api.context import Ctx
-from weft_api.files.schemas import FileList
-from weft_api.idempotency import KeyHeader, once
+from weft_api.http.idempotency import KeyHeader, once
+from weft_api.http.paging import Cursor, Limit
+from weft_api.http.problems import (
+    CONFLICT,
+    IDEMPOTENCY_CONFLICT,
+    NOT_FOUND,
+    RESULTS_GONE,
+    STORE_REFUSED,
+    STORE_UNAVAILABLE,
+    responses,
+)
 from weft_api.models import service
 from weft_api.models.files import list_version, zip_version
 from weft_api.models.schemas import (
@@ -24,16 +33,7 @@ from weft_api.models.schemas import (
     VersionPage,
     VersionView,
 )
-from weft_api.paging import Cursor, Limit
-from weft_api.problems import (
-    CONFLICT,
-    IDEMPOTENCY_CONFLICT,
-    NOT_FOUND,
-    RESULTS_GONE,
-    STORE_REFUSED,
-    STORE_UNAVAILABLE,
-    responses,
-)
+from weft_api.storage.file_lists import FileList
 
 router = APIRouter(prefix="/api/v1/models", tags=["models"])
 

@@ -10,10 +10,12 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import distinct_on
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
+from weft_api.access.lookups import find_job
 from weft_api.context import Context
-from weft_api.idempotency import Once
-from weft_api.jobs.service import find_job
+from weft_api.http.idempotency import Once
+from weft_api.http.paging import decode, encode
+from weft_api.http.problems import CONFLICT, NOT_FOUND, RESULTS_GONE, Problem, invalid
 from weft_api.models.files import VersionFiles, open_listing, version_files
 from weft_api.models.names import model_names, registered_as
 from weft_api.models.schemas import (
@@ -26,9 +28,7 @@ from weft_api.models.schemas import (
     VersionPage,
     VersionView,
 )
-from weft_api.paging import decode, encode
-from weft_api.problems import CONFLICT, NOT_FOUND, RESULTS_GONE, Problem, invalid
-from weft_api.stores import StoreGone, results_location
+from weft_api.storage.locations import StoreGone, results_location
 from weft_core.lifecycle.states import Desired, JobState
 from weft_core.objects import results_prefix
 from weft_core.store import registry

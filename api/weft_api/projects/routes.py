@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from weft_api.auth import Admin, Viewer
+from weft_api.access.auth import Admin, Viewer
 from weft_api.context import Ctx
-from weft_api.idempotency import KeyHeader, once
-from weft_api.problems import CONFLICT, EXISTS, FORBIDDEN, IDEMPOTENCY_CONFLICT, NOT_FOUND, STORE_UNAVAILABLE, responses
+from weft_api.http.idempotency import KeyHeader, once
+from weft_api.http.problems import (
+    CONFLICT,
+    EXISTS,
+    FORBIDDEN,
+    IDEMPOTENCY_CONFLICT,
+    NOT_FOUND,
+    STORE_UNAVAILABLE,
+    responses,
+)
 from weft_api.projects import service
 from weft_api.projects.schemas import (
     MemberList,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from weft_api.auth import Role
+from weft_api.access.auth import Role
 
 ProjectName = Annotated[str, Path(max_length=200, examples=["vision"])]
 MemberName = Annotated[str, Path(max_length=200, examples=["ada"])]

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from sqlalchemy import ScalarSelect, case, func, select
 from sqlalchemy.orm import Session
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal
 from weft_api.context import Context
-from weft_api.idempotency import Once
-from weft_api.problems import CONFLICT, EXISTS, FORBIDDEN, Problem, invalid, not_found
+from weft_api.http.idempotency import Once
+from weft_api.http.problems import CONFLICT, EXISTS, FORBIDDEN, Problem, invalid, not_found
 from weft_api.projects.schemas import MemberView, NewProject, ProjectView, QuotaBody, QuotaView, UsedView
 from weft_core.ids import new_id
 from weft_core.objects import code_key

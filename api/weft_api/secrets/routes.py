@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from weft_api.auth import Editor, Viewer
+from weft_api.access.auth import Editor, Viewer
 from weft_api.context import Ctx
-from weft_api.problems import NOT_FOUND, responses
+from weft_api.http.problems import NOT_FOUND, responses
 from weft_api.secrets import service
 from weft_api.secrets.schemas import SecretBody, SecretList, SecretName, SecretView
 

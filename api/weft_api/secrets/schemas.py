@@ -8,8 +8,9 @@ from typing import Annotated
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from weft_api.http.parameters import NAME_PATTERN
+
 # The same names as a manifest may have in `datastore:` and `secrets:`.
-NAME_PATTERN = r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
 
 SecretName = Annotated[
     str, Path(pattern=NAME_PATTERN, description="Up to 63 letters, digits, '.', '_' and '-'.", examples=["wandb"])

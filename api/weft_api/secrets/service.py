@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import func
 from sqlalchemy.dialects.postgresql import insert
 
-from weft_api.problems import not_found
+from weft_api.http.problems import not_found
 from weft_api.secrets.schemas import SecretView
 from weft_core.ids import new_id
 from weft_core.secrets import SecretBox

@@ -8,9 +8,9 @@ from typing import Final
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from weft_api.auth import Principal, find_principal
+from weft_api.access.auth import Principal, find_principal
 from weft_api.context import Context
-from weft_api.problems import FORBIDDEN, UNAUTHENTICATED, Problem
+from weft_api.http.problems import FORBIDDEN, UNAUTHENTICATED, Problem
 from weft_api.sessions.schemas import LinkView
 from weft_core.store.models import SignInLink, Token
 from weft_core.tokens import LINK_PREFIX, hash_token, new_token

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from weft_api.auth import COOKIE, Viewer, address_of, from_elsewhere, from_this_machine
+from weft_api.access.auth import COOKIE, Viewer, address_of, from_elsewhere, from_this_machine
 from weft_api.context import Context, Ctx
-from weft_api.problems import CROSS_SITE, FORBIDDEN, NOT_FOUND, TOO_MANY_ATTEMPTS, UNAUTHENTICATED, Problem, responses
+from weft_api.http.problems import (
+    CROSS_SITE,
+    FORBIDDEN,
+    NOT_FOUND,
+    TOO_MANY_ATTEMPTS,
+    UNAUTHENTICATED,
+    Problem,
+    responses,
+)
 from weft_api.sessions import service
 from weft_api.sessions.links import make_link
 from weft_api.sessions.schemas import LinkView, ProjectBody, SessionBody, SessionView, SignInView

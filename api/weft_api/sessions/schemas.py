@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from weft_api.auth import Role
+from weft_api.access.auth import Membership, Role
 
 
 class SessionBody(BaseModel):
@@ -64,11 +64,6 @@ class ProjectBody(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"project": "vision"}]})
 
     project: str = Field(max_length=200)
-
-
-class Membership(BaseModel):
-    name: str
-    role: Role
 
 
 class SessionView(BaseModel):

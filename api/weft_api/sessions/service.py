@@ -8,13 +8,12 @@ from datetime import timedelta
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from weft_api.auth import Principal, find_principal, session_expiry
+from weft_api.access.auth import Membership, Principal, find_principal, revoke, session_expiry
+from weft_api.access.passwords import check_password
 from weft_api.context import Context
-from weft_api.passwords import check_password
-from weft_api.problems import FORBIDDEN, UNAUTHENTICATED, Problem, not_found
+from weft_api.http.problems import FORBIDDEN, UNAUTHENTICATED, Problem, not_found
 from weft_api.sessions.links import use_link
-from weft_api.sessions.schemas import Membership, SessionBody, SessionView
-from weft_api.tokens.service import revoke
+from weft_api.sessions.schemas import SessionBody, SessionView
 from weft_core.ids import new_id
 from weft_core.store.models import Member, Project, Token
 from weft_core.store.scope import Scope

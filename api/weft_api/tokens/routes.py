@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from weft_api.auth import Viewer, address_of
+from weft_api.access.auth import Viewer, address_of
 from weft_api.context import Ctx
-from weft_api.idempotency import KeyHeader, once
-from weft_api.problems import IDEMPOTENCY_CONFLICT, NOT_FOUND, TOO_MANY_ATTEMPTS, UNAUTHENTICATED, responses
+from weft_api.http.idempotency import KeyHeader, once
+from weft_api.http.problems import IDEMPOTENCY_CONFLICT, NOT_FOUND, TOO_MANY_ATTEMPTS, UNAUTHENTICATED, responses
 from weft_api.tokens import service
 from weft_api.tokens.schemas import CreatedToken, LoginBody, Me, TokenBody, TokenList
 

@@ -6,14 +6,14 @@ import json
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Principal, revoke
+from weft_api.access.passwords import check_password
 from weft_api.context import Context
-from weft_api.idempotency import Once
-from weft_api.passwords import check_password
-from weft_api.problems import UNAUTHENTICATED, Problem, invalid, not_found
+from weft_api.http.idempotency import Once
+from weft_api.http.problems import UNAUTHENTICATED, Problem, invalid, not_found
 from weft_api.tokens.schemas import CreatedToken, LoginBody, TokenBody, TokenView
 from weft_core.ids import new_id
 from weft_core.store.models import Member, Project, Token, User
@@ -58,12 +58,6 @@ def revoke_token(scope: Scope, who: Principal, token_id: str) -> None:
     if row is None or (row.user_id != who.user_id and not who.may("owner")):
         raise not_found("token", token_id[:100])
     revoke(scope.session, row.id)
-
-
-def revoke(session: Session, token_id: str) -> None:
-    """End a token or a session at once, and the sessions that were opened with it."""
-    ended = update(Token).where((Token.id == token_id) | (Token.opened_with == token_id), Token.revoked_at.is_(None))
-    session.execute(ended.values(revoked_at=func.now()))
 
 
 def login(context: Context, body: LoginBody, address: str) -> CreatedToken:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from weft_api.auth import Admin, Viewer, address_of
+from weft_api.access.auth import Admin, Viewer, address_of
 from weft_api.context import Ctx
-from weft_api.idempotency import KeyHeader, once
-from weft_api.problems import (
+from weft_api.http.idempotency import KeyHeader, once
+from weft_api.http.problems import (
     CONFLICT,
     EXISTS,
     FORBIDDEN,

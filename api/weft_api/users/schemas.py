@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from weft_api.sessions.schemas import Membership
+from weft_api.access.auth import Membership
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$"
 UserName = Annotated[str, Path(max_length=200, examples=["ada"])]

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from weft_api.auth import Principal
+from weft_api.access.auth import Membership, Principal
+from weft_api.access.passwords import check_password
 from weft_api.context import Context
-from weft_api.idempotency import Once
-from weft_api.passwords import check_password
-from weft_api.problems import CONFLICT, EXISTS, FORBIDDEN, NOT_FOUND, Problem, invalid
-from weft_api.sessions.schemas import Membership
+from weft_api.http.idempotency import Once
+from weft_api.http.problems import CONFLICT, EXISTS, FORBIDDEN, NOT_FOUND, Problem, invalid
 from weft_api.users.schemas import NewUser, UserChange, UserView
 from weft_core.ids import new_id
 from weft_core.store.models import Member, Project, Token, User

@@ -17,6 +17,7 @@ from weft_core.manifest.models import (
 from weft_core.manifest.parse import parse_manifest
 from weft_core.manifest.problems import ManifestError, Problem
 from weft_core.manifest.schema import manifest_schema
+from weft_core.manifest.unparse import manifest_text
 
 __all__ = [
     "Credentials",
@@ -35,5 +36,6 @@ __all__ = [
     "TrainingData",
     "TrainingResults",
     "manifest_schema",
+    "manifest_text",
     "parse_manifest",
 ]

@@ -9,7 +9,7 @@ from sqlalchemy import update
 from tests.api.conftest import PASSWORD, Api, Person
 from tests.api.ffdl.wire import Wire, read
 
-from weft_api import passwords
+from weft_api.access import passwords
 from weft_core.ids import new_id
 from weft_core.store.models import Member, Project, User
 from weft_core.tokens import hash_password

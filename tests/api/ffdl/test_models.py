@@ -22,8 +22,8 @@ from tests.api.ffdl.wire import Wire, read
 from weft_api.context import Context
 from weft_api.ffdl import submission
 from weft_api.ffdl.translate import go_time
-from weft_api.spool import Spooled
-from weft_api.stores import Checker, Refusal, Wanted
+from weft_api.http.spool import Spooled
+from weft_api.storage.checker import Checker, Refusal, Wanted
 from weft_core.objects import make_client, results_prefix
 from weft_core.settings import S3Settings
 from weft_core.store.models import Job, Secret

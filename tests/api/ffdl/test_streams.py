@@ -13,10 +13,10 @@ from tests.api.ffdl.wire import Wire
 from tests.api.test_logs import finish
 from tests.api.test_metrics import record, send
 
-from weft_api import following
 from weft_api.ffdl import streams
 from weft_api.ffdl.frames import MOST, metric_frames, text_frames
-from weft_api.ffdl.since import parse_since_time
+from weft_api.ffdl.since_time import parse_since_time
+from weft_api.streaming import following
 from weft_core.store.models import Job
 
 T = 1_769_847_309_000

@@ -1,21 +1,25 @@
-"""What the API says when it says no: the one list from which the answers (RFC 9457) and the OpenAPI schemas follow."""
+"""The list of all problems. The API's answers (RFC 9457) and the OpenAPI schemas come from it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import HTTPException
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
+from starlette.types import Scope
+
+ProblemForm = Callable[[Scope, JSONResponse], JSONResponse]
+"""Gives an answer the form that clients of the request's path (in the ASGI scope) expect."""
 
 MEDIA_TYPE: Final = "application/problem+json"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One reason to refuse. ``code`` is stable: clients may branch on it; ``example`` is a detail as a user sees it."""
+    """A reason to refuse a request. ``code`` is stable: clients may branch on it. ``example`` is a possible detail."""
 
     code: str
     status: int
@@ -94,7 +98,7 @@ class ProblemBody(BaseModel):
 
 
 class Problem(HTTPException):
-    """Raised anywhere below a route to answer with ``kind``.
+    """Raised in a route, or below it, to answer with ``kind``.
 
     An HTTPException so that it also passes through FastAPI's own body reading.
     """
@@ -117,7 +121,7 @@ def _document(kind: Kind, detail: str, problems: Sequence[FieldProblem] = ()) ->
         type=f"urn:weft:problem:{kind.code}", title=kind.title, status=kind.status, detail=clean(detail), code=kind.code
     ).model_dump(exclude_none=True)
     if problems:
-        body["problems"] = [one.model_dump(exclude_none=True) for one in problems]
+        body["problems"] = [problem.model_dump(exclude_none=True) for problem in problems]
     return body
 
 
@@ -134,7 +138,7 @@ def answer(
 
 
 def clean(value: str) -> str:
-    """Text that any JSON reader takes: lone surrogates, as JSON input may smuggle in, become escapes."""
+    """``value`` as text that any JSON reader accepts: lone surrogates, which JSON input may contain, become escapes."""
     return value.encode("utf-8", "backslashreplace").decode()
 
 
@@ -144,12 +148,12 @@ def not_found(what: str, name: str) -> Problem:
 
 def invalid(path: str, message: str, *, found: str | None = None, accepted: str | None = None) -> Problem:
     """A refusal of one value of the request."""
-    one = FieldProblem(path=path, message=message, found=found, accepted=accepted)
-    return Problem(INVALID_REQUEST, f"{path}: {message}", [one])
+    problem = FieldProblem(path=path, message=message, found=found, accepted=accepted)
+    return Problem(INVALID_REQUEST, f"{path}: {message}", [problem])
 
 
 def responses(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
-    """``responses=`` of a route that may answer with ``kinds``."""
+    """The argument ``responses=`` of a route that may answer with ``kinds``."""
     entries: dict[int | str, dict[str, Any]] = {}
     for kind in kinds:
         entry = entries.setdefault(
@@ -162,6 +166,6 @@ def responses(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
         entry["content"][MEDIA_TYPE]["examples"][kind.code] = {"value": _document(kind, kind.example)}
         if len(entry["content"][MEDIA_TYPE]["examples"]) > 1:
             entry["description"] = "; ".join(
-                one["value"]["title"] for one in entry["content"][MEDIA_TYPE]["examples"].values()
+                example["value"]["title"] for example in entry["content"][MEDIA_TYPE]["examples"].values()
             )
     return entries

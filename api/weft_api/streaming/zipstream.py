@@ -1,4 +1,5 @@
-"""A zip file made while it is sent: any size, constant memory (but for a line a file in the directory at its end)."""
+"""Zip files that are made while they are sent: of any size, in constant memory, except for an entry of each file in the
+directory at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ class Entry:
 
 
 class _Sink:
-    """What ``zipfile`` writes to: collects bytes until they are taken. Not seekable, so zipfile writes ahead only."""
+    """Collects the bytes that ``zipfile`` writes. It is not seekable, so zipfile never goes back."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -40,7 +41,7 @@ class _Sink:
 def stream_zip(entries: Iterable[Entry]) -> Iterator[bytes]:
     """The bytes of a zip file with ``entries``.
 
-    Deflated at level 0, that is framed but not compressed: trained weights hardly shrink, the CPU stays free, and
+    Deflated at level 0, so framed but not compressed: trained weights hardly shrink, the CPU stays free, and
     readers that work on a stream can't read *stored* entries of unknown size.
     """
     sink = _Sink()

@@ -1,4 +1,4 @@
-"""Every exception that may leave a route, and the problem that it becomes."""
+"""The problem that each exception of a route becomes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.websockets import WebSocketState
 
-from weft_api import problems
-from weft_api.ffdl.errors import in_ffdls_form
-from weft_api.problems import FieldProblem, Kind, Problem, answer, clean
+from weft_api.http import problems
+from weft_api.http.problems import FieldProblem, Kind, Problem, ProblemForm, answer, clean
 from weft_core.bundle import BundleError
 from weft_core.manifest import ManifestError
 from weft_core.objects import StoreError
@@ -37,11 +36,11 @@ _BY_STATUS: dict[int, Kind] = {
 }
 _MOST = 50
 _FAILED = 1011
-"""The code with which a WebSocket is closed after an error."""
+"""The close code of a WebSocket after an error."""
 
 
-def install(app: FastAPI) -> None:
-    """Make ``app`` answer every exception as a problem."""
+def install(app: FastAPI, form: ProblemForm) -> None:
+    """Make ``app`` answer every exception as a problem. ``form`` is applied to each answer."""
     handlers: dict[type[Exception], Any] = {
         HTTPException: _http,
         RequestValidationError: _validation,
@@ -59,14 +58,14 @@ def install(app: FastAPI) -> None:
         Exception: _unexpected,
     }
     for kind, handler in handlers.items():
-        app.add_exception_handler(kind, _also_for_websockets(handler))
+        app.add_exception_handler(kind, _also_for_websockets(handler, form))
 
 
-def _also_for_websockets(handler: Callable[[Any, Any], JSONResponse]) -> Callable[[Any, Any], Any]:
+def _also_for_websockets(handler: Callable[[Any, Any], JSONResponse], form: ProblemForm) -> Callable[[Any, Any], Any]:
     """A WebSocket that has not been accepted is refused with the same answer."""
 
     async def handle(connection: Request | WebSocket, error: Exception) -> JSONResponse | None:
-        answered = in_ffdls_form(connection.scope, await run_in_threadpool(handler, connection, error))
+        answered = form(connection.scope, await run_in_threadpool(handler, connection, error))
         if not isinstance(connection, WebSocket):
             return answered
         if connection.application_state == WebSocketState.CONNECTING:
@@ -87,8 +86,8 @@ def _http(_: Request, error: HTTPException) -> JSONResponse:
 
 
 def _validation(_: Request, error: RequestValidationError | WebSocketRequestValidationError) -> JSONResponse:
-    found = [_field(one) for one in error.errors()[:_MOST]]
-    return answer(problems.INVALID_REQUEST, "; ".join(f"{one.path}: {one.message}" for one in found), found)
+    found = [_field(detail) for detail in error.errors()[:_MOST]]
+    return answer(problems.INVALID_REQUEST, "; ".join(f"{field.path}: {field.message}" for field in found), found)
 
 
 def _field(error: dict[str, Any]) -> FieldProblem:
@@ -96,7 +95,7 @@ def _field(error: dict[str, Any]) -> FieldProblem:
     path = ""
     for part in where:
         path += f"[{part}]" if isinstance(part, int) else f"{'.' if path else ''}{clean(str(part))[:80]}"
-    # What stood there is shown when it is short and no part of it can be a secret.
+    # The value is shown if it is short and no part of it can be a secret.
     value = error.get("input")
     secret = any(part in {"password", "value", "session_token", "token", "manifest"} for part in where)
     shown = clean(repr(value))[:100] if isinstance(value, str | int | float | bool) and not secret else None
@@ -106,26 +105,26 @@ def _field(error: dict[str, Any]) -> FieldProblem:
 def _manifest(_: Request, error: ManifestError) -> JSONResponse:
     found = [
         FieldProblem(
-            path=one.path,
-            message=one.message,
-            line=one.line,
-            column=one.column,
-            found=one.found,
-            accepted=one.accepted,
+            path=problem.path,
+            message=problem.message,
+            line=problem.line,
+            column=problem.column,
+            found=problem.found,
+            accepted=problem.accepted,
         )
-        for one in error.problems
+        for problem in error.problems
     ]
     return answer(problems.INVALID_MANIFEST, str(error), found)
 
 
 def _store(_: Request, error: StoreError) -> JSONResponse:
-    # What a user's store refuses has become a Problem by now: this is ours, away or misconfigured.
+    # A refusal by a user's store is a Problem already. This is the installation's store: away, or misconfigured.
     log.warning("store", error=str(error), kind=error.kind)
     return answer(problems.STORE_UNAVAILABLE, str(error))
 
 
 def _data(_: Request, error: DataError) -> JSONResponse:
-    # Values that Postgres can't hold, such as text with a NUL character.
+    # The value is one that Postgres can't store, such as text with a NUL character.
     log.info("value refused by the database", error=str(error.orig))
     return answer(problems.INVALID_REQUEST, "a value holds something that can't be stored, such as a NUL character")
 

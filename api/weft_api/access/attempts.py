@@ -1,4 +1,4 @@
-"""Whose call this is, and whether its attempt is still the one that counts (fencing)."""
+"""Tokens of attempts: the learner that calls, and whether its attempt is still open (fencing)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fastapi import Depends
 from sqlalchemy import func, or_, select, text
 from sqlalchemy.orm import Session
 
-from weft_api.auth import Bearer
-from weft_api.problems import STALE_ATTEMPT, UNAUTHENTICATED, Problem, invalid
+from weft_api.access.auth import Bearer
+from weft_api.http.problems import STALE_ATTEMPT, UNAUTHENTICATED, Problem, invalid
 from weft_core.service_log import note
 from weft_core.store.models import Attempt, Job, Learner
 from weft_core.tokens import ATTEMPT_PREFIX, hash_token
@@ -19,9 +19,17 @@ from weft_core.tokens import ATTEMPT_PREFIX, hash_token
 
 @dataclass(frozen=True)
 class AttemptToken:
-    """A token that looks like an attempt's. Whether it is one is looked up with the rows that the call locks."""
+    """A token with the prefix of an attempt's. The lookup of the attempt comes with the rows that the call locks."""
 
     sha256: str
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The job and the attempt of a call whose content is stored, by this call or by an earlier one."""
+
+    job_id: str
+    attempt: int
 
 
 async def _attempt_token(bearer: Bearer) -> AttemptToken:
@@ -49,7 +57,7 @@ def open_attempt(session: Session, token: AttemptToken) -> Attempt:
 
 
 def fence(session: Session, token: AttemptToken, *, change: bool) -> tuple[Job, Attempt]:
-    """The job and the open attempt of this token; neither can be changed by others until this transaction is over.
+    """The job and the open attempt of this token. Other transactions can change neither until this one ends.
 
     The job's row is the lock (always taken before any other, so that no two transactions wait for each other): whoever
     ends an attempt holds it too.
@@ -63,14 +71,14 @@ def fence(session: Session, token: AttemptToken, *, change: bool) -> tuple[Job, 
     owner = select(Attempt.job_id).where(Attempt.token_sha256 == token.sha256).scalar_subquery()
     query = select(Job).where(Job.id == owner).with_for_update(read=not change, key_share=change)
     job = session.scalars(query).one_or_none()
-    attempt = open_attempt(session, token)  # read only now, behind the lock
-    assert job is not None  # the attempt would not be there
+    attempt = open_attempt(session, token)  # read after the lock is held
+    assert job is not None  # an attempt has a job
     note(job=job.id, attempt=attempt.n)
     return job, attempt
 
 
 def late_fence(session: Session, token: AttemptToken) -> tuple[Job, Attempt]:
-    """Like ``fence``, without a change, for what may still come in the day after the attempt's end.
+    """Like ``fence`` without a change, for calls that are still accepted in the day after the attempt's end.
 
     Raises:
         Problem: stale_attempt.
@@ -85,7 +93,7 @@ def late_fence(session: Session, token: AttemptToken) -> tuple[Job, Attempt]:
 
 
 def own_learner(session: Session, attempt: Attempt, rank: int, *, lock: bool = True) -> Learner:
-    """The row of this rank. Raises Problem invalid_request when the attempt has no such rank."""
+    """The learner of this rank. Raises Problem invalid_request when the attempt has no such rank."""
     query = select(Learner).where(Learner.attempt_id == attempt.id, Learner.rank == rank)
     learner = session.scalars(query.with_for_update() if lock else query).one_or_none()
     if learner is None:
@@ -94,7 +102,7 @@ def own_learner(session: Session, attempt: Attempt, rank: int, *, lock: bool = T
 
 
 def granted_learner(session: Session, attempt: Attempt, rank: int, instance: str, *, lock: bool = True) -> Learner:
-    """The row of this rank, if this very agent holds its start grant. Raises Problem stale_attempt."""
+    """The learner of this rank, if the calling agent holds its start grant. Raises Problem stale_attempt."""
     learner = own_learner(session, attempt, rank, lock=lock)
     if learner.instance != instance:
         raise _not_granted(rank)
@@ -102,7 +110,7 @@ def granted_learner(session: Session, attempt: Attempt, rank: int, instance: str
 
 
 def granted_learners(session: Session, attempt: Attempt, agents: Sequence[tuple[int, str]]) -> list[Problem | None]:
-    """What :func:`granted_learner` would raise for each (rank, instance), without a lock; None: nothing."""
+    """The Problem that :func:`granted_learner` would raise for each (rank, instance), or None. Takes no lock."""
     ranks = {rank for rank, _ in agents}
     query = select(Learner.rank, Learner.instance).where(Learner.attempt_id == attempt.id, Learner.rank.in_(ranks))
     holders = {row.rank: row.instance for row in session.execute(query)}
@@ -124,7 +132,7 @@ def _not_granted(rank: int) -> Problem:
 
 
 def present_learner(session: Session, attempt: Attempt, rank: int, instance: str, *, lock: bool = True) -> Learner:
-    """The row of this rank, if this very agent holds its start grant and the others have not gone on without it.
+    """The learner of this rank, if the calling agent holds its start grant and the gang has not gone on without it.
 
     Raises Problem stale_attempt.
     """

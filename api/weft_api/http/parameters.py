@@ -1,4 +1,4 @@
-"""``since=``: an instant (ISO 8601 or ms since the epoch) or a span until now (``30s``, ``5m``, ``2h``, ``1d``)."""
+"""Query parameters that several features take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Annotated
 
 from fastapi import Query
 
-from weft_api.problems import invalid
+from weft_api.http.problems import invalid
+
+NAME_PATTERN = r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
+"""Of secrets and data stores."""
+
+LearnerId = Annotated[int | None, Query(ge=1, le=100_001, alias="learner", description="Only this LEARNER_ID's.")]
+AttemptNumber = Annotated[int | None, Query(ge=1, le=1_000_000, alias="attempt", description="Only this attempt's.")]
 
 Since = Annotated[
     str | None,
@@ -33,7 +39,11 @@ _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d
 
 
 def parse_since(text: str | None, name: str = "since") -> datetime | None:
-    """The instant that the parameter ``name`` means. Raises Problem invalid_request."""
+    """The instant that the parameter ``name`` means: ISO 8601, milliseconds since the epoch, or a span until now.
+
+    Raises:
+        Problem: invalid_request.
+    """
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Following a job by server-sent events: look, send, wait to be woken, look again; until nothing more can come."""
+"""Following a job by server-sent events: look, send, wait for a wake-up, look again, until nothing more can come."""
 
 from __future__ import annotations
 
@@ -10,23 +10,28 @@ from functools import partial
 from typing import Annotated, Any, Generic, TypeVar
 
 import anyio.to_thread
+from anyio import CapacityLimiter
 from fastapi import Header
 from pydantic import BaseModel
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from weft_api.auth import Principal, find_again
-from weft_api.context import Context
-from weft_api.problems import invalid
+from weft_api.access.auth import Principal, find_again
+from weft_api.context import Context, Shared
+from weft_api.http.problems import invalid
+from weft_api.streaming.wakeups import WAKEUPS
+from weft_api.telemetry import METRICS
 from weft_core.objects import StoreError
 
 _HEARTBEAT = 15  # seconds between comments, so that proxies keep the connection
-# No line ends to SSE, but to many a client's library. In JSON they only stand inside strings.
-_LINE_ENDS = {ord(one): f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
+# SSE does not count these as line ends, but many clients' libraries do. In JSON they occur inside strings only.
+_LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 TRUST = 60.0
-"""Seconds after which the token of a follower is looked at again."""
-_GIVE_UP = 300  # seconds that a client may leave a piece untaken
+"""Seconds after which the token of a follower is checked again."""
+FOLLOWER_THREADS = Shared(lambda _: CapacityLimiter(8))
+"""The threads that look for followers. However many followers there are, the other threads answer requests."""
+_GIVE_UP = 300  # seconds that a client may take to receive a piece
 
 LastEventId = Annotated[
     str | None,
@@ -41,13 +46,13 @@ News = TypeVar("News")
 
 @dataclass
 class Look(Generic[News]):
-    """What one look at the database found."""
+    """The result of a look at the database."""
 
     events: list[News] = field(default_factory=list)
     more: bool = False
     """There is more: look again at once."""
     over: bool = False
-    """Nothing will ever come any more."""
+    """Nothing more can come."""
 
 
 def event(name: str, data: BaseModel | dict[str, Any], event_id: int | None = None) -> ServerSentEvent:
@@ -58,7 +63,7 @@ def event(name: str, data: BaseModel | dict[str, Any], event_id: int | None = No
 
 
 def last_event_id(value: str | None) -> int | None:
-    """Raises Problem invalid_request unless it is an id that this API gave."""
+    """The id as a number. Raises Problem invalid_request unless it is an id from this API."""
     if not value:
         return None
     if not (value.isascii() and value.isdigit()) or int(value) > 2**53:
@@ -69,9 +74,9 @@ def last_event_id(value: str | None) -> int | None:
 def follow(
     context: Context, who: Principal, stream: str, job_id: str, look: Callable[[], Look[ServerSentEvent]]
 ) -> EventSourceResponse:
-    """Answer with what ``look`` finds, again and again.
+    """An answer with the events that ``look`` finds, again and again.
 
-    Each look is a short transaction in a thread; while the client takes its time, no connection is held.
+    Each look is a short transaction in a thread; while a slow client receives them, no connection is held.
     """
     events: AsyncIterator[ServerSentEvent] = looked(context, who, stream, job_id, look)
     return streamed(events)
@@ -92,30 +97,30 @@ Answer = TypeVar("Answer")
 
 
 async def _ask(context: Context, question: Callable[[], Answer]) -> Answer:
-    return await anyio.to_thread.run_sync(question, limiter=context.followers)
+    return await anyio.to_thread.run_sync(question, limiter=FOLLOWER_THREADS.of(context))
 
 
 async def looked(
     context: Context, who: Principal, stream: str, job_id: str, look: Callable[[], Look[News]]
 ) -> AsyncGenerator[News, None]:
-    """What ``look`` finds, again and again, until all is over or ``who`` may not go on."""
-    with context.metrics.followers.labels(stream).track_inprogress():
+    """The events that ``look`` finds, again and again, until nothing more can come or ``who`` is signed out."""
+    with METRICS.of(context).followers.labels(stream).track_inprogress():
         checked = time.monotonic()
-        async with context.bell.hear(job_id) as ear:
+        async with WAKEUPS.of(context).subscribe(job_id) as subscription:
             while True:
                 more = True
                 while more:
                     try:
                         if time.monotonic() - checked > TRUST:
                             if await _ask(context, partial(find_again, context, who)) is None:
-                                return  # without `end`: who comes back is told why by a 401
+                                return  # without `end`: a client that comes back gets a 401 with the reason
                             checked = time.monotonic()
                         found = await _ask(context, look)
                     except (DBAPIError, PoolTimeout, StoreError):
                         break  # Postgres or S3 is away: the stream stays, the next look may succeed
-                    for one in found.events:
-                        yield one
+                    for news in found.events:
+                        yield news
                     if found.over:
                         return
                     more = found.more
-                await ear.wait()
+                await subscription.wait()

@@ -1,4 +1,4 @@
-"""Passwords that were found right a moment ago: who sends one with every request waits for its slow hash only once."""
+"""Passwords that were right a moment ago: a client that sends one with every request waits for the slow hash once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import secrets
 import threading
 import time
 
+from weft_api.context import Shared
+
 _TRUST = 300.0  # seconds
 _MOST = 10_000
 
 
-class Verified:
-    """Remembers neither passwords nor anything that tells them: a MAC under a key that this process alone has.
+class VerifiedPasswords:
+    """Keeps no passwords, only a MAC of each under a key that exists in this process alone.
 
-    What was right is right only as long as the user's stored hash stays as it is, so a changed password counts at once.
-    Wrong passwords are not remembered; they go the long way, and are counted there.
+    The MAC covers the user's stored hash, so a change of the password takes effect at once. Wrong passwords are not
+    kept: each is hashed and counted.
     """
 
     def __init__(self) -> None:
@@ -39,3 +41,6 @@ class Verified:
     def _mac(self, user_id: str, stored: str, password: str) -> bytes:
         message = "\0".join((user_id, stored, password)).encode("utf-8", "surrogatepass")
         return hmac.new(self._key, message, hashlib.sha256).digest()
+
+
+VERIFIED_PASSWORDS = Shared(lambda _: VerifiedPasswords())

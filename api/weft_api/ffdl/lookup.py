@@ -1,9 +1,9 @@
-"""Jobs as FfDL's API has them: one whose deletion was asked for is gone."""
+"""FfDL's models are jobs. A job that is to be deleted is not found any more."""
 
 from __future__ import annotations
 
-from weft_api.jobs.service import find_job
-from weft_api.problems import not_found
+from weft_api.access.lookups import find_job
+from weft_api.http.problems import not_found
 from weft_core.lifecycle.states import Desired
 from weft_core.store.models import Job
 from weft_core.store.scope import Scope
@@ -11,8 +11,8 @@ from weft_core.store.scope import Scope
 DELETED = Desired.DELETED.value
 
 
-def find(scope: Scope, model_id: str) -> Job:
-    """Raises Problem not_found."""
+def find_model(scope: Scope, model_id: str) -> Job:
+    """The job with this id. Raises Problem not_found."""
     job = find_job(scope, model_id)
     if job.desired == DELETED:
         raise not_found("model", model_id)

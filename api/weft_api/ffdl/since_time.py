@@ -1,4 +1,8 @@
-"""``since_time``: milliseconds since the epoch, a span of Go's until now (``1h30m``), or a date in a usual form."""
+"""``since_time`` and ``pos``, which say where a page begins.
+
+``since_time`` is a time in milliseconds since the epoch, a span until now in Go's form (``1h30m``), or a date in a
+usual form.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from weft_api.problems import invalid
+from weft_api.http.problems import invalid
 
 SinceTime = Annotated[str, Query(max_length=100)]
 
@@ -21,7 +25,7 @@ _GOS = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d+)? ([+-]\d{4})(?: [A-Z
 
 
 def parse_since_time(text: str) -> int | None:
-    """In milliseconds since the epoch; None: from the beginning. Raises Problem invalid_request."""
+    """The time in milliseconds since the epoch; None: from the beginning. Raises Problem invalid_request."""
     text = text.strip()
     if not text:
         return None
@@ -36,17 +40,21 @@ def parse_since_time(text: str) -> int | None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a page is."""
+    """Where a page begins."""
 
     pos: int
     since: int | None = None
     """Milliseconds since the epoch; None: no ``since_time``."""
     last: int | None = None
-    """It begins so many lines before the end, whatever its size."""
+    """The page begins this many lines before the end, whatever its size."""
 
 
 def parse_place(since_time: str, pos: int) -> Place:
-    """A number below 0 as ``since_time`` is a number of lines before the end. Raises Problem invalid_request."""
+    """Where a page begins. A ``since_time`` below 0 is a number of lines before the end.
+
+    Raises:
+        Problem: invalid_request.
+    """
     if re.fullmatch(r"-\d{1,12}", since_time.strip(), re.ASCII):
         return Place(0, last=-int(since_time))
     return Place(pos, parse_since_time(since_time))

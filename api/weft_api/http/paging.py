@@ -1,4 +1,4 @@
-"""Keyset paging: a cursor is the sort key of the last row seen, sealed against no one, but nobody's to interpret."""
+"""Keyset paging: a cursor encodes the sort key of the last row of a page. Clients must not interpret it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from weft_api.problems import invalid
+from weft_api.http.problems import invalid
 
 Limit = Annotated[int, Query(ge=1, le=500, description="Rows a page.", examples=[50])]
 Cursor = Annotated[
@@ -29,11 +29,11 @@ def decode(cursor: str, parts: int) -> list[str]:
         key = json.loads(raw)
     except (binascii.Error, ValueError, RecursionError):
         key = None
-    # Postgres takes no NUL characters.
+    # Postgres accepts no NUL characters.
     if (
         not isinstance(key, list)
         or len(key) != parts
-        or not all(isinstance(one, str) and "\0" not in one and one.isascii() for one in key)
+        or not all(isinstance(part, str) and "\0" not in part and part.isascii() for part in key)
     ):
         raise invalid("query.cursor", "not a cursor that this API gave", accepted="`next_cursor` of the page before")
     return key

@@ -1,4 +1,4 @@
-"""Around every request: a body that stays within its limit, timing, the log of requests, safe headers."""
+"""Middleware for every request: limits on bodies, timing, the log of requests, safe headers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from weft_api.ffdl.errors import in_ffdls_form
-from weft_api.problems import TOO_LARGE, Problem, answer
+from weft_api.http.problems import TOO_LARGE, Problem, ProblemForm, answer
 from weft_api.telemetry import Metrics
 from weft_core.service_log import note, noting
 from weft_core.settings import LimitSettings
@@ -42,10 +41,11 @@ log = structlog.get_logger("weft.api")
 
 
 class BodyLimit:
-    """Answers 413 to a body that is longer than its route takes, without reading more of it."""
+    """Answers 413 to a body that is longer than its route accepts, without reading the rest."""
 
-    def __init__(self, app: ASGIApp, limits: LimitSettings) -> None:
+    def __init__(self, app: ASGIApp, limits: LimitSettings, form: ProblemForm) -> None:
         self._app = app
+        self._form = form
         self._limits = limits
 
     def _limit(self, method: str, path: str, content_type: str) -> tuple[int, str]:
@@ -75,7 +75,7 @@ class BodyLimit:
         refusal = f"{what} may have {limit} bytes ({limit / _MIB:.1f} MiB)"
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length[:20]) > limit:
-            refused = in_ffdls_form(scope, answer(TOO_LARGE, refusal, headers={"Connection": "close"}))
+            refused = self._form(scope, answer(TOO_LARGE, refusal, headers={"Connection": "close"}))
             await refused(scope, receive, send)
             return
         taken = 0
@@ -146,5 +146,5 @@ class Observed:
 
 
 def _route(scope: MutableMapping[str, Any]) -> str:
-    """The template, never the path: ids would make endless time series. Mounts and 404s have no route of their own."""
+    """The route's template. The path would make a time series for each id. Mounts and 404s have no template."""
     return getattr(scope.get("route"), "path", None) or "other"

@@ -1,4 +1,4 @@
-"""Uploads on their way to the store: into a temporary file, their sha256 computed as they come."""
+"""Uploads are written to a temporary file before they go to the store, and their SHA-256 is computed meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class Spooled:
-    """An upload that lies complete in a temporary file, which is removed by :meth:`discard`."""
+    """A complete upload in a temporary file. :meth:`discard` removes the file."""
 
     path: Path
     sha256: str
@@ -59,7 +59,7 @@ class _Writer:
 
 
 async def spool_body(request: Request) -> Spooled:
-    """The request's whole body. Disk and hash work is done off the event loop, a MiB at a time."""
+    """The request's whole body. Threads write and hash it, a MiB at a time."""
     with _Writer() as writer:
         piece = bytearray()
         async for chunk in request.stream():
@@ -72,14 +72,14 @@ async def spool_body(request: Request) -> Spooled:
 
 
 def spool_of(path: Path) -> Spooled:
-    """A file that lies there already, which is this upload's from now on."""
+    """An existing file as an upload, which from now on owns the file."""
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return Spooled(path, sha256, path.stat().st_size)
 
 
 def spool_file(file: BinaryIO) -> Spooled:
-    """A copy of an uploaded part, which may lie in memory."""
+    """A copy of an uploaded part, which may be in memory."""
     with _Writer() as writer:
         while piece := file.read(_PIECE):
             writer.write(piece)

@@ -1,5 +1,8 @@
-"""Batches of lines, or of metrics, that wait are taken in together, so that a gang of a thousand costs a transaction
-now and then instead of one a batch, and leaves room for others."""
+"""Queues of batches (of log lines, or of metrics) that learners send.
+
+All batches of an attempt that wait are processed together. A gang of a thousand learners then costs a transaction now
+and then, instead of one for each batch, and leaves room for other requests.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,19 @@ from anyio import CapacityLimiter
 
 T = TypeVar("T")
 
-_OF_ONE = 2
-"""A job's are numbered one group after the other: one is written while the next is made ready."""
+_GROUPS_AT_ONCE = 2
+"""Of one attempt. The database orders them: one group is written while the next is prepared."""
 _GROUP = 64
-"""Batches at once, and their bytes: whoever comes next waits for all of them."""
+"""Batches that are processed together, and their bytes: the next batch waits for all of them."""
 _GROUP_BYTES = 4 << 20
 
 
 @dataclass
-class _Lane(Generic[T]):
+class _AttemptQueue(Generic[T]):
     waiting: deque[tuple[bytes, asyncio.Future[T]]] = field(default_factory=deque)
     running: int = 0
 
-    def group(self) -> list[tuple[bytes, asyncio.Future[T]]]:
-        """What is taken in next."""
+    def next_group(self) -> list[tuple[bytes, asyncio.Future[T]]]:
         taken: list[tuple[bytes, asyncio.Future[T]]] = []
         size = 0
         while self.waiting and len(taken) < _GROUP and (not taken or size + len(self.waiting[0][0]) <= _GROUP_BYTES):
@@ -36,46 +38,47 @@ class _Lane(Generic[T]):
         return taken
 
 
-class Lanes(Generic[T]):
-    """Whoever waits for his turn holds no thread and no connection. Used from the event loop only.
+class BatchQueue(Generic[T]):
+    """A batch that waits for its turn holds no thread and no connection. Used from the event loop only.
 
     Args:
-        threads: and connections to Postgres, of all attempts together.
+        threads: how many threads, and so connections to Postgres, all attempts together may use.
     """
 
     def __init__(self, threads: int = 8) -> None:
         self._limiter = CapacityLimiter(threads)
-        self._lanes: dict[str, _Lane[T]] = {}
+        self._queues: dict[str, _AttemptQueue[T]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def waiting(self) -> int:
         """Batches whose turn has not come."""
-        return sum(len(lane.waiting) for lane in self._lanes.values())
+        return sum(len(queue.waiting) for queue in self._queues.values())
 
     async def run(self, attempt: str, batch: bytes, work: Callable[[Sequence[bytes]], Sequence[T | Exception]]) -> T:
-        """What ``work`` has made of ``batch``, when it was this attempt's turn (named by its token, say).
+        """The result of ``work`` for ``batch``, when it is this attempt's turn.
 
         Args:
-            work: done in a thread, with this batch and those of the same attempt that wait beside it; gives each one's
-                outcome. What it raises is everyone's.
+            attempt: any name of the attempt, such as its token.
+            work: runs in a thread, with this batch and those of the same attempt that wait; returns the outcome of
+                each batch. An exception that it raises is the outcome of all of them.
         """
-        lane = self._lanes.setdefault(attempt, _Lane())
+        queue = self._queues.setdefault(attempt, _AttemptQueue())
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        lane.waiting.append((batch, done))
-        if lane.running < _OF_ONE:
-            lane.running += 1
-            task = asyncio.create_task(self._drain(attempt, lane, work))
+        queue.waiting.append((batch, done))
+        if queue.running < _GROUPS_AT_ONCE:
+            queue.running += 1
+            task = asyncio.create_task(self._drain(attempt, queue, work))
             self._tasks.add(task)  # or it might be collected while it runs
             task.add_done_callback(self._tasks.discard)
         return await done
 
     async def _drain(
-        self, attempt: str, lane: _Lane[T], work: Callable[[Sequence[bytes]], Sequence[T | Exception]]
+        self, attempt: str, queue: _AttemptQueue[T], work: Callable[[Sequence[bytes]], Sequence[T | Exception]]
     ) -> None:
         group: list[tuple[bytes, asyncio.Future[T]]] = []
         try:
-            while group := lane.group():
+            while group := queue.next_group():
                 outcomes: Sequence[T | Exception]
                 try:
                     outcomes = await anyio.to_thread.run_sync(
@@ -85,14 +88,14 @@ class Lanes(Generic[T]):
                     outcomes = [error] * len(group)
                 for (_, done), outcome in zip(group, outcomes, strict=True):
                     if done.done():
-                        continue  # its client has gone, and will send it again
+                        continue  # the client has gone, and will send the batch again
                     if isinstance(outcome, Exception):
                         done.set_exception(outcome)
                     else:
                         done.set_result(outcome)
         finally:
-            for _, done in group:  # none, unless the server is being stopped
+            for _, done in group:  # empty unless the server is being stopped
                 done.cancel()
-            lane.running -= 1
-            if not lane.running and not lane.waiting:
-                self._lanes.pop(attempt, None)
+            queue.running -= 1
+            if not queue.running and not queue.waiting:
+                self._queues.pop(attempt, None)

@@ -1,4 +1,4 @@
-"""Showing a file from a user's program in a browser, in which it must never run as a page of ours.
+"""Showing a file of a user's program in a browser, where it must never run as a page of Weft.
 
 Only images of a few plain formats keep their type; everything else is text (HTML and SVG, too) or is refused. A
 sandbox, ``nosniff`` and a policy that allows nothing hold even where a type were wrong.
@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 from fastapi import Response
 
-from weft_api.problems import UNSUPPORTED_MEDIA, Problem
+from weft_api.http.problems import UNSUPPORTED_MEDIA, Problem
 
 MOST_SHOWN = 1 << 20
-"""Bytes of a text that are shown."""
+"""The most bytes of a text that are shown."""
 _IMAGES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",

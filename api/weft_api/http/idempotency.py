@@ -1,4 +1,4 @@
-"""``Idempotency-Key``: a POST that is sent again gets the answer of the first.
+"""``Idempotency-Key``: a repeated POST gets the answer of the first one.
 
 The key is claimed in the transaction that does the work: either both are there or neither, and of two requests at the
 same time the second waits for the first's commit.
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from fastapi import Header
 from sqlalchemy.dialects.postgresql import insert
 
-from weft_api.problems import IDEMPOTENCY_CONFLICT, Problem
+from weft_api.http.problems import IDEMPOTENCY_CONFLICT, Problem
 from weft_core.settings import Settings
 from weft_core.store.models import IdempotencyKey
 from weft_core.store.scope import Scope
@@ -36,14 +36,14 @@ KeyHeader = Annotated[
 
 @dataclass(frozen=True)
 class Once:
-    """One request that is to be done once; without a key every request is a new one."""
+    """A request that takes effect once. Without a key, every request is new."""
 
     key: str | None
     route: str
     digest: str
 
     def seen(self, scope: Scope) -> str | None:
-        """What the first such request made, or None when this is the first. Raises Problem idempotency_conflict."""
+        """The id that the first such request made; None if this is the first. Raises Problem idempotency_conflict."""
         if self.key is None:
             return None
         row = scope.find(IdempotencyKey, IdempotencyKey.key == self.key)
@@ -57,7 +57,7 @@ class Once:
         return row.resource_id
 
     def claim(self, scope: Scope, resource_id: str) -> str:
-        """Take the key for ``resource_id``; returns that, or what the first request made.
+        """Take the key for ``resource_id``. Returns ``resource_id``, or the id that the first request made.
 
         Raises:
             Problem: idempotency_conflict.
@@ -79,9 +79,9 @@ class Once:
 
 
 def once(settings: Settings, key: str | None, route: str, body: Any) -> Once:
-    """Describe a request. ``body`` is anything JSON takes.
+    """Describe a request. ``body`` is anything that JSON can represent.
 
-    Bodies hold passwords, so what is kept is an HMAC under the installation's key: it can't be guessed backwards.
+    Bodies contain passwords, so only an HMAC under the installation's key is stored: nobody can guess the body from it.
     """
     secret = settings.secret_keys[0].get_secret_value().encode()
     message = json.dumps(body, sort_keys=True, default=str).encode()

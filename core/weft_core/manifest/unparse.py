@@ -1,6 +1,6 @@
-"""From a job back to the manifest it was made from, so that a rerun takes the same way in as any submission.
+"""The inverse of :mod:`~weft_core.manifest.parse`: a manifest as YAML, so that a rerun is parsed like any submission.
 
-Credentials are not written: whoever parses it again hands them to the parser beside it.
+The text contains no credentials. Give them to ``parse_manifest`` together with the text.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from typing import Any
 
 import yaml
 
-from weft_core.manifest import DataStore, EvaluationMetrics, Manifest
+from weft_core.launch import EvaluationMetrics
+from weft_core.manifest.models import DataStore, Manifest
 
-# The same in both forms.
+# These keys are the same in both forms.
 _SAME = ("name", "description", "version", "labels", "engine", "priority", "learners", "retries", "env", "secrets")
 
 _SIZES = {"TiB": 1 << 40, "GiB": 1 << 30, "TB": 10**12, "GB": 10**9, "MiB": 1 << 20, "MB": 10**6}
@@ -19,11 +20,11 @@ _SPANS = {"h": 3600, "m": 60, "s": 1}
 
 
 def manifest_text(manifest: Manifest) -> str:
-    """A manifest, as a user would write it, whose canonical form is ``manifest``."""
-    kept = manifest.model_dump(mode="json", exclude_none=True)
-    written: dict[str, Any] = {name: kept[name] for name in _SAME if kept.get(name) not in (None, "", {})}
+    """The YAML that a user would write for ``manifest``: parsing it gives the same manifest again."""
+    canonical = manifest.model_dump(mode="json", exclude_none=True)
+    written: dict[str, Any] = {name: canonical[name] for name in _SAME if canonical.get(name) not in (None, "", {})}
     if manifest.elastic:
-        written["elastic"] = kept["elastic"]
+        written["elastic"] = canonical["elastic"]
     written |= _resources(manifest)
     framework = manifest.framework
     written["framework"] = {
@@ -44,7 +45,7 @@ def manifest_text(manifest: Manifest) -> str:
         written["max_runtime"] = _seconds(manifest.max_runtime_seconds)
     written["evaluation_metrics"] = _metrics(manifest.evaluation_metrics)
     if manifest.notify:
-        written["notify"] = kept["notify"]
+        written["notify"] = canonical["notify"]
     return yaml.safe_dump(written, sort_keys=False)
 
 
@@ -63,7 +64,7 @@ def _resources(manifest: Manifest) -> dict[str, Any]:
 
 
 def _bytes(size: int) -> str:
-    """Exact, and in the unit that a person would take."""
+    """The exact size, in the largest unit that divides it."""
     for unit, factor in _SIZES.items():
         if size % factor == 0:
             return f"{size // factor} {unit}"

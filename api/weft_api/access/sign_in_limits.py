@@ -1,4 +1,4 @@
-"""Passwords are guessed only so often."""
+"""Limits on how often a password may be guessed."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import hashlib
 
 import redis
 
-from weft_api.problems import TOO_MANY_ATTEMPTS, Problem
+from weft_api.context import Context, Shared
+from weft_api.http.problems import TOO_MANY_ATTEMPTS, Problem
 from weft_core.wake import client_url
 
 _WINDOW = 300  # seconds
 _PER_USER_AND_ADDRESS = 10
-_PER_USER = 100  # from everywhere: who knows a name only must not lock its owner out by a handful of tries
-_PER_ADDRESS = 300  # of all users: an office, or a proxy that hides who is behind it
+_PER_USER = 100  # from all addresses: a few tries of somebody who knows only the name must not lock the user out
+_PER_ADDRESS = 300  # of all users: an office, or a proxy that hides its clients
 _PATIENCE = 0.5
 
 
-class Guesses:
-    """Counts sign-ins in Redis, so that all API processes count together. While Redis is away none are refused."""
+class SignInLimits:
+    """Counts sign-ins in Redis, so that all API processes count together. While Redis is away, none are refused."""
 
     def __init__(self, redis_url: str) -> None:
         self._redis = redis.Redis.from_url(
@@ -39,12 +40,12 @@ class Guesses:
                     detail = f"too many wrong passwords: try again in {wait} s"
                     raise Problem(TOO_MANY_ATTEMPTS, detail, headers={"Retry-After": wait})
 
-    def right(self, user: str, address: str) -> None:
-        """It was the right password: as if it had not been tried, and who mistyped before begins anew."""
-        mine, *others = self._limits(user, address)
+    def succeeded(self, user: str, address: str) -> None:
+        """The password was right: do not count this try, and forget the user's earlier tries from this address."""
+        own, *others = self._limits(user, address)
         with contextlib.suppress(redis.RedisError, OSError):
             pipeline = self._redis.pipeline()
-            pipeline.delete(mine)
+            pipeline.delete(own)
             for key in others:
                 pipeline.set(key, 1, ex=_WINDOW, nx=True)
                 pipeline.decr(key)
@@ -61,3 +62,10 @@ class Guesses:
 
     def close(self) -> None:
         self._redis.close()
+
+
+def _sign_in_limits(context: Context) -> SignInLimits:
+    return SignInLimits(context.settings.redis_url.get_secret_value())
+
+
+SIGN_IN_LIMITS = Shared(_sign_in_limits, SignInLimits.close)

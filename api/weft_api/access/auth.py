@@ -1,5 +1,5 @@
-"""Who is asking: users' tokens, browsers' sessions, and roles. (Attempts' tokens open the learner's routes only:
-learner/auth.py.)"""
+"""The signed-in user: users' tokens, browsers' sessions, and roles. (``attempts.py`` is about the tokens of attempts,
+which are valid for the routes of learners only.)"""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from urllib.parse import urlsplit
 
 from fastapi import Depends
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel
 from sqlalchemy import ColumnElement, func, select, text, update
 from sqlalchemy.orm import Session
 from starlette.requests import HTTPConnection
 
 from weft_api.context import Context, Ctx
-from weft_api.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem
+from weft_api.http.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem
 from weft_core.store.models import Member, Project, Token, User
 from weft_core.store.scope import Scope
 from weft_core.tokens import ATTEMPT_PREFIX, SESSION_PREFIX, USER_PREFIX, hash_token
@@ -27,7 +28,7 @@ _RANK: dict[str, int] = {"viewer": 0, "editor": 1, "owner": 2}
 
 
 class _HTTPBearer(HTTPBearer):
-    """FastAPI's, which reads headers only, for WebSockets too."""
+    """FastAPI's class reads headers only, so it works for WebSockets too."""
 
     async def __call__(self, connection: HTTPConnection) -> HTTPAuthorizationCredentials | None:
         return await super().__call__(connection)
@@ -45,12 +46,17 @@ _cookie = APIKeyCookie(
 )
 Cookie = Annotated[str | None, Depends(_cookie)]
 SESSION_IDLE_HOURS = 12
-"""A session ends when it was not used for so long."""
+"""A session ends when it has not been used for this time."""
+
+
+class Membership(BaseModel):
+    name: str
+    role: Role
 
 
 @dataclass(frozen=True)
 class Principal:
-    """A signed-in user in a project. A token belongs to one project, so that a request never has to say which."""
+    """A signed-in user in a project. A token belongs to one project, so requests do not name the project."""
 
     token_id: str
     token_sha256: str
@@ -60,9 +66,9 @@ class Principal:
     project: str
     role: str
     admin: bool = False
-    """Of the whole installation: users, projects, quotas."""
+    """An administrator of the whole installation: users, projects, quotas."""
     session: bool = False
-    """By a browser's cookie, not by a token."""
+    """Signed in by a browser's cookie, not by a token."""
 
     def scope(self, session: Session) -> Scope:
         return Scope(session, self.project_id)
@@ -72,7 +78,10 @@ class Principal:
 
 
 def find_principal(context: Context, sha256: str) -> Principal | None:
-    """Whose token this is; None when it is unknown, expired or revoked, or its user disabled or no member any more."""
+    """The user of a token.
+
+    None when the token is unknown, expired or revoked, or its user is disabled or no longer a member of the project.
+    """
     stale = (Token.last_used_at.is_(None)) | (Token.last_used_at < func.now() - text("interval '1 minute'"))
     query = (
         select(Token.id, Token.user_id, User.name, Token.project_id, Project.name, Member.role, stale)
@@ -93,14 +102,14 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
             return None
         token_id, user_id, user, project_id, project, role, unnoted, admin, kind = row
         if unnoted:
-            # At most once a minute, so that reading is not writing.
+            # Written at most once a minute, so that most reads write nothing.
             noted = update(Token).where(Token.id == token_id, stale).values(last_used_at=func.now())
             session.execute(noted.values(expires_at=session_expiry()) if kind == "browser" else noted)
     return Principal(token_id, sha256, user_id, user, project_id, project, role, admin, kind == "browser")
 
 
 def find_member(context: Context, user_id: str, project_id: str) -> Principal | None:
-    """A user who signs in with a password instead of a token; None when disabled, or no member."""
+    """A user who signs in with a password instead of a token; None if disabled, or not a member of the project."""
     query = (
         select(User.name, Project.name, Member.role, User.is_admin)
         .join(Member, Member.user_id == User.id)
@@ -113,19 +122,25 @@ def find_member(context: Context, user_id: str, project_id: str) -> Principal | 
 
 
 def find_again(context: Context, who: Principal) -> Principal | None:
-    """Who this is now; None when they may not go on."""
+    """The same user as the database has them now; None if they are no longer signed in."""
     if not who.token_sha256:
         return find_member(context, who.user_id, who.project_id)
     return find_principal(context, who.token_sha256)
 
 
+def revoke(session: Session, token_id: str) -> None:
+    """End a token or a session immediately, and the sessions that were opened with it."""
+    ended = update(Token).where((Token.id == token_id) | (Token.opened_with == token_id), Token.revoked_at.is_(None))
+    session.execute(ended.values(revoked_at=func.now()))
+
+
 def session_expiry() -> ColumnElement[datetime]:
-    """Till when a session that is used now is in force."""
+    """When a session that is used now expires."""
     return func.least(Token.ends_at, func.now() + timedelta(hours=SESSION_IDLE_HOURS))
 
 
 def address_of(connection: HTTPConnection) -> str:
-    """Where the request comes from, as far as uvicorn trusts a proxy to tell."""
+    """The address of the client. uvicorn takes it from a proxy only if it trusts the proxy."""
     return connection.client.host if connection.client else ""
 
 
@@ -139,7 +154,7 @@ def from_this_machine(connection: HTTPConnection) -> bool:
 
 
 def from_elsewhere(context: Context, connection: HTTPConnection) -> bool:
-    """Whether a page of another origin makes this request, as far as the browser tells."""
+    """Whether a page of another origin makes this request, according to the browser's headers."""
     origin = connection.headers.get("origin")
     if origin is None:
         return False
@@ -154,11 +169,11 @@ def _by_session(context: Context, connection: HTTPConnection, plain: str) -> Pri
     if principal is None:
         raise Problem(UNAUTHENTICATED, "your session has ended; sign in again")
     if connection.scope["type"] == "websocket":
-        # Browsers let every page open WebSockets to everywhere, but they tell which page it is.
+        # Browsers let any page open a WebSocket to any server, but they send the origin of the page.
         if "origin" not in connection.headers or from_elsewhere(context, connection):
             raise Problem(CROSS_SITE, "a WebSocket by a session's cookie is opened by this server's own pages only")
     elif connection.scope["method"] not in {"GET", "HEAD"} and connection.headers.get("x-weft-session") != "1":
-        # A page of another origin can't send a header of its own without being asked for permission by the browser.
+        # A page of another origin can send its own headers only after the browser has asked this server for permission.
         raise Problem(CROSS_SITE, "a change by a session's cookie needs the header X-Weft-Session: 1")
     return principal
 
@@ -172,7 +187,7 @@ def _authenticate(connection: HTTPConnection, context: Ctx, bearer: Bearer, cook
 
 
 def by_token(context: Context, plain: str) -> Principal:
-    """Whose token this is. Raises Problem unauthenticated."""
+    """The user of a token. Raises Problem unauthenticated."""
     if plain.startswith(ATTEMPT_PREFIX):
         raise Problem(UNAUTHENTICATED, "this is a learner's token: it opens /api/v1/learner/ only")
     if not plain.startswith(USER_PREFIX) or not plain.isascii():

@@ -1,0 +1,1 @@
+"""Requests and answers, whatever they are about."""

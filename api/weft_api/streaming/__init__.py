@@ -1,0 +1,1 @@
+"""Following jobs, and bytes that are made while they are sent."""

@@ -1,0 +1,152 @@
+"""Wake-ups of those who follow jobs: one subscription to Redis for the whole process, however many followers it has."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import redis
+import redis.asyncio
+from redis.asyncio.client import PubSub
+
+from weft_api.context import Context, Shared
+from weft_core.wake import EVENTS, LOGS, client_url
+
+_PATIENCE = 0.5
+"""Seconds for a connection. Redis only gives hints, so nobody waits for it."""
+_AWAY = 1.0
+"""Seconds between two looks of a follower while Redis is away."""
+_THERE = 3.0
+"""The same while Redis is there: a hint may be lost on the way."""
+_SILENCE = 2.0
+"""Seconds without an answer after which a connection counts as lost: a frozen server closes none."""
+_ALWAYS = "weft:bell"
+"""A channel without messages, so that there is always a subscription to wait for."""
+
+
+class Subscription:
+    """Waits for news of a job."""
+
+    def __init__(self, wakeups: Wakeups) -> None:
+        self._wakeups = wakeups
+        self._notified = asyncio.Event()
+
+    def notify(self) -> None:
+        self._notified.set()
+
+    async def wait(self) -> None:
+        """Until there may be news: after a hint, or after a few seconds in any case."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._wakeups.poll):
+                await self._notified.wait()
+        self._notified.clear()
+
+
+class Wakeups:
+    """Passes hints from Redis on to subscriptions. Used from the event loop only; connects at the first subscription.
+
+    Args:
+        redis_url: as in the settings.
+    """
+
+    def __init__(self, redis_url: str) -> None:
+        self._url = client_url(redis_url)
+        self._subscriptions: dict[str, set[Subscription]] = {}
+        self._channel: PubSub | None = None
+        self._lock = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._updates: set[asyncio.Task[None]] = set()
+        self.poll = _AWAY
+
+    @asynccontextmanager
+    async def subscribe(self, job_id: str) -> AsyncIterator[Subscription]:
+        """A subscription to this job's log, states and events, until the context is left."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._listen(), name="weft-wakeups")
+        subscription = Subscription(self)
+        of_job = self._subscriptions.setdefault(job_id, set())
+        of_job.add(subscription)
+        try:
+            if len(of_job) == 1:
+                await self._update_channels(job_id)
+            yield subscription
+        finally:
+            of_job.discard(subscription)
+            if not of_job and self._subscriptions.get(job_id) is of_job:
+                del self._subscriptions[job_id]
+                # Not awaited: the subscriber may have been cancelled.
+                update = asyncio.create_task(self._update_channels(job_id))
+                self._updates.add(update)
+                update.add_done_callback(self._updates.discard)
+
+    async def close(self) -> None:
+        """Close the connection to Redis."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _update_channels(self, job_id: str) -> None:
+        """Listen to the job's channels if the job has subscriptions, and only then.
+
+        A failure also ends :meth:`_listen`'s connection, and the next connection begins with the right channels.
+        """
+        async with self._lock:
+            if self._channel is None:
+                return
+            with contextlib.suppress(redis.RedisError, OSError):
+                if job_id in self._subscriptions:
+                    await self._channel.subscribe(*_channels(job_id))
+                else:
+                    await self._channel.unsubscribe(*_channels(job_id))
+
+    async def _listen(self) -> None:
+        while True:
+            client = redis.asyncio.Redis.from_url(self._url, socket_connect_timeout=_PATIENCE)
+            try:
+                async with client, client.pubsub() as channel:
+                    async with self._lock:
+                        names = (name for job_id in self._subscriptions for name in _channels(job_id))
+                        await channel.subscribe(_ALWAYS, *names)
+                        self._channel = channel
+                    await self._forward(channel)
+            except (redis.RedisError, OSError):
+                pass
+            finally:
+                self._channel, self.poll = None, _AWAY
+            self._notify_all()
+            await asyncio.sleep(_AWAY)
+
+    async def _forward(self, channel: PubSub) -> None:
+        loop = asyncio.get_running_loop()
+        heard = loop.time()
+        while loop.time() - heard < _SILENCE:
+            message = await channel.get_message(timeout=_SILENCE / 4)
+            if message is None:
+                await channel.ping()
+                continue
+            heard = loop.time()
+            if message["type"] in ("message", "subscribe"):
+                # A new subscription notifies too: the follower may have looked before Redis had the subscription.
+                self.poll = _THERE
+                job_id = message["channel"].decode().rpartition(":")[2]
+                for subscription in self._subscriptions.get(job_id, ()):
+                    subscription.notify()
+
+    def _notify_all(self) -> None:
+        for of_job in self._subscriptions.values():
+            for subscription in of_job:
+                subscription.notify()
+
+
+def _wakeups(context: Context) -> Wakeups:
+    return Wakeups(context.settings.redis_url.get_secret_value())
+
+
+WAKEUPS = Shared(_wakeups, Wakeups.close)
+
+
+def _channels(job_id: str) -> tuple[str, str]:
+    return LOGS + job_id, EVENTS + job_id
