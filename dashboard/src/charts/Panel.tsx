@@ -2,23 +2,19 @@
 import { useQueries } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 
+import { ErrorNote } from "../ui/ErrorNote";
 import { span, value } from "../ui/format";
-import { ErrorNote, Loading } from "../ui/parts";
+import { Loading } from "../ui/Loading";
 import { type Chart, chartsOf } from "./charts";
 import { Controls } from "./Controls";
+import type { ChartedJob } from "./jobs";
 import { type Buckets, color, type Line, type Series } from "./lines";
 import { Plot } from "./Plot";
 import { bucketsQuery, type Kind, seriesQuery } from "./queries";
 import { type Axis, type ChartSearch, NO_ZOOM } from "./search";
 
-export interface Shown {
-  id: string;
-  name: string;
-  live: boolean;
-}
-
 interface PanelProps {
-  jobs: readonly Shown[];
+  jobs: readonly ChartedJob[];
   kind: Kind;
   search: ChartSearch;
   change: (changes: Partial<ChartSearch>) => void;
@@ -96,7 +92,7 @@ interface LineKey {
 
 /** Which colour and words a line has: the same in all charts. A learner has one colour, or, among
  * several jobs, a job; earlier attempts are dashed. */
-function makeKey(jobs: readonly Shown[], known: readonly Known[]): LineKey {
+function makeKey(jobs: readonly ChartedJob[], known: readonly Known[]): LineKey {
   const pairs = [...new Set(known.map((one) => `${one.job} ${one.learner}`))];
   const order = jobs.flatMap((job) =>
     pairs
@@ -125,7 +121,7 @@ function makeKey(jobs: readonly Shown[], known: readonly Known[]): LineKey {
 
 interface CardProps {
   chart: Chart;
-  jobs: readonly Shown[];
+  jobs: readonly ChartedJob[];
   kind: Kind;
   axis: Axis;
   search: ChartSearch;
