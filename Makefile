@@ -53,9 +53,10 @@ test: setup ## all tests, in two processes
 test-containers: setup ## the images and docker-compose.yml on a real container engine (docs/containers.md)
 	@$(BIN)/pytest tests/containers $(ARGS)
 
-check: setup ## ruff, ruff format, mypy --strict, import-linter; tsc and eslint
+check: setup ## ruff, ruff format, mypy --strict, import-linter; tsc, eslint, and the unit tests of the dashboard
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 	@$(BIN)/python dashboard/scripts/openapi.py && dashboard/npm run --silent types >/dev/null && dashboard/npm run --silent check
+	@dashboard/npm run --silent test
 
 build: setup ## dist/: the sdist, and the wheel that is made from it
 	@rm -rf dist && $(BIN)/uv build --quiet --out-dir dist . && ls -sh dist
