@@ -7,7 +7,7 @@ DASHBOARD := api/weft_api/dashboard/static/index.html
 DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/scripts -type f -not -name schema.d.ts) \
   dashboard/index.html dashboard/vite.config.ts
 
-.PHONY: build help setup dashboard docs screenshots demo test test-containers check format bench bench-logs images clean
+.PHONY: build help setup dashboard docs screenshots demo test test-fast coverage test-containers check format bench bench-logs images clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
@@ -46,16 +46,28 @@ demo: $(VENV)/.installed ## start the embedded stack, train on two learners, dow
 # Two cores hold a Kubernetes, a Ray and whole stacks at once, in which some wait of some test may end too early. So what
 # fails is run once more; what then passes is in the summary as RERUN, with how it failed, for somebody to look into.
 # A stack is ten Python processes: each would compile Weft anew where PYTHONDONTWRITEBYTECODE is set.
+PYTEST_FLAGS := -n 2 --dist loadgroup --no-loadscope-reorder
 test: setup ## all tests, in two processes
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --reruns 1 $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest $(PYTEST_FLAGS) --reruns 1 $(ARGS)
+
+# Which tests are heavy or slow: tests/conftest.py.
+test-fast: setup ## the tests that need no trainer environment, cluster or browser, without the slow ones: minutes
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest $(PYTEST_FLAGS) -m "not heavy and not slow" $(ARGS)
+
+coverage: setup ## the share of the code that tests without a trainer environment, cluster or browser reach
+	@mkdir -p .coverage && $(BIN)/coverage erase
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/coverage run -m pytest $(PYTEST_FLAGS) --reruns 1 -m "not heavy" $(ARGS)
+	@$(BIN)/coverage combine --quiet && $(BIN)/coverage report
+	@dashboard/npm run --silent coverage
 
 # Not part of `make test`: it wants Docker (or podman behind DOCKER_HOST) with Compose, 15 GB, and on the first run an hour.
 test-containers: setup ## the images and docker-compose.yml on a real container engine (docs/containers.md)
 	@$(BIN)/pytest tests/containers $(ARGS)
 
-check: setup ## ruff, ruff format, mypy --strict, import-linter; tsc and eslint
+check: setup ## ruff, ruff format, mypy --strict, import-linter; tsc, eslint, and the unit tests of the dashboard
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 	@$(BIN)/python dashboard/scripts/openapi.py && dashboard/npm run --silent types >/dev/null && dashboard/npm run --silent check
+	@dashboard/npm run --silent test
 
 build: setup ## dist/: the sdist, and the wheel that is made from it
 	@rm -rf dist && $(BIN)/uv build --quiet --out-dir dist . && ls -sh dist
@@ -73,4 +85,4 @@ images: ## the trainer images as containers, smoke-tested (ARGS="--variant cuda 
 	@$(PYTHON) trainer_images/images $(ARGS)
 
 clean: ## remove the virtual environment and caches of this folder (not the shared trainer environments)
-	@rm -rf $(VENV) site dashboard/node_modules dashboard/.cache api/weft_api/dashboard/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) site dashboard/node_modules dashboard/.cache api/weft_api/dashboard/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -22,6 +22,8 @@ from weft_core.store.database import Database
 
 # Of `make test`'s two processes: what shares a cluster or a stack stays together, and the slowest begins first.
 _TOGETHER = ("kubernetes", "e2e", "ray", "dashboard", "gpu")
+_SLOW = ("deploy", "embedded", "engines", "examples", "trainer", "trainer_images", "workers")
+"""Folders whose tests start stacks, installations or learners. A slow test of another folder has the mark itself."""
 _CONTAINERS = Path(__file__).parent / "containers"
 """Root or a group's right to a container engine, 15 GB, and half an hour."""
 _FIRST_RUN = 1500
@@ -42,12 +44,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Say which tests may not be run beside each other (pytest-xdist's groups); without ``-n`` the order stays."""
+    """Say which tests may not be run beside each other (pytest-xdist's groups); without ``-n`` the order stays.
+
+    Mark the tests that ``make test-fast`` and ``make coverage`` leave out: see the markers in pyproject.toml.
+    """
     groups = {item: _group(item) for item in items}
     for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))
         if group in _TOGETHER and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_FIRST_RUN))
+        timeout = item.get_closest_marker("timeout")
+        if group in _TOGETHER or (timeout is not None and timeout.args == (_FIRST_RUN,)):
+            item.add_marker(pytest.mark.heavy)
+        if item.path.relative_to(Path(__file__).parent).parts[0] in _SLOW:
+            item.add_marker(pytest.mark.slow)
     if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         order = {group: place for place, group in enumerate(_TOGETHER)}
         items.sort(key=lambda item: order.get(groups[item], len(order)))

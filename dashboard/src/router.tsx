@@ -22,7 +22,7 @@ import { readJobsSearch } from "./pages/jobs/search";
 import { readLogSearch } from "./pages/logs/search";
 import { SignInPage } from "./pages/SignInPage";
 
-export interface RouterContext {
+interface RouterContext {
   queries: QueryClient;
 }
 

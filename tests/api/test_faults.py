@@ -20,6 +20,8 @@ from weft_api.storage.checker import Checker
 from weft_core.settings import Settings
 from weft_core.store.models import CodeBundle
 
+pytestmark = pytest.mark.slow
+
 NOWHERE = "http://127.0.0.1:9"
 
 

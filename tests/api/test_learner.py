@@ -167,6 +167,7 @@ def test_peers_meet(gang: Attempted) -> None:
     assert first.http.get("/api/v1/learner/peers?rank=0&phase=PROCESSING").json()["ready"] is True
 
 
+@pytest.mark.slow
 def test_a_hundred_waiting_learners_leave_the_api_free(api: Api, ann: Person) -> None:
     attempt = api.attempt(ann.submit(set={"learners": "101"})["id"])
     with (

@@ -100,6 +100,7 @@ def by_websocket(api: Api, person: Person, job_id: str) -> Iterator[Events]:
 
 
 @pytest.mark.parametrize("follows", [by_events, by_websocket])
+@pytest.mark.slow
 def test_a_slow_follower_is_told_what_it_misses(
     api: Api,
     ann: Person,

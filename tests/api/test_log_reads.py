@@ -56,6 +56,7 @@ def numbers(page: dict[str, Any]) -> list[int]:
     return [line["n"] for line in page["lines"]]
 
 
+@pytest.mark.slow
 def test_reading_upwards_joins_without_a_gap(ann: Person, written: Attempted) -> None:
     job = written.job_id
     page = get(ann, job, tail=5)

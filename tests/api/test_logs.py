@@ -384,6 +384,7 @@ def test_bad_resume_ids(ann: Person, gang: Attempted) -> None:
         assert (answer.status_code, code_of(answer)) == (400, "invalid_request")
 
 
+@pytest.mark.slow
 def test_followers_are_counted_and_hold_no_connection(api: Api, ann: Person, gang: Attempted) -> None:
     gang.agents[0].log(0, *["x" * 1000] * 300)
     clients = []
@@ -458,6 +459,7 @@ def _rows(api: Api, job_id: str) -> tuple[int, int]:
         return session.scalar(chunks) or 0, session.scalar(frames) or 0
 
 
+@pytest.mark.slow
 def test_reads_are_the_same_before_and_after_the_log_has_moved_to_s3(
     api: Api, ann: Person, gang: Attempted, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -525,6 +527,7 @@ def _enough(found: Events) -> bool:
     return sum(name == "line" for name, _, _ in found) == 700
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_while_it_archives_loses_and_doubles_nothing(
     api: Api, ann: Person, gang: Attempted, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

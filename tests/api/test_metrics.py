@@ -92,6 +92,7 @@ def test_a_repeated_call_counts_once_and_records_are_in_order(ann: Person, gang:
     assert (shown["x"], shown["last"]) == ([T], [50.0])
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_doubled_while_learners_repeat_and_charts_are_read(ann: Person, gang: Attempted) -> None:
     """While batches are folded, too: each reader sees a number of points that never falls."""
     calls, records, values = 12, 100, 6
@@ -206,6 +207,7 @@ def test_hostile_names(ann: Person, gang: Attempted) -> None:
     assert agent.post("metrics", sequence=1, records=[record(0, x="y" * 3_000_000)]).status_code == 413
 
 
+@pytest.mark.slow
 def test_many_points_in_few_buckets(ann: Person, gang: Attempted) -> None:
     """So many that they are folded into blocks, and read from the blocks' summaries where these are exact."""
     agent, count, names = gang.agents[0], 8000, 20

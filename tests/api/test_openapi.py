@@ -6,6 +6,7 @@ import os
 import re
 from typing import Any
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from tests.api.conftest import Api, Person
@@ -97,6 +98,7 @@ def test_metrics(ann: Person) -> None:
     assert "job-" not in text, "templates, not paths"
 
 
+@pytest.mark.slow
 def test_no_input_makes_a_5xx(api: Api) -> None:
     """A bounded number of examples for each operation, valid and invalid ones."""
     schema = schemathesis.openapi.from_dict(api.openapi)

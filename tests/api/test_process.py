@@ -21,6 +21,8 @@ from websockets.sync.client import connect
 from weft_api.__main__ import main
 from weft_core.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 
 def _environment(settings: Settings, port: int, **changes: str) -> dict[str, str]:
     s3 = settings.s3

@@ -32,6 +32,7 @@ def sign_in(api: Api, user: str, password: str) -> httpx.Client:
     return browser
 
 
+@pytest.mark.slow
 def test_a_user_from_the_first_day_to_the_last(api: Api, root: Person) -> None:
     name = f"{root.name}-ada"
     body = {"name": name, "password": "first password", "email": "ada@example.org"}

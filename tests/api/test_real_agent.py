@@ -10,10 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import func
 from tests.api.conftest import Api, Attempted, Person
 
 from weft_core.store.models import Attempt, Learner
+
+pytestmark = pytest.mark.slow
 
 RUNTIME = Path(__file__).parents[2] / "trainer_images" / "runtime"
 MANIFEST = "name: hello\nframework: {name: python, command: %r}\ncheckpoint: {every: 1s}\n"

@@ -192,6 +192,7 @@ def test_a_session_switches_between_the_projects_of_its_user(api: Api, ann: Pers
         assert (answer.status_code, code_of(answer)) == (403, "forbidden")
 
 
+@pytest.mark.slow
 def test_passwords_are_guessed_only_so_often(api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     # A guess that Redis takes longer over than the service waits is not counted.
     monkeypatch.setattr(sign_in_limits, "_PATIENCE", 60.0)

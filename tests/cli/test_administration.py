@@ -35,6 +35,7 @@ def root(api: Api, tmp_path: Path) -> Weft:
     return run
 
 
+@pytest.mark.slow
 def test_an_administrator_makes_a_project_with_members_and_a_quota(api: Api, root: Weft) -> None:
     def done(*arguments: str, stdin: str = "") -> str:
         ran = root(*arguments, stdin=stdin)

@@ -51,6 +51,7 @@ def environment(api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_scripts_of_ffdls(api: Api, weft: Weft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "manifest.yml").write_text("name: old\nframework: {name: python, command: python train.py}")
     code = tmp_path / "code"
@@ -104,6 +105,7 @@ def test_scripts_of_ffdls(api: Api, weft: Weft, tmp_path: Path, monkeypatch: pyt
 TIME = r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d UTC"
 
 
+@pytest.mark.slow
 def test_what_ffdls_scripts_read(api: Api, ann: Person, ffdl: Weft, tmp_path: Path) -> None:
     manifest = """
 name: old

@@ -199,6 +199,7 @@ def test_nothing_but_colours_comes_through(text: str, colours: bool) -> None:
     assert not set(left) & set("\x00\x07\x08\r\x9b\x9c\x9d")
 
 
+@pytest.mark.slow
 def test_in_a_terminal(double: Double, tmp_path: Path) -> None:
     double.on("GET", f"jobs/{ID}", as_json(job()))
     noisy = {"lines": [line(0, NOISE), line(1, "plain", 2)], "first": 0, "next": 2, "total": 2, "end": True}

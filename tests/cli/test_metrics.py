@@ -183,6 +183,7 @@ def test_following_ends_with_the_job(api: Api, weft: Weft, job: Attempted, monke
     assert "COMPLETED" in followed.err
 
 
+@pytest.mark.slow
 def test_mlflow(weft: Weft, job: Attempted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "Set MLFLOW_TRACKING_URI" in weft("metrics", "digits", "--mlflow").err
     uri = f"sqlite:///{tmp_path}/mlflow.db"

@@ -86,6 +86,7 @@ def test_a_zip_that_is_none_is_refused(client: Client, code: Path, tmp_path: Pat
         client.train(code / "manifest.yml", path)
 
 
+@pytest.mark.slow
 def test_logs_are_followed_through_retries_and_broken_connections(
     api: Api,
     ann: Person,
@@ -253,6 +254,7 @@ def test_another_projects_job_is_not_found(api: Api, client: Client, code: Path)
         stranger.job(job.id)
 
 
+@pytest.mark.slow
 def test_the_command(api: Api, ann: Person, code: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "WEFT_URL": api.url, "WEFT_TOKEN": ann.token}
 

@@ -96,6 +96,7 @@ def test_a_table_fits_its_terminal(double: Double, tmp_path: Path, columns: int)
     assert ("why why" in rows[0]) == (columns == 120)
 
 
+@pytest.mark.slow
 def test_what_a_program_has_written_has_no_power(double: Double, tmp_path: Path) -> None:
     """Its last words stand in its job's reason, and it names its files as it likes."""
     words = "\x1b]0;mine\x07\x1b[2J\x1b[31mlast\x1b[0m \x1b[?1049hwords\x9b5A"

@@ -480,6 +480,7 @@ def test_other_paths_cost_no_unpacking(tmp_path: Path) -> None:
         assert (old.CRC, old.compress_size, old.file_size) == (new.CRC, new.compress_size, new.file_size)
 
 
+@pytest.mark.slow
 def test_more_entries_than_a_plain_directory_holds(tmp_path: Path) -> None:
     many = LimitSettings(bundle_files=70_000)
     data = made(*((f"/u/{number}", b"") for number in range(66_000)))

@@ -13,14 +13,12 @@ export interface MetricSummary {
 export type Job = Schemas["JobView"] & { metrics?: Record<string, MetricSummary> };
 export type JobDetail = Schemas["JobDetail"];
 export type JobPage = { jobs: Job[]; next_cursor: string | null };
-export type Attempt = Schemas["AttemptView"];
 export type Learner = Schemas["LearnerView"];
 export type Event = Schemas["EventView"];
 export type LogLine = Schemas["LogLine"];
 export type LogPage = Schemas["LogPage"];
 export type SearchPage = Schemas["SearchPage"];
 export type FileEntry = Schemas["FileView"];
-export type Checkpoint = Schemas["CheckpointView"];
 export type Problem = Schemas["Problem"];
 export type FieldProblem = Schemas["FieldProblem"];
 

@@ -1,7 +1,7 @@
 // Keys that work anywhere outside of a text field. A page adds its own with useKeys.
 import { useEffect, useRef } from "react";
 
-import { Dialog } from "../ui/parts";
+import { Dialog } from "../ui/Dialog";
 
 /** Key (as KeyboardEvent.key), or two of which the first is g, → what it does. Return false to let the browser have it. */
 export type Keys = Record<string, (event: KeyboardEvent) => void | false>;

@@ -1,5 +1,5 @@
 // Search parameters as people write them (?state=FAILED&state=HALTED&q=mnist), instead of the router's JSON.
-export type RawSearch = Record<string, string | string[]>;
+type RawSearch = Record<string, string | string[]>;
 
 export function parseSearch(text: string): RawSearch {
   const found: RawSearch = {};

@@ -2,23 +2,19 @@
 import { useQueries } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 
+import { ErrorNote } from "../ui/ErrorNote";
 import { span, value } from "../ui/format";
-import { ErrorNote, Loading } from "../ui/parts";
+import { Loading } from "../ui/Loading";
 import { type Chart, chartsOf } from "./charts";
 import { Controls } from "./Controls";
-import { type Buckets, color, type Line, type Series } from "./lines";
+import { type Known, type LineKey, makeKey, originsOf, toLine } from "./jobLines";
+import type { ChartedJob } from "./jobs";
 import { Plot } from "./Plot";
 import { bucketsQuery, type Kind, seriesQuery } from "./queries";
 import { type Axis, type ChartSearch, NO_ZOOM } from "./search";
 
-export interface Shown {
-  id: string;
-  name: string;
-  live: boolean;
-}
-
 interface PanelProps {
-  jobs: readonly Shown[];
+  jobs: readonly ChartedJob[];
   kind: Kind;
   search: ChartSearch;
   change: (changes: Partial<ChartSearch>) => void;
@@ -26,11 +22,6 @@ interface PanelProps {
   empty: ReactNode;
   /** More of what one chooses. */
   children?: ReactNode;
-}
-
-/** A series of a job, as the list tells of it. */
-interface Known extends Series {
-  job: string;
 }
 
 export function Panel({ jobs, kind, search, change, empty, children }: PanelProps) {
@@ -88,44 +79,9 @@ export function Panel({ jobs, kind, search, change, empty, children }: PanelProp
   );
 }
 
-interface LineKey {
-  color: (job: string, learner: number) => number;
-  label: (job: string, learner: number, attempt: number) => string;
-  old: (job: string, learner: number, attempt: number) => boolean;
-}
-
-/** Which colour and words a line has: the same in all charts. A learner has one colour, or, among
- * several jobs, a job; earlier attempts are dashed. */
-function makeKey(jobs: readonly Shown[], known: readonly Known[]): LineKey {
-  const pairs = [...new Set(known.map((one) => `${one.job} ${one.learner}`))];
-  const order = jobs.flatMap((job) =>
-    pairs
-      .filter((pair) => pair.startsWith(`${job.id} `))
-      .sort((a, b) => Number(a.split(" ")[1]) - Number(b.split(" ")[1])),
-  );
-  const attempts = new Map<string, number>();
-  for (const one of known) attempts.set(one.job, Math.max(one.attempt, attempts.get(one.job) ?? 0));
-  const twice = new Set(jobs.map((job) => job.name)).size < jobs.length;
-  const learners = new Set(known.map((one) => one.learner)).size > 1;
-  const retried = new Set(known.map((one) => one.attempt)).size > 1;
-  return {
-    color: (job, learner) =>
-      jobs.length > 1 ? jobs.findIndex((one) => one.id === job) : Math.max(0, order.indexOf(`${job} ${learner}`)),
-    old: (job, _, attempt) => attempt < (attempts.get(job) ?? 0),
-    label: (job, learner, attempt) => {
-      const name = jobs.find((one) => one.id === job)?.name ?? job;
-      const parts = [];
-      if (jobs.length > 1) parts.push(twice ? `${name} (${job.slice(-4)})` : name);
-      if (learners) parts.push(`learner ${learner}`);
-      if (retried) parts.push(`attempt ${attempt}`);
-      return parts.join(", ") || `learner ${learner}`;
-    },
-  };
-}
-
 interface CardProps {
   chart: Chart;
-  jobs: readonly Shown[];
+  jobs: readonly ChartedJob[];
   kind: Kind;
   axis: Axis;
   search: ChartSearch;
@@ -184,28 +140,6 @@ function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, kno
 }
 
 const tidy = (at: number) => Number(at.toPrecision(Math.abs(at) > 1e9 ? 15 : 6));
-
-/** When each job's first point was, in ms: where its elapsed time begins. */
-function originsOf(known: readonly Known[]): Map<string, number> {
-  const origins = new Map<string, number>();
-  for (const one of known) origins.set(one.job, Math.min(one.first_time, origins.get(one.job) ?? Infinity));
-  return origins;
-}
-
-function toLine(one: Buckets, job: string, chart: Chart, axis: Axis, origin: number, key: LineKey): Line {
-  const part = chart.part(one.name);
-  const at = key.color(job, one.learner) * chart.names.length + chart.names.indexOf(one.name);
-  return {
-    key: `${job} ${one.learner} ${one.attempt} ${one.name}`,
-    label: [key.label(job, one.learner, one.attempt), part].filter(Boolean).join(", "),
-    color: color(at),
-    dashed: key.old(job, one.learner, one.attempt),
-    x: axis === "elapsed" ? one.x.map((ms) => (ms - origin) / 1000) : one.x,
-    min: one.min,
-    max: one.max,
-    last: one.last,
-  };
-}
 
 /** Whether the element has come near the window: charts further down ask for nothing yet. */
 function useSeen(): [React.RefObject<HTMLElement | null>, boolean] {

@@ -13,7 +13,7 @@ const HEIGHT = 220;
 /** Between an axis's marks of bytes. */
 const POWERS = Array.from({ length: 60 }, (_, power) => 2 ** power);
 
-export interface PlotProps {
+interface PlotProps {
   lines: readonly Line[];
   axis: Axis;
   log: boolean;

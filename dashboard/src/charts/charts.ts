@@ -3,7 +3,7 @@ import { size, value } from "../ui/format";
 import type { Kind } from "./queries";
 import type { Series } from "./lines";
 
-export type Format = (value: number | null | undefined) => string;
+type Format = (value: number | null | undefined) => string;
 
 export interface Chart {
   title: string;

@@ -6,7 +6,8 @@ import { AwayError, json } from "../api/client";
 import { sessionQuery, signInQuery } from "../api/queries";
 import type { Session } from "../api/types";
 import { Away } from "../app/Shell";
-import { ErrorNote, useTitle } from "../ui/parts";
+import { ErrorNote } from "../ui/ErrorNote";
+import { useTitle } from "../ui/useTitle";
 import logo from "../weft.svg";
 
 const route = getRouteApi("/signin");

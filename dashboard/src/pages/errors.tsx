@@ -1,6 +1,8 @@
 import { Link } from "@tanstack/react-router";
 
-import { Empty, ErrorNote, useTitle } from "../ui/parts";
+import { Empty } from "../ui/Empty";
+import { ErrorNote } from "../ui/ErrorNote";
+import { useTitle } from "../ui/useTitle";
 
 export function NotFound() {
   useTitle("Not found");

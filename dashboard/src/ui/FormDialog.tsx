@@ -1,9 +1,10 @@
-// A dialog that asks for a few values and hands them on.
+// A dialog that asks for a few values.
 import { type FormEvent, type ReactNode, useState } from "react";
 
-import { Dialog, ErrorNote } from "./parts";
+import { Dialog } from "./Dialog";
+import { ErrorNote } from "./ErrorNote";
 
-export interface Field {
+interface Field {
   name: string;
   label: string;
   type?: "text" | "password" | "number" | "url" | "textarea" | "select" | "check";

@@ -78,6 +78,7 @@ def test_ways_that_lead_nowhere(api: Api, ann: Person, bob: Person, wire: Wire) 
         assert _status(wire, *lines) in (401, 403), lines
 
 
+@pytest.mark.slow
 def test_a_password_is_hashed_once_and_a_change_counts_at_once(
     api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -332,6 +332,7 @@ def silent_server() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
+@pytest.mark.slow
 def test_a_large_upload_is_checked_while_it_is_stored(api: Api, ann: Person, wire: Wire) -> None:
     """60 MB in a folder given with a slash: nothing of it is compressed again, and it goes to the store at once."""
     buffer = io.BytesIO()
@@ -486,6 +487,7 @@ def test_foreign_and_unknown_models(api: Api, ann: Person, bob: Person, wire: Wi
     assert bob.http.get(f"/api/v1/jobs/{theirs}").json()["desired"] == "RUNNING"
 
 
+@pytest.mark.slow
 def test_health_and_paths_that_are_none(api: Api, wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = Wire(api.url, "")
     answer = nobody.get("/health", basic=False)

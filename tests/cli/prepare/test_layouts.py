@@ -118,6 +118,7 @@ def test_imagenet_in_every_layout(source: Source, ilsvrc: Path, made: Made, layo
     assert not (folder / ".weft-prepare").exists()
 
 
+@pytest.mark.slow
 def test_the_seed_decides_and_nothing_else(source: Source, made: Made) -> None:
     one, _ = made(source, Layout.TFRECORDS, "one")
     two, _ = made(source, Layout.TFRECORDS, "two")
@@ -129,6 +130,7 @@ def test_the_seed_decides_and_nothing_else(source: Source, made: Made) -> None:
     assert order != sorted(order)
 
 
+@pytest.mark.slow
 def test_resized_images_are_square(source: Source, made: Made) -> None:
     found = READERS[Layout.WEBDATASET](made(source, Layout.WEBDATASET, resize=32)[0])
     assert len(found) == CLASSES * TRAIN - 1 + VALIDATION

@@ -19,6 +19,7 @@ from weft.prepare.tfrecord import example, framed
 Made = Callable[..., tuple[Path, Summary]]
 
 
+@pytest.mark.slow
 def test_there_and_back_nothing_changes(ilsvrc: Path, made: Made) -> None:
     first, _ = made(imagenet(Archives.find(ilsvrc)), Layout.TFRECORDS, "first")
     original = read_tfrecords(first)

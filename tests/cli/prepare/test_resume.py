@@ -25,6 +25,8 @@ from weft.prepare.options import Layout, Options
 from weft.prepare.run import Progress, prepare
 from weft.prepare.targets import STATE, Folder, Store, alone
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["api", "api_settings"]  # fixtures
 OPTIONS = ("--records", "4", "--processes", "2", "--validation-share", "0.2")
 PER_CLASS = 40

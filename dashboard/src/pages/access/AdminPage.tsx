@@ -2,7 +2,8 @@
 import { useQuery } from "@tanstack/react-query";
 
 import { sessionQuery } from "../../api/queries";
-import { Empty, useTitle } from "../../ui/parts";
+import { Empty } from "../../ui/Empty";
+import { useTitle } from "../../ui/useTitle";
 import { Projects } from "./Projects";
 import { Users } from "./Users";
 

@@ -3,9 +3,11 @@ import { useState } from "react";
 
 import { api, body } from "../../api/client";
 import type { components } from "../../api/schema";
+import { Confirm } from "../../ui/Dialog";
+import { ErrorNote } from "../../ui/ErrorNote";
 import { plural, size, value } from "../../ui/format";
 import { FormDialog } from "../../ui/FormDialog";
-import { Confirm, ErrorNote, Loading } from "../../ui/parts";
+import { Loading } from "../../ui/Loading";
 import { toast } from "../../ui/toast";
 
 type Quota = components["schemas"]["QuotaView"];

@@ -4,12 +4,15 @@ import { useState } from "react";
 
 import { api, body } from "../../api/client";
 import { useRights } from "../../app/rights";
+import { Confirm } from "../../ui/Dialog";
+import { Empty } from "../../ui/Empty";
 import { ago } from "../../ui/format";
 import { FormDialog } from "../../ui/FormDialog";
-import { Confirm, Empty, Time, useTitle } from "../../ui/parts";
-import { toast } from "../../ui/toast";
 import { Table } from "../../ui/Table";
-import { Drop, Part } from "./Part";
+import { Time } from "../../ui/Time";
+import { toast } from "../../ui/toast";
+import { useTitle } from "../../ui/useTitle";
+import { ListCard, RemoveButton } from "./ListCard";
 
 type Asked = { what: "store" | "secret" } | { what: "forget" | "unset"; name: string };
 
@@ -42,7 +45,7 @@ function Stores({ edit, ask }: PartProps) {
     queryFn: ({ signal }) => body(api.GET("/api/v1/datastores", { signal })),
   });
   return (
-    <Part title="Data stores" add={edit ? "Add a data store …" : null} onAdd={() => ask({ what: "store" })} error={error}>
+    <ListCard title="Data stores" add={edit ? "Add a data store …" : null} onAdd={() => ask({ what: "store" })} error={error}>
       {!data ? null : data.datastores.length === 0 ? (
         <Empty title="No data stores" command="weft data --help">
           <p>
@@ -67,7 +70,7 @@ function Stores({ edit, ask }: PartProps) {
               </td>
               <td className="right">
                 {edit && (
-                  <Drop
+                  <RemoveButton
                     verb="Forget"
                     what={`data store ${one.name}`}
                     onClick={() => ask({ what: "forget", name: one.name })}
@@ -78,7 +81,7 @@ function Stores({ edit, ask }: PartProps) {
           ))}
         </Table>
       )}
-    </Part>
+    </ListCard>
   );
 }
 
@@ -88,7 +91,7 @@ function Secrets({ edit, ask }: PartProps) {
     queryFn: ({ signal }) => body(api.GET("/api/v1/secrets", { signal })),
   });
   return (
-    <Part title="Secrets" add={edit ? "Keep a secret …" : null} onAdd={() => ask({ what: "secret" })} error={error}>
+    <ListCard title="Secrets" add={edit ? "Keep a secret …" : null} onAdd={() => ask({ what: "secret" })} error={error}>
       {!data ? null : data.secrets.length === 0 ? (
         <Empty title="No secrets">
           <p>
@@ -108,7 +111,7 @@ function Secrets({ edit, ask }: PartProps) {
               </td>
               <td className="right">
                 {edit && (
-                  <Drop
+                  <RemoveButton
                     verb="Delete"
                     what={`secret ${one.name}`}
                     onClick={() => ask({ what: "unset", name: one.name })}
@@ -119,7 +122,7 @@ function Secrets({ edit, ask }: PartProps) {
           ))}
         </Table>
       )}
-    </Part>
+    </ListCard>
   );
 }
 

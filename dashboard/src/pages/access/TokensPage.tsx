@@ -4,10 +4,16 @@ import { useState } from "react";
 
 import { api, body } from "../../api/client";
 import type { components } from "../../api/schema";
+import { Copy } from "../../ui/Copy";
+import { Confirm, Dialog } from "../../ui/Dialog";
+import { Empty } from "../../ui/Empty";
+import { ErrorNote } from "../../ui/ErrorNote";
 import { ago, dateTime } from "../../ui/format";
 import { FormDialog } from "../../ui/FormDialog";
-import { Confirm, Copy, Dialog, Empty, ErrorNote, Loading, Time, useTitle } from "../../ui/parts";
+import { Loading } from "../../ui/Loading";
 import { Table } from "../../ui/Table";
+import { Time } from "../../ui/Time";
+import { useTitle } from "../../ui/useTitle";
 
 type Token = components["schemas"]["TokenView"];
 type Created = components["schemas"]["CreatedToken"];

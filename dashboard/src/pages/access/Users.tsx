@@ -3,11 +3,11 @@ import { useState } from "react";
 
 import { api, body } from "../../api/client";
 import type { components } from "../../api/schema";
+import { Confirm } from "../../ui/Dialog";
 import { FormDialog } from "../../ui/FormDialog";
-import { Confirm } from "../../ui/parts";
-import { toast } from "../../ui/toast";
 import { Table } from "../../ui/Table";
-import { Part } from "./Part";
+import { toast } from "../../ui/toast";
+import { ListCard } from "./ListCard";
 
 type User = components["schemas"]["UserView"];
 type Asked = { what: "new" } | { what: "password" | "disable" | "admin"; user: User };
@@ -20,7 +20,7 @@ export function Users({ me }: { me: string }) {
   });
   return (
     <>
-      <Part title="Users" add="Add a user …" onAdd={() => setAsked({ what: "new" })} error={error}>
+      <ListCard title="Users" add="Add a user …" onAdd={() => setAsked({ what: "new" })} error={error}>
         {data && (
           <Table
             label="Table of users"
@@ -69,7 +69,7 @@ export function Users({ me }: { me: string }) {
             ))}
           </Table>
         )}
-      </Part>
+      </ListCard>
       {asked && <Ask asked={asked} onClose={() => setAsked(null)} />}
     </>
   );

@@ -7,9 +7,14 @@ import { Link } from "@tanstack/react-router";
 import { api, body } from "../../api/client";
 import { LIVE } from "../../api/queries";
 import type { components } from "../../api/schema";
+import { Empty } from "../../ui/Empty";
+import { ErrorNote } from "../../ui/ErrorNote";
 import { ago, plural, since, size, value } from "../../ui/format";
-import { Empty, ErrorNote, Loading, Time, useNow, useTitle } from "../../ui/parts";
+import { Loading } from "../../ui/Loading";
 import { Table } from "../../ui/Table";
+import { Time } from "../../ui/Time";
+import { useNow } from "../../ui/useNow";
+import { useTitle } from "../../ui/useTitle";
 
 type Engine = components["schemas"]["EngineView"];
 type Detail = components["schemas"]["EngineDetail"];

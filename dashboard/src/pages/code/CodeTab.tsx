@@ -3,8 +3,11 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { api, body } from "../../api/client";
 import { jobQuery, manifestQuery } from "../../api/queries";
+import { Copy } from "../../ui/Copy";
+import { ErrorNote } from "../../ui/ErrorNote";
 import { Code, languageOf } from "../../ui/highlight";
-import { Copy, ErrorNote, Loading, useTitle } from "../../ui/parts";
+import { Loading } from "../../ui/Loading";
+import { useTitle } from "../../ui/useTitle";
 import { FileItem } from "../files/FileItem";
 import { codeUrl, loadPreview } from "../files/preview";
 import { PreviewBody } from "../files/PreviewBody";

@@ -7,12 +7,17 @@ import { type ReactNode, useState } from "react";
 
 import { jobQuery } from "../../api/queries";
 import { ended, type JobDetail, type MetricSummary } from "../../api/types";
+import { chartedJob } from "../../charts/jobs";
 import { color } from "../../charts/lines";
-import { shownJob } from "../../charts/jobs";
 import { Panel } from "../../charts/Panel";
 import { MOST_JOBS } from "../../charts/search";
+import { Empty } from "../../ui/Empty";
 import { dateTime, plural, since, size, value } from "../../ui/format";
-import { Empty, Loading, StateBadge, Time, useNow, useTitle } from "../../ui/parts";
+import { Loading } from "../../ui/Loading";
+import { StateBadge } from "../../ui/StateBadge";
+import { Time } from "../../ui/Time";
+import { useNow } from "../../ui/useNow";
+import { useTitle } from "../../ui/useTitle";
 import { AnotherJob } from "../jobs/AnotherJob";
 import { differences } from "./differences";
 import type { CompareSearch } from "./search";
@@ -65,7 +70,7 @@ export function ComparePage() {
           <Values jobs={jobs} />
           <h2>Charts</h2>
           <Panel
-            jobs={jobs.map(shownJob)}
+            jobs={jobs.map(chartedJob)}
             kind="user"
             search={search}
             change={change}

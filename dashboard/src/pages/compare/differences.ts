@@ -1,7 +1,7 @@
 // What differs between manifests, path by path.
 
 /** path → value, of everything that is no list and no mapping. */
-export function flat(value: unknown, path = "", into = new Map<string, string>()): Map<string, string> {
+function flat(value: unknown, path = "", into = new Map<string, string>()): Map<string, string> {
   if (Array.isArray(value)) value.forEach((one, at) => flat(one, `${path}[${at}]`, into));
   else if (value !== null && typeof value === "object") {
     for (const [key, one] of Object.entries(value)) flat(one, path ? `${path}.${key}` : key, into);

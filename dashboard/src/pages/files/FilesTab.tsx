@@ -4,8 +4,12 @@ import { useState } from "react";
 
 import { filesQuery, jobQuery } from "../../api/queries";
 import { ended, type FileEntry } from "../../api/types";
+import { Command } from "../../ui/Copy";
+import { Empty } from "../../ui/Empty";
+import { ErrorNote } from "../../ui/ErrorNote";
 import { dateTime, plural, size } from "../../ui/format";
-import { Command, Empty, ErrorNote, Loading, useTitle } from "../../ui/parts";
+import { Loading } from "../../ui/Loading";
+import { useTitle } from "../../ui/useTitle";
 import { FileItem } from "./FileItem";
 import { fileUrl, loadPreview } from "./preview";
 import { PreviewBody } from "./PreviewBody";

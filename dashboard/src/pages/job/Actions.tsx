@@ -5,7 +5,7 @@ import { useState } from "react";
 import { api } from "../../api/client";
 import { ended, type JobDetail } from "../../api/types";
 import { useRights } from "../../app/rights";
-import { Confirm } from "../../ui/parts";
+import { Confirm } from "../../ui/Dialog";
 import { toast } from "../../ui/toast";
 
 type Asked = "halt" | "resume" | "delete";

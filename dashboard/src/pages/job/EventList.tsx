@@ -1,6 +1,6 @@
 import type { Event } from "../../api/types";
 import { clock, dateTime } from "../../ui/format";
-import { tone } from "../../ui/parts";
+import { tone } from "../../ui/StateBadge";
 
 export function EventList({ events, newestFirst = false }: { events: readonly Event[]; newestFirst?: boolean }) {
   if (!events.length) return <p className="muted">None yet.</p>;

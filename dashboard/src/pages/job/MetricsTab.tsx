@@ -7,11 +7,11 @@ import { useState } from "react";
 
 import { jobQuery } from "../../api/queries";
 import { ended, type JobDetail } from "../../api/types";
-import { shownJob } from "../../charts/jobs";
-import { Panel, type Shown } from "../../charts/Panel";
+import { chartedJob } from "../../charts/jobs";
+import { Panel } from "../../charts/Panel";
 import type { Kind } from "../../charts/queries";
 import { type ChartSearch, MOST_JOBS } from "../../charts/search";
-import { Empty } from "../../ui/parts";
+import { Empty } from "../../ui/Empty";
 import { AnotherJob } from "../jobs/AnotherJob";
 
 const metrics = getRouteApi("/inside/jobs/$jobId/metrics");
@@ -48,7 +48,7 @@ function Charts({ jobId, kind, search, change }: ChartsProps) {
   const found = useQueries({ queries: others.map((id) => jobQuery(id)) });
   const [adding, setAdding] = useState(false);
   if (!job) return null;
-  const jobs: Shown[] = [job, ...found.flatMap((one) => one.data ?? [])].map(shownJob);
+  const jobs = [job, ...found.flatMap((one) => one.data ?? [])].map(chartedJob);
   const drop = (id: string) => {
     const left = others.filter((one) => one !== id);
     change({ with: left.length ? left : undefined });

@@ -3,10 +3,13 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { checkpointsQuery, jobQuery } from "../../api/queries";
 import { ended, type JobDetail, type Learner } from "../../api/types";
-import { ago, dateTime, plural, since, size } from "../../ui/format";
-import { Command, ErrorNote, Time, useNow } from "../../ui/parts";
+import { Command } from "../../ui/Copy";
+import { ErrorNote } from "../../ui/ErrorNote";
 import { Fact } from "../../ui/Fact";
+import { ago, dateTime, plural, since, size } from "../../ui/format";
 import { Table } from "../../ui/Table";
+import { Time } from "../../ui/Time";
+import { useNow } from "../../ui/useNow";
 import { EventList } from "./EventList";
 import { useLive } from "./live";
 import { Timeline } from "./Timeline";

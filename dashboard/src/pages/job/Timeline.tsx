@@ -1,46 +1,9 @@
-// The states of each attempt as a picture: how long it waited, started, downloaded, trained, stored.
-import type { Event, JobDetail } from "../../api/types";
-import { ended } from "../../api/types";
+// The states of each attempt as a picture: how long the attempt waited, started, downloaded, trained and stored.
+import { ended, type Event, type JobDetail } from "../../api/types";
 import { clock, span } from "../../ui/format";
-import { tone, useNow } from "../../ui/parts";
-
-interface Segment {
-  state: string;
-  from: number;
-  to: number;
-  open: boolean;
-}
-interface Row {
-  attempt: number;
-  segments: Segment[];
-  end: string | null;
-}
-
-/** What the events say of each attempt. Waiting for the next attempt counts to the next one. */
-export function attemptRows(events: readonly Event[], now: number): Row[] {
-  const rows: Row[] = [];
-  const states = events.filter((one) => one.kind === "state" || one.kind === "submitted");
-  let row: Row | null = null;
-  states.forEach((event, at) => {
-    const state = event.state ?? "QUEUED";
-    if (row === null || (state === "QUEUED" && row.segments.length > 0 && !sameWait(row, states[at - 1]))) {
-      row = { attempt: rows.length + 1, segments: [], end: null };
-      rows.push(row);
-    }
-    if (event.attempt) row.attempt = event.attempt;
-    if (["COMPLETED", "FAILED", "HALTED"].includes(state)) {
-      row.end = state;
-      return;
-    }
-    const next = states[at + 1];
-    const from = new Date(event.at).getTime();
-    row.segments.push({ state, from, to: next ? new Date(next.at).getTime() : Math.max(from, now), open: !next });
-  });
-  return rows;
-}
-
-const sameWait = (row: Row, before: Event | undefined) =>
-  row.segments.length === 1 && before?.kind === "submitted" && (before.state ?? "QUEUED") === "QUEUED";
+import { tone } from "../../ui/StateBadge";
+import { useNow } from "../../ui/useNow";
+import { attemptRows, length } from "./attempts";
 
 export function Timeline({ job, events }: { job: JobDetail; events: readonly Event[] }) {
   const now = useNow(!ended(job));
@@ -82,5 +45,3 @@ export function Timeline({ job, events }: { job: JobDetail; events: readonly Eve
     </ol>
   );
 }
-
-const length = (row: Row) => row.segments.reduce((sum, one) => sum + one.to - one.from, 0);

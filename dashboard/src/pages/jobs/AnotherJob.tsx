@@ -3,7 +3,9 @@ import { useState } from "react";
 
 import { json } from "../../api/client";
 import type { JobPage } from "../../api/types";
-import { Dialog, ErrorNote, Loading } from "../../ui/parts";
+import { Dialog } from "../../ui/Dialog";
+import { ErrorNote } from "../../ui/ErrorNote";
+import { Loading } from "../../ui/Loading";
 
 /** Choose one more job; those of `not` are there already. */
 export function AnotherJob({ not, choose, onClose }: { not: string[]; choose: (id: string) => void; onClose: () => void }) {

@@ -5,11 +5,10 @@ import { useState } from "react";
 import { api } from "../../api/client";
 import { ended, type Job } from "../../api/types";
 import { useRights } from "../../app/rights";
+import { MOST_JOBS } from "../../charts/search";
+import { Confirm } from "../../ui/Dialog";
 import { plural } from "../../ui/format";
-import { Confirm } from "../../ui/parts";
 import { toast } from "../../ui/toast";
-
-const COMPARED = 10;
 
 /** What can be done with the jobs that are selected. */
 export function Bulk({ jobs, clear }: { jobs: readonly Job[]; clear: () => void }) {
@@ -49,8 +48,8 @@ export function Bulk({ jobs, clear }: { jobs: readonly Job[]; clear: () => void 
       <button
         type="button"
         className="button small"
-        disabled={jobs.length < 2 || jobs.length > COMPARED}
-        title={`2 to ${COMPARED} jobs`}
+        disabled={jobs.length < 2 || jobs.length > MOST_JOBS}
+        title={`2 to ${MOST_JOBS} jobs`}
         onClick={() => {
           const query = jobs.map((job) => `job=${encodeURIComponent(job.id)}`).join("&");
           void navigate({ href: `/compare?${query}` });

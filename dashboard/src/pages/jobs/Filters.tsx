@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 
 import { type Job, STATES, type State } from "../../api/types";
-import { useDebounced } from "../../ui/parts";
+import { useDebounced } from "../../ui/useDebounced";
 import { COLUMNS, columnsOf, type JobsSearch } from "./search";
 
 interface Props {

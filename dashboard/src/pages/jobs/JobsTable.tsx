@@ -2,7 +2,9 @@ import { Link } from "@tanstack/react-router";
 
 import { ended, type Job } from "../../api/types";
 import { ago, plural, since, size, value } from "../../ui/format";
-import { StateBadge, Time, useNow } from "../../ui/parts";
+import { StateBadge } from "../../ui/StateBadge";
+import { Time } from "../../ui/Time";
+import { useNow } from "../../ui/useNow";
 import { columnsOf, type JobsSearch, turnSort } from "./search";
 
 interface Props {
@@ -199,7 +201,7 @@ function Cell({
   }
 }
 
-export function sizeOf(job: Job): string {
+function sizeOf(job: Job): string {
   const { cpus, gpus, gpu_type: type, memory } = job.resources;
   const each = gpus ? `${gpus} ${type ?? "GPU"}` : `${plural(cpus, "CPU")}`;
   return `${job.learners} × ${each}, ${size(memory)}`;

@@ -14,7 +14,6 @@ export interface JobsSearch {
 }
 
 export const COLUMNS = ["engine", "size", "labels", "user", "created", "duration"] as const;
-export type Column = (typeof COLUMNS)[number];
 const DEFAULT_COLUMNS: readonly string[] = ["size", "labels", "user", "created", "duration"];
 
 export function readJobsSearch(search: Record<string, unknown>): JobsSearch {

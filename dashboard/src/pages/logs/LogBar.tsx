@@ -1,9 +1,10 @@
 import { type FormEvent, useState } from "react";
 
 import type { JobDetail } from "../../api/types";
-import { Copy } from "../../ui/parts";
+import { Copy } from "../../ui/Copy";
 import { toast } from "../../ui/toast";
 import type { LogWindow } from "./LogWindow";
+import { readTime } from "./readTime";
 import type { LogSearch } from "./search";
 import type { useSearch } from "./useSearch";
 
@@ -210,17 +211,4 @@ function Jump({ job, log, goTo }: Props) {
       />
     </form>
   );
-}
-
-/** A clock's time is the first such one after the job began (less a minute: clocks differ). */
-export function readTime(text: string, began: Date): Date | null {
-  const clock = /^(\d{1,2}):(\d{2})(?::(\d{2}))?$/.exec(text);
-  if (!clock) {
-    const at = new Date(text);
-    return text && !Number.isNaN(at.getTime()) ? at : null;
-  }
-  const at = new Date(began);
-  at.setHours(Number(clock[1]), Number(clock[2]), Number(clock[3] ?? 0), 0);
-  if (at.getTime() < began.getTime() - 60_000) at.setDate(at.getDate() + 1);
-  return at;
 }

@@ -2,9 +2,14 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { api, body } from "../../api/client";
+import { Empty } from "../../ui/Empty";
+import { ErrorNote } from "../../ui/ErrorNote";
 import { ago } from "../../ui/format";
-import { Empty, ErrorNote, Loading, Time, useDebounced, useTitle } from "../../ui/parts";
+import { Loading } from "../../ui/Loading";
 import { Table } from "../../ui/Table";
+import { Time } from "../../ui/Time";
+import { useDebounced } from "../../ui/useDebounced";
+import { useTitle } from "../../ui/useTitle";
 
 const route = getRouteApi("/inside/models");
 

@@ -1,7 +1,7 @@
 import { type DragEvent, useRef, useState } from "react";
 
+import { ErrorNote } from "../../ui/ErrorNote";
 import { plural, size } from "../../ui/format";
-import { ErrorNote } from "../../ui/parts";
 import { chooseFiles, type Picked, readEntries, readList } from "./folder";
 
 export type Chosen = { kind: "folder"; name: string; files: Picked[]; left: number } | { kind: "zip"; file: File };

@@ -6,8 +6,8 @@ export interface Picked {
   file: File;
 }
 
-export const LIMIT_FILES = 20_000;
-export const LIMIT_BYTES = 2 * 2 ** 30;
+const LIMIT_FILES = 20_000;
+const LIMIT_BYTES = 2 * 2 ** 30;
 
 /** Names that never go into a bundle, whatever the ignore files say; the same as in the command line. */
 const ALWAYS_OUT = new Set([

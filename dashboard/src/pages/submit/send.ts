@@ -6,7 +6,7 @@ import type { Chosen } from "./Code";
 import type { Picked } from "./folder";
 import type { FromWorker } from "./zip.worker";
 
-export interface Submission {
+interface Submission {
   manifest: string;
   code: Chosen | null;
   /** A job whose code and credentials it has where it brings none of its own. */

@@ -1,19 +1,20 @@
 import { type ReactNode, useId } from "react";
 
-import { ErrorNote, Loading } from "../../ui/parts";
+import { ErrorNote } from "../../ui/ErrorNote";
+import { Loading } from "../../ui/Loading";
 
 interface Props {
   title: string;
-  /** The button that adds one, for who may. */
+  /** The text of the button that adds an item; null hides the button. */
   add: string | null;
   onAdd: () => void;
   error: unknown;
-  /** Null until what is listed has come. */
+  /** The list; null until it has arrived. */
   children: ReactNode;
 }
 
-/** A card of things that are kept, with the button that adds one. */
-export function Part({ title, add, onAdd, error, children }: Props) {
+/** A card with a list, and the button that adds an item to it. */
+export function ListCard({ title, add, onAdd, error, children }: Props) {
   const id = useId();
   return (
     <section className="card flush" aria-labelledby={id}>
@@ -31,8 +32,8 @@ export function Part({ title, add, onAdd, error, children }: Props) {
   );
 }
 
-/** The button of a row by which it goes. */
-export function Drop({ verb, what, onClick }: { verb: string; what: string; onClick: () => void }) {
+/** The button that removes a row's item. */
+export function RemoveButton({ verb, what, onClick }: { verb: string; what: string; onClick: () => void }) {
   return (
     <button type="button" className="button small quiet danger" aria-label={`${verb} ${what}`} onClick={onClick}>
       {verb}

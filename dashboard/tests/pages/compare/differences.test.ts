@@ -1,0 +1,27 @@
+import { expect, test } from "vitest";
+
+import { differences } from "../../../src/pages/compare/differences";
+
+test("only paths whose values differ are listed, in the order of paths", () => {
+  const first = { name: "mnist", learners: 1, framework: { name: "horovod", command: "python a.py" } };
+  const second = { name: "mnist", learners: 2, framework: { name: "horovod", command: "python b.py" } };
+  expect(differences([first, second])).toEqual([
+    ["framework.command", ["python a.py", "python b.py"]],
+    ["learners", ["1", "2"]],
+  ]);
+});
+
+test("a value that a manifest does not have is undefined, which null is not", () => {
+  expect(differences([{ gpus: null }, {}, { gpus: 0 }])).toEqual([["gpus", ["null", undefined, "0"]]]);
+});
+
+test("lists are compared place by place", () => {
+  expect(differences([{ stores: [{ id: "a" }, { id: "b" }] }, { stores: [{ id: "a" }] }])).toEqual([
+    ["stores[1].id", ["b", undefined]],
+  ]);
+});
+
+test("equal manifests do not differ, whatever the order of their keys", () => {
+  expect(differences([{ a: 1, b: [true] }, { b: [true], a: 1 }])).toEqual([]);
+  expect(differences([{ a: 1 }])).toEqual([]);
+});
