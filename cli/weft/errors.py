@@ -26,10 +26,6 @@ class TransferError(WeftError):
     """A file could not be uploaded or downloaded; what had arrived is kept where the message says so."""
 
 
-class DatasetError(WeftError):
-    """A data set can't be prepared: what is wrong with its source or its target."""
-
-
 class Unavailable(WeftError):
     """The server could not be reached, or answered that it can't serve now, also after retries."""
 

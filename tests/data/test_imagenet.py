@@ -8,10 +8,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from tests.cli.prepare.conftest import CLASSES, TRAIN, VALIDATION, picture, tar_of
+from tests.data.conftest import CLASSES, TRAIN, VALIDATION, picture, tar_of
 
-from weft.errors import DatasetError
-from weft.prepare.imagenet import Archives, imagenet
+from weft_data.errors import DatasetError
+from weft_data.imagenet import Archives, imagenet
 
 # The devkit's order of its first synsets, as published; it is not the alphabetical one.
 DEVKIT_ORDER = ["n02119789", "n02100735", "n02110185", "n02096294", "n02102040"]
@@ -80,7 +80,7 @@ def test_a_text_file_of_synsets_does_instead_of_a_devkit(copy: Path, ilsvrc: Pat
 
 def test_a_list_in_alphabetical_order_is_refused_as_it_would_give_wrong_classes(copy: Path) -> None:
     (copy / "synsets.txt").write_text("\n".join(sorted(DEVKIT_ORDER)))
-    with pytest.raises(DatasetError, match="in alphabetical order, the devkit's is another"):
+    with pytest.raises(DatasetError, match="in alphabetical order, which is not the devkit's order"):
         imagenet(Archives.find(copy))
 
 
@@ -124,13 +124,13 @@ def test_numbers_that_do_not_fit(copy: Path) -> None:
     (copy / "synsets.txt").write_text("\n".join(DEVKIT_ORDER))
     truth = (copy / TRUTH).read_text()
     (copy / TRUTH).write_text(truth.replace(truth.split()[0], "6", 1))
-    with pytest.raises(DatasetError, match="line 1: there is no synset 6; they go to 5"):
+    with pytest.raises(DatasetError, match="line 1: there is no synset 6; the highest is 5"):
         imagenet(Archives.find(copy))
     (copy / TRUTH).write_text(truth + "1\n")
-    with pytest.raises(DatasetError, match="holds 20 images, the ground truth is for 21"):
+    with pytest.raises(DatasetError, match="holds 20 images, but the ground truth is for 21"):
         imagenet(Archives.find(copy))
     (copy / "synsets.txt").write_text("\n".join(DEVKIT_ORDER[:3]))
-    with pytest.raises(DatasetError, match="synsets that the devkit does not know: n0"):
+    with pytest.raises(DatasetError, match="synsets that are not in the devkit: n0"):
         imagenet(Archives.find(copy))
 
 
@@ -158,8 +158,8 @@ GOOD = ("n01440764_1.JPEG", picture())
     [
         (header("n01440764_2.JPEG", tarfile.SYMTYPE, "/etc/passwd"), "holds a link"),
         (header("n01440764_2.JPEG", tarfile.LNKTYPE, "n01440764_1.JPEG"), "holds a link"),
-        (header("n01440764_2.JPEG", tarfile.CHRTYPE), "no regular file"),
-        (header("n01440764_2.JPEG", tarfile.FIFOTYPE), "no regular file"),
+        (header("n01440764_2.JPEG", tarfile.CHRTYPE), "not a regular file"),
+        (header("n01440764_2.JPEG", tarfile.FIFOTYPE), "not a regular file"),
         (("../n01440764_2.JPEG", b"x"), "leads out of the archive"),
         (("/n01440764_2.JPEG", b"x"), "leads out of the archive"),
         (("a\\..\\n01440764_2.JPEG", b"x"), "leads out of the archive"),
@@ -193,8 +193,8 @@ def test_archives_that_are_none(tmp_path: Path) -> None:
     inner = tar_of(tmp_path / "inner", GOOD, ("n01440764_2.JPEG", picture(1))).read_bytes()
     whole = tar_of(tmp_path / "whole", ("n01440764.tar", inner)).read_bytes()
     cases = {
-        b"": "no tar archive",
-        b"some text" * 1000: "no tar archive",
+        b"": "not a tar archive",
+        b"some text" * 1000: "not a tar archive",
         gzip.compress(whole): r"compressed \(gzip\)",
         whole[: len(inner) // 2]: "cut off",
         whole[: len(inner) + 512]: "cut off",
@@ -211,5 +211,5 @@ def test_archives_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="cut off"):
         imagenet(Archives.find(tmp_path))
     tar_of(outer, ("n01440764.zip", inner))
-    with pytest.raises(DatasetError, match="expected one archive a synset"):
+    with pytest.raises(DatasetError, match="expected one archive per synset"):
         imagenet(Archives.find(tmp_path))

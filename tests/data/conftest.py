@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from weft.prepare.options import ImageOptions, Layout, Options
-from weft.prepare.run import Summary, prepare
-from weft.prepare.source import Source
-from weft.prepare.targets import Folder
+from weft_data.options import ImageOptions, Layout, Options
+from weft_data.run import Summary, prepare
+from weft_data.source import Source
+from weft_data.targets import Folder
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[2]
 CLASSES, TRAIN, VALIDATION = 5, 12, 20
 
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.prepare.conftest import picture
-from tests.cli.prepare.test_layouts import read_imagefolder, read_tfrecords, read_webdataset
+from tests.data.conftest import picture
+from tests.data.test_layouts import read_imagefolder, read_tfrecords, read_webdataset
 
-from weft.errors import DatasetError
-from weft.prepare.imagenet import Archives, imagenet
-from weft.prepare.options import Layout
-from weft.prepare.records import Features, tfrecords, verify
-from weft.prepare.run import Summary
-from weft.prepare.tfrecord import example, framed
+from weft_data.errors import DatasetError
+from weft_data.imagenet import Archives, imagenet
+from weft_data.options import Layout
+from weft_data.records import Features, tfrecords, verify
+from weft_data.run import Summary
+from weft_data.tfrecord import example, framed
 
 Made = Callable[..., tuple[Path, Summary]]
 
@@ -89,8 +89,8 @@ def test_verifying_finds_what_is_wrong(ilsvrc: Path, made: Made) -> None:
     problems = "\n".join(verify(folder).problems)
     assert f"{shards[0]}: the checksum of the record at byte" in problems
     assert f"{shards[1].name}: the image of record 20: " in problems
-    assert f"{shards[1].name} holds 21 records, its name says 20" in problems
+    assert f"{shards[1].name} holds 21 records, but its name says 20" in problems
     assert "of 3 shards of 'train' 2 are there" in problems
-    assert "dataset.json tells of 59 records in 'train'" in problems
+    assert "dataset.json lists 59 records in 'train'" in problems
     with pytest.raises(DatasetError, match="holds no TFRecord file"):
         verify(ilsvrc)

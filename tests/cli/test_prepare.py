@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Weft, double, weft
-from tests.cli.prepare.conftest import class_folders
+from tests.cli.conftest import Weft
+from tests.data.conftest import class_folders
 
-from weft import prepare
-
-__all__ = ["double", "weft"]  # fixtures
+import weft_data
 
 
 def test_a_folder_from_the_command_line(weft: Weft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,9 +20,9 @@ def test_a_folder_from_the_command_line(weft: Weft, tmp_path: Path, monkeypatch:
     command = ("data", "prepare", "imagefolder", "pets", "./out", "--validation-share", "0.2", "--resize", "16")
     done = weft(*command)
     assert (done.code, done.out) == (0, "")
-    assert "! 1 file passed over: no image by its name" in done.err
+    assert "! 1 file passed over: not an image by its name" in done.err
     assert "✓ train 7, validation 2: 2 files" in done.err
-    assert "cat/0: no image: it begins with b'<html>'" in done.err
+    assert "cat/0: not an image: it begins with b'<html>'" in done.err
     told = json.loads(weft(*command, "--json").out)
     assert (told["splits"], told["layout"], len(told["corrupt"])) == ({"train": 7, "validation": 2}, "tfrecords", 1)
     assert weft("data", "prepare", "tfrecords", "./out").code == 0
@@ -35,14 +33,14 @@ def test_a_folder_from_the_command_line(weft: Weft, tmp_path: Path, monkeypatch:
     done = weft("data", "prepare", "imagefolder", "pets", "pets")
     assert (done.code, "write ./pets for the folder, default:pets for the container" in done.err) == (1, True)
     done = weft("data", "prepare", "imagefolder", "pets", "./pets/out")
-    assert (done.code, "lies in the source pets" in done.err) == (1, True)
+    assert (done.code, "is inside the source pets" in done.err) == (1, True)
     (tmp_path / "file").write_bytes(b"")
     done = weft("data", "prepare", "imagefolder", "pets", "./file/out")
     assert (done.code, "file/out/.weft-prepare: Not a directory" in done.err) == (1, True), done.err
 
 
 def test_without_the_extra_it_says_what_to_install(weft: Weft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "_NEEDED", {"no_such_module": "pillow"})
+    monkeypatch.setattr(weft_data, "_NEEDED", {"no_such_module": "pillow"})
     done = weft("data", "prepare", "mnist", str(tmp_path), "./out")
     assert (done.code, "pip install 'weft[data]' (pillow missing)" in done.err) == (1, True)
 

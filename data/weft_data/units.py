@@ -1,6 +1,6 @@
-"""Units of work: some images of a split, which one process decodes and writes to a shard (or to files of their own).
+"""Units of work: some images of a split, which one process decodes and writes to a shard (or to a file each).
 
-What a unit becomes depends on its images and the options alone, so doing it twice gives the same bytes.
+The result depends only on the images and the options, so making a unit twice gives the same bytes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
-from weft.errors import DatasetError
-from weft.prepare import mnist, tfrecord
-from weft.prepare.images import CorruptImage, Jpeg, grey_to_jpeg, to_jpeg
-from weft.prepare.options import ImageOptions, Layout
-from weft.prepare.records import CLASS, IMAGE, NAME, image_of
-from weft.prepare.source import Image, Item, Pixels, Source
-from weft.prepare.tfrecord import BrokenRecord
+from weft_data import mnist, tfrecord
+from weft_data.errors import DatasetError
+from weft_data.images import CorruptImage, Jpeg, grey_to_jpeg, to_jpeg
+from weft_data.options import ImageOptions, Layout
+from weft_data.records import CLASS, IMAGE, NAME, image_of
+from weft_data.source import Image, Item, Pixels, Source
+from weft_data.tfrecord import BrokenRecord
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,23 @@ class Unit:
 
     @property
     def stem(self) -> str:
-        """What its shard's name begins with."""
+        """The beginning of its shard's name."""
         return f"{self.split}-{self.index:05}-of-{self.of:05}"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How units are written."""
+    """How units are written; ``classes`` and ``encoding`` are the source's."""
 
     layout: Layout
     images: ImageOptions
     classes: Sequence[str]
-    encoding: Any  # of the source
+    encoding: Any
 
 
 @dataclass(frozen=True, slots=True)  # an image folder has a million of them
 class Written:
-    """A file: its name in the target, bytes, images in it and, of a shard, its sha256."""
+    """A file: its name in the target, its bytes, the number of images in it, and the SHA-256 if it is a shard."""
 
     name: str
     bytes: int
@@ -61,25 +61,25 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
-    """An image that was left out as corrupt, or whose bytes had to be made anew, and why."""
+class Noted:
+    """An image in ``report.json``: left out because it is corrupt, or converted; and why."""
 
     split: str
     image: str  # class/name
-    source: str  # the file it lies in, and where
+    source: str  # the file that holds it, and the place in that file
     reason: str
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a unit."""
+    """The result of a unit."""
 
     stem: str
     split: str
     files: Sequence[Written]
     class_counts: dict[int, int]
-    corrupt: Sequence[Odd]
-    recoded: Sequence[Odd]
+    corrupt: Sequence[Noted]
+    recoded: Sequence[Noted]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -89,15 +89,18 @@ class Outcome:
         return cls(
             raw["stem"],
             raw["split"],
-            [Written(**one) for one in raw["files"]],
+            [Written(**file) for file in raw["files"]],
             {int(label): count for label, count in raw["class_counts"].items()},
-            [Odd(**one) for one in raw["corrupt"]],
-            [Odd(**one) for one in raw["recoded"]],
+            [Noted(**image) for image in raw["corrupt"]],
+            [Noted(**image) for image in raw["recoded"]],
         )
 
 
 def units(source: Source, records: int, seed: int) -> list[Unit]:
-    """The images of each split in an order that the seed decides, in units about as large, of ``records`` at most."""
+    """The images of each split, in an order that depends on the seed, in units of about equal size.
+
+    A unit has ``records`` images at most.
+    """
     made = []
     for split, items in source.splits.items():
         order = list(items)
@@ -110,13 +113,16 @@ def units(source: Source, records: int, seed: int) -> list[Unit]:
 
 
 def make(unit: Unit, recipe: Recipe, folder: Path, tick: Callable[[], None]) -> Outcome:
-    """Decode a unit's images and write them below ``folder``.
+    """Decode a unit's images and write them into ``folder``. A corrupt image is not an error.
+
+    Args:
+        tick: called after each image.
 
     Raises:
-        DatasetError: a source can't be read, or ``folder`` not be written. A corrupt image raises nothing.
+        DatasetError: the source can't be read, or ``folder`` can't be written.
     """
-    corrupt: list[Odd] = []
-    recoded: list[Odd] = []
+    corrupt: list[Noted] = []
+    recoded: list[Noted] = []
     counts: Counter[int] = Counter()
     try:
         with _WRITERS[recipe.layout](folder, unit) as writer, _Reader() as reader:
@@ -126,10 +132,10 @@ def make(unit: Unit, recipe: Recipe, folder: Path, tick: Callable[[], None]) -> 
                 try:
                     jpeg = _jpeg(reader, item, recipe)
                 except (CorruptImage, BrokenRecord) as error:
-                    corrupt.append(Odd(unit.split, name, where, str(error)))
+                    corrupt.append(Noted(unit.split, name, where, str(error)))
                 else:
                     if jpeg.recoded:
-                        recoded.append(Odd(unit.split, name, where, jpeg.recoded))
+                        recoded.append(Noted(unit.split, name, where, jpeg.recoded))
                     counts[item.label] += 1
                     writer.add(name, item.label, jpeg.content)
                 tick()
@@ -150,7 +156,7 @@ def _jpeg(reader: _Reader, item: Item, recipe: Recipe) -> Jpeg:
 
 
 class _Reader:
-    """Reads items; keeps the last file open, as a unit's images often come from one archive."""
+    """Reads items. It keeps the last file open, because the images of a unit often come from one archive."""
 
     def __init__(self) -> None:
         self._path = ""
@@ -164,14 +170,14 @@ class _Reader:
             self._file.close()
 
     def read(self, item: Item, beyond: int = 0) -> bytes:
-        """The item's bytes, and so many after them."""
+        """The item's bytes and ``beyond`` bytes after them."""
         if self._file is None or self._path != item.path:
             self.__exit__()
             self._file, self._path = open(item.path, "rb"), item.path  # noqa: SIM115
         self._file.seek(item.offset)
         content = self._file.read(item.size + beyond)
         if len(content) < item.size + beyond:
-            raise DatasetError(f"{item.path} has become shorter since it was listed")
+            raise DatasetError(f"{item.path} has become shorter since the command listed it")
         return content
 
 
@@ -207,7 +213,7 @@ class _Files:
 
 
 class _Shard(ABC):
-    """A file that knows its checksum, and gets its name when the number of its records is known."""
+    """A file with a checksum. Its name contains the number of its records, so the file is renamed at the end."""
 
     suffix = ""
 
@@ -258,7 +264,7 @@ class _WebDataset(_Shard):
 
     def __init__(self, folder: Path, unit: Unit) -> None:
         super().__init__(folder, unit)
-        # What only writes, is written to as it comes; no dates nor owners: the same images give the same bytes.
+        # A stream writes to this object as it goes. Without dates and owners, the same images give the same bytes.
         self._tar = tarfile.open(mode="w|", fileobj=self, format=tarfile.PAX_FORMAT)  # type: ignore[call-overload]  # noqa: SIM115
 
     def add(self, name: str, label: int, jpeg: bytes) -> None:
@@ -267,7 +273,7 @@ class _WebDataset(_Shard):
             info = tarfile.TarInfo(f"{name}.{suffix}")
             info.size = len(content)
             self._tar.addfile(info, io.BytesIO(content))
-        self._tar.members = []  # it would keep every header
+        self._tar.members = []  # or it would keep every header
 
     def finish(self) -> list[Written]:
         self._tar.close()

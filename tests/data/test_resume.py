@@ -15,15 +15,16 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.api.conftest import Api, api, api_settings
-from tests.cli.prepare.conftest import class_folders, picture
+from tests.data.conftest import class_folders, picture
 
 from weft.client import Client
+from weft.commands.store_target import StoreTarget
 from weft.data import Place
-from weft.errors import DatasetError
-from weft.prepare.folders import image_folder
-from weft.prepare.options import Layout, Options
-from weft.prepare.run import Progress, prepare
-from weft.prepare.targets import STATE, Folder, Store, alone
+from weft_data.errors import DatasetError
+from weft_data.folders import image_folder
+from weft_data.options import Layout, Options
+from weft_data.run import Progress, prepare
+from weft_data.targets import STATE, Folder, alone
 
 __all__ = ["api", "api_settings"]  # fixtures
 OPTIONS = ("--records", "4", "--processes", "2", "--validation-share", "0.2")
@@ -153,7 +154,7 @@ def test_kill_9_on_the_way_into_a_data_store(
     environment["XDG_CACHE_HOME"] = str(tmp_path / "elsewhere")
     again = start(images, target, "imagefolder", environment)
     _, err = again.communicate(timeout=60)
-    assert (again.returncode, "another data set already" in err) == (1, True)
+    assert (again.returncode, "already holds another data set" in err) == (1, True)
     beside = start(images, "default:prepared/pets", "webdataset", environment)
     _, err = beside.communicate(timeout=60)
     assert (beside.returncode, "other files already" in err) == (1, True), err
@@ -166,13 +167,13 @@ def test_an_image_folder_in_a_data_store(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     source = image_folder(class_folders(tmp_path / "in", {"a b": 6, "c": 5}))
     options = Options(Layout.IMAGEFOLDER, records=4)
-    prepare(source, Store(client, Place.parse("default:folders")), options, processes=1)
+    prepare(source, StoreTarget(client, Place.parse("default:folders")), options, processes=1)
     prepare(source, Folder(tmp_path / "out"), options, processes=1)
     client.data.get("default:folders", tmp_path / "back")
     assert contents(tmp_path / "back") == contents(tmp_path / "out")
     assert (tmp_path / "back/train/a b/0.JPEG").exists()
     # It is complete, so it is only looked at.
-    again = prepare(source, Store(client, Place.parse("default:folders")), options)
+    again = prepare(source, StoreTarget(client, Place.parse("default:folders")), options)
     assert again.records == {"train": 9, "validation": 2}
 
 
@@ -226,7 +227,7 @@ def test_other_files_are_never_taken_for_the_data_set(tmp_path: Path) -> None:
     (target / "notes.txt").unlink()
     begin(folder, target, Options(records=2))
     (target / "train-00000-of-00004-000001.tfrecord").write_bytes(b"")  # as if the source had been another then
-    with pytest.raises(DatasetError, match=r"holds 1 file that is not of this data set, such as train-00000"):
+    with pytest.raises(DatasetError, match=r"holds 1 file that is not part of this data set, such as train-00000"):
         prepare(image_folder(folder), Folder(target), Options(records=2))
     assert not (target / "dataset.json").exists()
 

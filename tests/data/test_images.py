@@ -10,10 +10,10 @@ import PIL.Image
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cli.prepare.conftest import picture, pixels
+from tests.data.conftest import picture, pixels
 
-from weft.prepare.images import CorruptImage, to_jpeg
-from weft.prepare.options import ImageOptions, ResizeMode
+from weft_data.images import CorruptImage, to_jpeg
+from weft_data.options import ImageOptions, ResizeMode
 
 AS_IT_IS = ImageOptions()
 
@@ -102,10 +102,10 @@ def test_resizing(mode: ResizeMode, size: tuple[int, int], from_size: tuple[int,
     ("content", "reason"),
     [
         (b"", "empty"),
-        (b"<html>404", "no image: it begins with"),
+        (b"<html>404", "not an image: it begins with"),
         (picture(size=(200, 200))[:-600], "truncated"),
         (picture(size=(200, 200), kind="PNG")[:-600], "truncated"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "no image"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image"),
     ],
 )
 def test_corrupt_images_say_why(content: bytes, reason: str) -> None:

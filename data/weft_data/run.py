@@ -1,8 +1,8 @@
-"""Prepares a data set: units in parallel processes, each published when it is whole, remembered when it is published.
+"""Preparing a data set: parallel processes make units; each finished unit is published and then marked done.
 
-The order is what makes it safe to kill at any moment: a unit is written in the state folder, moved (or uploaded) under
-its final name, and only then marked done. A unit without its mark is done again, under the same name and with the same
-bytes. ``dataset.json`` comes last of all.
+This order makes it safe to kill the run at any moment: a unit is written in the state folder, moved (or uploaded) to
+its final name, and only then marked done. A unit without a mark is made again, under the same name and with the same
+bytes. ``dataset.json`` is published last.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.errors import DatasetError
-from weft.prepare.options import Layout, Options
-from weft.prepare.source import Source
-from weft.prepare.targets import DATASET, REPORT, Target, alone, remove, write_json
-from weft.prepare.units import Outcome, Recipe, Unit, Written, make, units
+from weft_data.errors import DatasetError
+from weft_data.options import Layout, Options
+from weft_data.source import Source
+from weft_data.targets import DATASET, REPORT, Target, alone, remove, write_json
+from weft_data.units import Outcome, Recipe, Unit, Written, make, units
 
 _POLL = 0.2  # seconds between looks at how many images are done
 _UPLOADS = 4
@@ -32,7 +32,7 @@ _UPLOADS = 4
 
 @dataclass(frozen=True)
 class Progress:
-    """How far it is; images and units are counted with those of earlier runs."""
+    """How far the run is; the numbers include the images and units of earlier runs."""
 
     images: int
     units: int
@@ -42,7 +42,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class Summary:
-    """What is there now: images by split, how many were done by an earlier run, and what was wrong with some."""
+    """The finished data set.
+
+    Attributes:
+        records: images by split.
+        earlier: units that earlier runs made.
+        corrupt: the images that were left out, as in ``report.json``.
+        recoded: number of images that were not plain JPEGs and were converted.
+    """
 
     records: Mapping[str, int]
     bytes: int
@@ -60,14 +67,14 @@ def prepare(
     processes: int | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Summary:
-    """Write ``source`` to ``target``, or go on where an earlier run with the same source and options ended.
+    """Write ``source`` to ``target``, or continue where an earlier run with the same source and options ended.
 
     Args:
-        processes: default: as many as this process may use cores.
+        processes: default: one per core that this process may use.
 
     Raises:
-        DatasetError: the target holds something else, a source can't be read, or nothing but corrupt images is there.
-        WeftError: the data store refuses, or can't be reached.
+        DatasetError: the target has other content, the source can't be read, or all images of a split are corrupt.
+        Exception: whatever the target raises, for example because a data store can't be reached.
     """
     options = options or Options()
     fingerprint = source.fingerprint(options.to_json())
@@ -104,7 +111,7 @@ class _Run:
         return self._target.state / "done"
 
     def _begin(self, there: Mapping[str, int]) -> None:
-        """Take the state folder's word for what this is, or give it one."""
+        """Compare with the plan of an earlier run, or write the plan."""
         path = self._target.state / "plan.json"
         plan = {"fingerprint": self._fingerprint, "options": self._options.to_json(), "kind": self._source.kind}
         if path.exists():
@@ -125,7 +132,7 @@ class _Run:
         self._marks.mkdir(exist_ok=True)
 
     def _earlier(self, there: Mapping[str, int]) -> dict[str, Outcome]:
-        """The units that are marked done and whose files are there, whole."""
+        """The units that are marked done and whose files are complete."""
         done = {}
         for unit in self._units:
             mark = self._marks / f"{unit.stem}.json"
@@ -145,7 +152,7 @@ class _Run:
 
     def _make(self, todo: Sequence[Unit], processes: int, progress: Callable[[Progress], None]) -> None:
         recipe = Recipe(self._options.layout, self._options.images, self._source.classes, self._source.encoding)
-        context = multiprocessing.get_context("spawn")  # forked, it would share our threads' locks
+        context = multiprocessing.get_context("spawn")  # a fork would copy locks that our threads hold
         counter = context.Value("q", 0)
         pool = ProcessPoolExecutor(processes, context, _begin_worker, (counter,))
         uploads = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="weft-publish")
@@ -159,7 +166,7 @@ class _Run:
 
         try:
             while True:
-                # Bounded, so that what waits for its upload does not fill the disk.
+                # Bounded, so that units that wait for their upload don't fill the disk.
                 while len(making) < 2 * processes and len(publishing) < 2 * _UPLOADS and (unit := next(waiting, None)):
                     making[pool.submit(_make_in_worker, unit, recipe, self._work)] = unit
                 if not making and not publishing:
@@ -176,8 +183,8 @@ class _Run:
                 tell()
         except BrokenProcessPool:
             raise DatasetError(
-                "a process that decodes images was killed, perhaps for want of memory; "
-                "the same command goes on, with --processes with fewer"
+                "a process that decodes images was killed, perhaps because memory ran out; "
+                "run the same command again to continue, with fewer --processes"
             ) from None
         finally:
             uploads.shutdown(wait=True, cancel_futures=True)
@@ -192,11 +199,11 @@ class _Run:
 
     def _finish(self) -> Summary:
         outcomes = [self._done[unit.stem] for unit in self._units]
-        corrupt = [asdict(odd) for outcome in outcomes for odd in outcome.corrupt]
-        recoded = [asdict(odd) for outcome in outcomes for odd in outcome.recoded]
+        corrupt = [asdict(noted) for outcome in outcomes for noted in outcome.corrupt]
+        recoded = [asdict(noted) for outcome in outcomes for noted in outcome.recoded]
         splits = {split: self._split(split, outcomes) for split in self._source.splits}
         if empty := [split for split, about in splits.items() if not about["records"]]:
-            raise DatasetError(f"of the images of {', '.join(empty)} not one can be decoded: {_first(corrupt, empty)}")
+            raise DatasetError(f"none of the images of {', '.join(empty)} can be decoded: {_first(corrupt, empty)}")
         self._refuse_others({file.name for outcome in outcomes for file in outcome.files})
         about = {
             "format": "weft-dataset",
@@ -237,12 +244,12 @@ class _Run:
         return about
 
     def _refuse_others(self, ours: set[str]) -> None:
-        """Nobody may find a shard twice: not one that a changed source once had under another number of records."""
+        """Fail if other files are there: a shard of an earlier version of the source would double its images."""
         others = set(self._target.files()) - ours - {REPORT}
         if others:
             raise DatasetError(
                 f"{self._target} holds {len(others):,} file{'s' * (len(others) != 1)} that "
-                f"{'are' if len(others) != 1 else 'is'} not of this data set, such as {min(others)}: remove "
+                f"{'are' if len(others) != 1 else 'is'} not part of this data set, such as {min(others)}: remove "
                 f"{'them' if len(others) != 1 else 'it'} and run the same command again"
             )
 
@@ -255,7 +262,7 @@ def _complete(target: Target, fingerprint: str) -> Summary:
     except (ValueError, KeyError, TypeError, FileNotFoundError):
         same = False
     if not same:
-        raise DatasetError(f"{target} holds another data set already, or one of other options; choose another target")
+        raise DatasetError(f"{target} already holds another data set, or one with other options; choose another target")
     remove(target.state)
     files = [len(split.get("files", ())) for split in about["splits"].values()]
     return _summary(about, corrupt, sum(files))
@@ -274,7 +281,7 @@ def _summary(about: Mapping[str, Any], corrupt: Sequence[Mapping[str, str]], ear
 
 
 def _difference(begun: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """In words, what was otherwise when it was begun."""
+    """What was different when the target was begun, in words."""
     before, after = ({"source": plan["kind"], **plan["options"]} for plan in (begun, now))
     differing = [key for key in after if before.get(key) != after[key]]
     if not differing:
@@ -283,7 +290,9 @@ def _difference(begun: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _first(corrupt: Sequence[Mapping[str, str]], splits: Sequence[str]) -> str:
-    return next((f"{one['source']}: {one['reason']}" for one in corrupt if one["split"] in splits), "none is there")
+    return next(
+        (f"{image['source']}: {image['reason']}" for image in corrupt if image["split"] in splits), "there are none"
+    )
 
 
 def _cores() -> int:
@@ -298,12 +307,12 @@ _counter: Any = None
 def _begin_worker(counter: Any) -> None:
     global _counter
     _counter = counter
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is our parent's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 
 def _die_with_parent() -> None:
-    # A pool's worker that waits for work would never notice that nobody will send any more.
+    # A worker that waits for a unit would never notice that its parent is gone.
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -320,7 +329,7 @@ def _make_in_worker(unit: Unit, recipe: Recipe, work: Path) -> Outcome:
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
-    """At once, whatever its processes are doing; what they have not finished is done again by the next run."""
+    """End the pool at once, whatever its processes are doing; the next run makes their units again."""
     workers = list((getattr(pool, "_processes", None) or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:

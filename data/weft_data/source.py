@@ -1,4 +1,4 @@
-"""What a source is: classes, and for each split its images with the place where their bytes lie."""
+"""Sources: the classes of a data set, and for each split the images with the place of their bytes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from weft.errors import DatasetError
+from weft_data.errors import DatasetError
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 
 
 class Item(NamedTuple):
-    """An image: ``size`` bytes of the file ``path`` from ``offset``; its class's index, its name in the class."""
+    """An image: ``size`` bytes of the file ``path`` from ``offset``; the index of its class, its name in the class."""
 
     path: str
     offset: int
@@ -25,34 +25,36 @@ class Item(NamedTuple):
 
 
 class Image(NamedTuple):
-    """How an item's bytes are to be understood: an image file."""
+    """The encoding of items that are image files."""
 
 
 class Pixels(NamedTuple):
-    """Grey pixels, row by row, a byte each; in an IDX file that may be compressed as a whole (then offsets count
-    in what it unpacks to)."""
+    """The encoding of items that are grey pixels: row by row, a byte each, in an IDX file.
+
+    If the file is compressed as a whole, offsets count in its unpacked content.
+    """
 
     width: int
     height: int
 
 
 class Example(NamedTuple):
-    """A serialised tf.train.Example with the image file in the feature of this name."""
+    """The encoding of items that are a serialised tf.train.Example, whose ``feature`` holds the image file."""
 
     feature: str
 
 
 @dataclass(frozen=True)
 class Source:
-    """A data set as it came.
+    """A data set in its original form.
 
     Attributes:
         kind: ``imagenet``, ``imagefolder``, ``mnist`` or ``tfrecords``.
         classes: in alphabetical order; an item's label is an index into it.
-        splits: by name; only those that hold something.
-        encoding: what the items' bytes are.
-        titles: for humans, by class.
-        notes: what the user should know, such as files that were passed over.
+        splits: by name; only splits that have items.
+        encoding: how to read the items' bytes.
+        titles: class names for humans, by class.
+        notes: messages for the user, such as the number of ignored files.
     """
 
     kind: str
@@ -64,12 +66,14 @@ class Source:
 
     @property
     def count(self) -> int:
-        """How many images there are in all splits."""
+        """The number of images in all splits."""
         return sum(map(len, self.splits.values()))
 
     def fingerprint(self, options: Mapping[str, Any]) -> str:
-        """One for each list of images (places, sizes, classes, names) and options: what is prepared the same way
-        from the same source has the same."""
+        """A digest of the images (places, sizes, classes, names) and the options.
+
+        Two runs have the same fingerprint if they prepare the same source in the same way.
+        """
         digest = hashlib.sha256(repr((self.kind, self.encoding, tuple(self.classes), sorted(options.items()))).encode())
         for split in sorted(self.splits):
             for item in self.splits[split]:
@@ -78,22 +82,28 @@ class Source:
 
 
 def class_names(names: Iterable[str]) -> list[str]:
-    """The class names in their order. Raises DatasetError for one that can't be a folder's name."""
+    """The class names in alphabetical order.
+
+    Raises:
+        DatasetError: a name can't be a folder's name.
+    """
     ordered = sorted(names)
     for name in ordered:
         if not name or name.startswith(".") or not name.isprintable() or set(name) & set('/\\:*?"<>|'):
-            raise DatasetError(f"{name!r} can't be the name of a class: it names a folder, not beginning with a dot")
+            raise DatasetError(
+                f"{name!r} can't be the name of a class: expected a folder name that does not begin with a dot"
+            )
     return ordered
 
 
 def numbered(count: int) -> list[str]:
-    """Names for classes that have none, with as many digits as keep them in alphabetical order."""
+    """Numbers as class names, with enough digits to keep them in alphabetical order."""
     width = len(str(count - 1))
     return [f"{number:0{width}}" for number in range(count)]
 
 
 class Names:
-    """Makes names of images from paths: of letters, digits, ``_`` and ``-``, and no two the same in a class."""
+    """Makes image names from paths: letters, digits, ``_`` and ``-``, unique in their class."""
 
     def __init__(self) -> None:
         self._taken: set[tuple[str, int, str]] = set()
@@ -111,7 +121,10 @@ class Names:
 
 
 def split_off(items: Sequence[Item], share: float, seed: int) -> tuple[list[Item], list[Item]]:
-    """Training and validation items: of every class with two or more the same share, at least one of each kind."""
+    """Split the items of each class into training and validation items.
+
+    Every class with two items or more gives about the same share, and keeps at least one item of each kind.
+    """
     by_class: dict[int, list[Item]] = {}
     for item in items:
         by_class.setdefault(item.label, []).append(item)

@@ -1,4 +1,4 @@
-"""The source ``tfrecords``: shards of TFRecords, ours or others', to be converted, or to be verified."""
+"""The source ``tfrecords``: shards of TFRecords, from Weft or another program, to convert or to verify."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.errors import DatasetError
-from weft.prepare import tfrecord
-from weft.prepare.images import CorruptImage, to_jpeg
-from weft.prepare.options import ImageOptions
-from weft.prepare.source import TEST, TRAIN, VALIDATION, Example, Item, Names, Source, class_names, numbered
-from weft.prepare.tfrecord import BrokenRecord
+from weft_data import tfrecord
+from weft_data.errors import DatasetError
+from weft_data.images import CorruptImage, to_jpeg
+from weft_data.options import ImageOptions
+from weft_data.source import TEST, TRAIN, VALIDATION, Example, Item, Names, Source, class_names, numbered
+from weft_data.tfrecord import BrokenRecord
 
 IMAGE, CLASS, NAME = "image", "class", "name"
 _SPLIT = re.compile(r"(train|validation|val|valid|test)\b|(train|validation|val|valid|test)[-_]")
@@ -26,7 +26,7 @@ _SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})(?:-(\d{6,}))?(?:\.tfrecords?)?")
 
 @dataclass(frozen=True)
 class Features:
-    """How the features are called, and what number the first class has (1 where 0 stands for a background)."""
+    """The names of the features, and the number of the first class (1 if 0 is the background)."""
 
     image: str = IMAGE
     label: str = CLASS
@@ -34,14 +34,14 @@ class Features:
 
 
 def tfrecords(folder: Path, features: Features | None = None, *, classes: Sequence[str] | None = None) -> Source:
-    """List the records of a folder of TFRecord files; their splits come from the files' names.
+    """List the records of a folder of TFRecord files. The names of the files give the splits.
 
     Args:
-        classes: the classes' names in the order of their numbers; default: those of a ``dataset.json`` beside the
-            shards, else numbers.
+        classes: the names of the classes, in the order of their numbers; default: the names in the ``dataset.json``
+            beside the shards, or else numbers.
 
     Raises:
-        DatasetError: there is none, a file is damaged, a record lacks a feature, or a class's number has no name.
+        DatasetError: there is no record, a file is damaged, a record lacks a feature, or a class has no name.
     """
     features = features or Features()
     if classes is None:
@@ -71,7 +71,7 @@ def tfrecords(folder: Path, features: Features | None = None, *, classes: Sequen
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found: images by split and class, and what is wrong, each in a sentence."""
+    """The result of :func:`verify`: the number of images by split and class, and a sentence for each problem."""
 
     counts: dict[str, Counter[int]]
     files: int
@@ -81,11 +81,12 @@ class Verified:
 def verify(
     folder: Path, features: Features | None = None, progress: Callable[[int], None] = lambda count: None
 ) -> Verified:
-    """Read every record: checksums, features, each image in full; and hold the counts against the files' names and
-    against ``dataset.json``, where there is one.
+    """Check every record: its checksums, its features, and its image, which is decoded completely.
+
+    The counts must match the names of the files, and ``dataset.json`` if there is one.
 
     Args:
-        progress: gets the numbers of the bytes that were read.
+        progress: called with the number of bytes that have just been read.
 
     Raises:
         DatasetError: there is no TFRecord file.
@@ -113,7 +114,7 @@ def verify(
             shards_of, there = of.get(match[1], (int(match[2]), 0))
             of[match[1]] = (shards_of, there + 1)
             if match[3] and int(match[3]) != seen:
-                problems.append(f"{path.name} holds {seen:,} records, its name says {int(match[3]):,}")
+                problems.append(f"{path.name} holds {seen:,} records, but its name says {int(match[3]):,}")
     problems += [
         f"of {total} shards of {split!r} {there} are there" for split, (total, there) in of.items() if total != there
     ]
@@ -123,14 +124,18 @@ def verify(
             have = [counts.get(name, Counter())[label] for label in range(len(wanted or ()))]
             if have != wanted:
                 problems.append(
-                    f"dataset.json tells of {split_about.get('records'):,} records in {name!r}, class by class, "
-                    f"but there are {sum(counts.get(name, Counter()).values()):,}, or others"
+                    f"dataset.json lists {split_about.get('records'):,} records in {name!r}, class by class, "
+                    f"but there are {sum(counts.get(name, Counter()).values()):,}, or records of other classes"
                 )
     return Verified(counts, len(files), tuple(problems))
 
 
 def image_of(message: bytes, feature: str) -> bytes:
-    """The image file in a serialised tf.train.Example. Raises BrokenRecord."""
+    """The image file in a serialised tf.train.Example.
+
+    Raises:
+        BrokenRecord: the feature is missing, or is not made of bytes.
+    """
     values = tfrecord.features(message).get(feature)
     if not values or not isinstance(values[0], bytes):
         raise BrokenRecord(f"it has no feature {feature!r} of bytes")
@@ -138,7 +143,11 @@ def image_of(message: bytes, feature: str) -> bytes:
 
 
 def shards(folder: Path) -> list[Path]:
-    """The TFRecord files in a folder, by name. Raises DatasetError where there is none."""
+    """The TFRecord files in a folder, by name.
+
+    Raises:
+        DatasetError: there are none.
+    """
     if not folder.is_dir():
         raise DatasetError(f"there is no folder {folder}")
     found = sorted(
@@ -192,7 +201,7 @@ def _dataset(folder: Path) -> dict[str, Any] | None:
     try:
         about = json.loads(path.read_bytes())
     except ValueError as error:
-        raise DatasetError(f"{path} is no JSON: {error}") from error
+        raise DatasetError(f"{path} is not JSON: {error}") from error
     return about if isinstance(about, dict) and about.get("format") == "weft-dataset" else None
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.prepare.tfrecord import BrokenRecord, example, features, framed, masked_crc, records
+from weft_data.tfrecord import BrokenRecord, example, features, framed, masked_crc, records
 
 # tf.io.TFRecordWriter(path).write(b"weft") and tf.train.Example(…).SerializeToString(), by TensorFlow 2.21.
 WEFT_RECORD = "04000000000000004245520477656674b7f7298a"

@@ -1,7 +1,7 @@
-"""The source ``mnist``: IDX files, as MNIST, Fashion-MNIST, KMNIST and EMNIST are published.
+"""The source ``mnist``: IDX files, the published form of MNIST, Fashion-MNIST, KMNIST and EMNIST.
 
-IDX: two zero bytes, a type (8: bytes), the number of axes, their sizes (uint32, big endian), the values; the files
-may be compressed with gzip. See http://yann.lecun.com/exdb/mnist/.
+An IDX file has two zero bytes, a type (8: bytes), the number of axes, their sizes (uint32, big endian) and the values.
+It may be compressed with gzip. See http://yann.lecun.com/exdb/mnist/.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from weft.errors import DatasetError
-from weft.prepare.source import TRAIN, VALIDATION, Item, Pixels, Source, numbered
+from weft_data.errors import DatasetError
+from weft_data.source import TRAIN, VALIDATION, Item, Pixels, Source, numbered
 
 _NAME = re.compile(r"(?P<stem>.*)(?P<split>train|t10k|test)-(?P<kind>images[-.]idx3|labels[-.]idx1)-ubyte(\.gz)?")
-_LARGEST = 4 << 30  # what a compressed file may unfold to, in bytes
+_LARGEST = 4 << 30  # bytes of an unpacked file
 
 
 class _Idx(NamedTuple):
@@ -28,12 +28,12 @@ class _Idx(NamedTuple):
 
 
 def mnist(folder: Path) -> Source:
-    """List a folder with ``train-`` and ``t10k-images-idx3-ubyte`` and ``-labels-idx1-ubyte``, each plain or ``.gz``.
+    """List a folder with ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``, each plain or ``.gz``.
 
-    The t10k files become the split ``validation``.
+    Files that begin with ``t10k`` instead of ``train`` become the split ``validation``.
 
     Raises:
-        DatasetError: files are missing, are no IDX files, or don't fit each other.
+        DatasetError: files are missing, are not IDX files, or don't fit together.
     """
     if not folder.is_dir():
         raise DatasetError(f"there is no folder {folder}")
@@ -42,7 +42,7 @@ def mnist(folder: Path) -> Source:
         if match := _NAME.fullmatch(path.name):
             key = (TRAIN if match["split"] == "train" else VALIDATION, match["kind"][:6])
             if key in files and files[key].name.removesuffix(".gz") != path.name.removesuffix(".gz"):
-                raise DatasetError(f"{folder} holds both {files[key].name} and {path.name}: which of them?")
+                raise DatasetError(f"{folder} holds both {files[key].name} and {path.name}; remove one of them")
             files.setdefault(key, path)
     splits, shapes, labels = {}, set(), {}
     for split, name in ((TRAIN, "train"), (VALIDATION, "t10k")):
@@ -76,7 +76,11 @@ def mnist(folder: Path) -> Source:
 
 @lru_cache(maxsize=2)
 def content(path: str) -> bytes:
-    """A whole IDX file, unpacked. Raises DatasetError."""
+    """The unpacked content of an IDX file.
+
+    Raises:
+        DatasetError: the file can't be read, or is too large.
+    """
     try:
         with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
             data = file.read(_LARGEST + 1)
@@ -90,7 +94,7 @@ def content(path: str) -> bytes:
 def _header(path: Path, axes: int) -> _Idx:
     data = content(str(path))
     if data[:4] != bytes([0, 0, 8, axes]) or len(data) < 4 + 4 * axes:
-        raise DatasetError(f"{path} is no IDX file of bytes with {axes} axes: it begins with {data[:4].hex(' ')}")
+        raise DatasetError(f"{path} is not an IDX file of bytes with {axes} axes: it begins with {data[:4].hex(' ')}")
     shape = struct.unpack_from(f">{axes}I", data, 4)
     offset = 4 + 4 * axes
     if not all(shape) or len(data) - offset != math.prod(shape):

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tests.cli.prepare.conftest import CLASSES, TRAIN, VALIDATION, class_folders
+from tests.data.conftest import CLASSES, TRAIN, VALIDATION, class_folders
 
-from weft.prepare import tfrecord
-from weft.prepare.folders import image_folder
-from weft.prepare.imagenet import Archives, imagenet
-from weft.prepare.options import Layout, ResizeMode
-from weft.prepare.run import Summary
-from weft.prepare.source import Source
+from weft_data import tfrecord
+from weft_data.folders import image_folder
+from weft_data.imagenet import Archives, imagenet
+from weft_data.options import Layout, ResizeMode
+from weft_data.run import Summary
+from weft_data.source import Source
 
 Made = Callable[..., tuple[Path, Summary]]
 Records = dict[tuple[str, str], tuple[int, bytes]]  # (split, class/name): class, JPEG

@@ -1,7 +1,7 @@
 """The source ``imagefolder``: a folder of class folders, or a tar archive of one.
 
-Either ``CLASS/image`` (then a share becomes the validation split), or ``train/CLASS/image`` with ``validation/`` (or
-``val/``, ``valid/``) and ``test/`` beside it. Images may lie in sub-folders of their class.
+The images are ``CLASS/image``, and a share of them becomes the validation split. Or they are ``train/CLASS/image``,
+with ``validation/`` (or ``val/``, ``valid/``) and ``test/`` beside ``train/``. Images may be in subfolders of a class.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from weft.errors import DatasetError
-from weft.prepare.archives import members
-from weft.prepare.source import TEST, TRAIN, VALIDATION, Item, Names, Source, class_names, split_off
+from weft_data.archives import members
+from weft_data.errors import DatasetError
+from weft_data.source import TEST, TRAIN, VALIDATION, Item, Names, Source, class_names, split_off
 
 _SPLITS = {"train": TRAIN, "validation": VALIDATION, "val": VALIDATION, "valid": VALIDATION, "test": TEST}
 _EXTENSIONS = frozenset(("jpg", "jpeg", "jpe", "png", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm"))
@@ -32,19 +32,20 @@ def image_folder(source: Path, *, validation_share: float | None = None, seed: i
     """List a folder, or a tar archive, of class folders.
 
     Args:
-        validation_share: how much of each class becomes validation, 0 to below 1, where the source has no validation
-            split of its own; default: 0.1.
-        seed: chooses which.
+        validation_share: the share of each class that becomes validation images, 0 to below 1, if the source has no
+            validation split; default: 0.1.
+        seed: determines which images become validation images.
 
     Raises:
-        DatasetError: there is no such source, it holds no image in a class folder, an archive is hostile, a link leads
-            out of the folder, or it has a validation split and a share was asked for too.
+        DatasetError: the source is missing, has no image in a class folder, is an archive that is refused, has a link
+            that leads out of the folder, or has a validation split although a share was given.
     """
     if source.is_dir():
         entries = list(_walk(source))
     elif source.is_file():
-        entries = _without_common_top([_Entry(_parts(one.name), str(source), one.offset, one.size)
-                                       for one in members(source)])  # fmt: skip
+        entries = _without_common_top([
+            _Entry(_parts(member.name), str(source), member.offset, member.size) for member in members(source)
+        ])  # fmt: skip
     else:
         raise DatasetError(f"there is no folder or tar archive {source}")
     passed: Counter[str] = Counter()
@@ -74,11 +75,11 @@ def image_folder(source: Path, *, validation_share: float | None = None, seed: i
 def _in_classes(
     entries: Iterable[_Entry], in_splits: bool, passed: Counter[str], source: Path
 ) -> Iterator[tuple[str, str, str, _Entry]]:
-    """Split, class, path in the class, entry; of the images among the entries."""
+    """Split, class, path in the class, and entry of each image among the entries."""
     for entry in entries:
         parts = entry.parts
         if any(part.startswith(".") for part in parts):
-            continue  # .DS_Store and its like are worth no word
+            continue  # .DS_Store and the like need no note
         if in_splits and len(parts) > 1 and parts[0] not in _SPLITS:
             raise DatasetError(
                 f"{source} holds {'/'.join(parts)!r} beside train/; accepted there: {', '.join(sorted(_SPLITS))}"
@@ -86,16 +87,16 @@ def _in_classes(
         split = _SPLITS[parts[0]] if in_splits and len(parts) > 1 else TRAIN
         rest = parts[1:] if in_splits else parts
         if parts[-1].rpartition(".")[2].lower() not in _EXTENSIONS:
-            passed["no image by its name"] += 1
+            passed["not an image by its name"] += 1
         elif len(rest) < 2:
-            passed["in no class folder"] += 1
+            passed["not in a class folder"] += 1
         else:
             yield split, rest[0], "/".join(rest[1:]), entry
 
 
 def _walk(root: Path) -> Iterator[_Entry]:
     top = root.resolve()
-    # Links are followed inside the folder; a folder that links to one above it would never end.
+    # Links inside the folder are followed. The walk of a link to a folder above it would never end.
     for folder, folders, files in os.walk(root, followlinks=True, onerror=_unreadable):
         here = Path(folder)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -129,7 +130,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _without_common_top(entries: list[_Entry]) -> list[_Entry]:
-    """Most archives hold one folder that holds all."""
+    """Remove the top folder from the names: most archives have a single folder that holds everything."""
     tops = {entry.parts[0] for entry in entries if not entry.parts[-1].startswith(".")}
     if len(tops) == 1 and tops != {TRAIN} and any(len(entry.parts) > 2 for entry in entries):
         return [entry._replace(parts=entry.parts[1:]) for entry in entries if len(entry.parts) > 1]

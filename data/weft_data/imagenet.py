@@ -1,12 +1,12 @@
-"""The source ``imagenet``: the archives of ILSVRC2012 as they are published, read in place.
+"""The source ``imagenet``: the published archives of ILSVRC2012, read in place.
 
-- ``ILSVRC2012_img_train.tar`` holds one tar archive a synset, ``n01440764.tar``, whose images are its class.
-- ``ILSVRC2012_img_val.tar`` holds ``ILSVRC2012_val_00000001.JPEG`` … flat. Their classes are the lines of
-  ``ILSVRC2012_validation_ground_truth.txt``, in the order of the images' numbers, as ``ILSVRC2012_ID``: a number from
-  1 that stands for a synset *by the devkit's own order* (``meta.mat``), which is not the alphabetical one.
+- ``ILSVRC2012_img_train.tar`` holds one tar archive per synset, such as ``n01440764.tar``, with the images of a class.
+- ``ILSVRC2012_img_val.tar`` holds the files ``ILSVRC2012_val_00000001.JPEG`` and so on, without folders. Line n of
+  ``ILSVRC2012_validation_ground_truth.txt`` is the class of image n, as an ``ILSVRC2012_ID``: the number of a synset,
+  from 1, *in the devkit's own order* (``meta.mat``), which is not the alphabetical order.
 - ``ILSVRC2012_devkit_t12.tar.gz`` holds ``data/meta.mat`` and ``data/ILSVRC2012_validation_ground_truth.txt``.
 
-So a validation image's class takes two steps, ``ILSVRC2012_ID`` → wnid → index in the alphabetical order of wnids.
+So the class of a validation image takes two steps: ``ILSVRC2012_ID`` → wnid → index in the alphabetical order of wnids.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.errors import DatasetError
-from weft.prepare.archives import members
-from weft.prepare.source import TRAIN, VALIDATION, Item, Names, Source, class_names
+from weft_data.archives import members
+from weft_data.errors import DatasetError
+from weft_data.source import TRAIN, VALIDATION, Item, Names, Source, class_names
 
 TRAIN_ARCHIVE = "ILSVRC2012_img_train.tar"
 VALIDATION_ARCHIVE = "ILSVRC2012_img_val.tar"
@@ -32,12 +32,12 @@ SYNSETS = ("synsets.txt", "map_clsloc.txt")
 _META = "meta.mat"
 _WNID = re.compile(r"n\d{8}")
 _VALIDATION_NAME = re.compile(r"(?:.*/)?ILSVRC2012_val_(\d{8})\.JPEG", re.IGNORECASE)
-_LARGEST = 64 << 20  # of a file in the devkit, in bytes; the real ones have less than one
+_LARGEST = 64 << 20  # bytes, of a file in the devkit; the real files have less than 1 MiB
 
 
 @dataclass(frozen=True)
 class Archives:
-    """Where the files are; None: not given, or not there."""
+    """The paths of the files; None: the file is not given and not there."""
 
     train: Path | None = None
     validation: Path | None = None
@@ -47,10 +47,10 @@ class Archives:
 
     @classmethod
     def find(cls, folder: Path, **given: Path | None) -> Archives:
-        """The files under their official names in ``folder``; what is ``given`` comes first.
+        """The files under their official names in ``folder``; a path in ``given`` wins.
 
         Raises:
-            DatasetError: there is no such folder, or not what was given, or neither archive of images.
+            DatasetError: the folder, a given file, or both archives of images are missing.
         """
         if not folder.is_dir():
             raise DatasetError(f"there is no folder {folder}")
@@ -84,11 +84,11 @@ def imagenet(archives: Archives, progress: Callable[[str], None] = lambda text: 
     """List the images of the archives.
 
     Args:
-        progress: gets what is being read, as it takes a while for the real ones.
+        progress: called with a text about the file that is being read; the real archives take a while.
 
     Raises:
-        DatasetError: an archive is not as described above, or hostile, or what is needed for the classes of the
-            validation images is missing or does not fit.
+        DatasetError: an archive is not as described above or is refused, or the files that give the classes of the
+            validation images are missing or don't fit.
     """
     synsets = _synsets(archives)
     splits: dict[str, list[Item]] = {}
@@ -96,7 +96,7 @@ def imagenet(archives: Archives, progress: Callable[[str], None] = lambda text: 
     train = _train(archives.train, progress) if archives.train else {}
     wnids = set(synsets.by_id.values()) if synsets else set(train)
     if unknown := sorted(set(train) - wnids):
-        raise DatasetError(f"{archives.train} holds synsets that the devkit does not know: {', '.join(unknown[:5])}")
+        raise DatasetError(f"{archives.train} holds synsets that are not in the devkit: {', '.join(unknown[:5])}")
     if archives.train and (absent := sorted(wnids - set(train))):
         notes.append(f"{len(absent):,} of {len(wnids):,} synsets have no training images: {', '.join(absent[:5])} …")
     truth = _truth(archives, synsets) if archives.validation else []
@@ -127,11 +127,11 @@ def _train(path: Path, progress: Callable[[str], None]) -> dict[str, list[tuple[
     for number, inner in enumerate(members(path), 1):
         stem, _, extension = inner.name.rpartition("/")[2].rpartition(".")
         if extension != "tar" or not _WNID.fullmatch(stem):
-            raise DatasetError(f"{path} holds {inner.name!r}; expected one archive a synset, like n01440764.tar")
+            raise DatasetError(f"{path} holds {inner.name!r}; expected one archive per synset, such as n01440764.tar")
         if stem in found:
             raise DatasetError(f"{path} holds {inner.name!r} twice")
         progress(f"reading {path.name}: synset {number:,}, {stem}")
-        found[stem] = sorted((one.name, one.offset, one.size) for one in members(path, inner))
+        found[stem] = sorted((member.name, member.offset, member.size) for member in members(path, inner))
     if not found:
         raise DatasetError(f"{path} is empty")
     return found
@@ -148,8 +148,8 @@ def _validation(path: Path, truth: Sequence[str], index: dict[str, int]) -> list
         images[int(match[1])] = member
     if sorted(images) != list(range(1, len(truth) + 1)):
         raise DatasetError(
-            f"{path} holds {len(images):,} images, the ground truth is for {len(truth):,}: "
-            "it has one line an image, in the order of their numbers from 1"
+            f"{path} holds {len(images):,} images, but the ground truth is for {len(truth):,}: "
+            "it must have one line per image, in the order of the images' numbers"
         )
     return [
         Item(str(path), images[n].offset, images[n].size, index[wnid], f"ILSVRC2012_val_{n:08}")
@@ -158,7 +158,7 @@ def _validation(path: Path, truth: Sequence[str], index: dict[str, int]) -> list
 
 
 def _truth(archives: Archives, synsets: Synsets | None) -> list[str]:
-    """The wnid of each validation image, by number."""
+    """The wnids of the validation images, in the order of the images' numbers."""
     text = None
     if archives.ground_truth:
         text, where = _text(archives.ground_truth), str(archives.ground_truth)
@@ -166,7 +166,8 @@ def _truth(archives: Archives, synsets: Synsets | None) -> list[str]:
         text, where = content.decode("utf-8", "replace"), f"{archives.devkit}: {GROUND_TRUTH}"
     if text is None:
         raise DatasetError(
-            f"the validation images need {GROUND_TRUTH}: beside the archives, in the devkit, or by --ground-truth"
+            f"the validation images need {GROUND_TRUTH}: put it beside the archives or into the devkit, "
+            "or give --ground-truth"
         )
     wnids = []
     for number, line in enumerate(text.rstrip().splitlines(), 1):
@@ -178,10 +179,12 @@ def _truth(archives: Archives, synsets: Synsets | None) -> list[str]:
         elif synsets is None:
             raise DatasetError(
                 "the ground truth has numbers in the devkit's order: give ILSVRC2012_devkit_t12.tar.gz (--devkit), "
-                "or its synsets in that order (--synsets)"
+                "or a list of the synsets in that order (--synsets)"
             )
         elif int(word) not in synsets.by_id:
-            raise DatasetError(f"{where}, line {number}: there is no synset {word}; they go to {max(synsets.by_id)}")
+            raise DatasetError(
+                f"{where}, line {number}: there is no synset {word}; the highest is {max(synsets.by_id)}"
+            )
         else:
             wnids.append(synsets.by_id[int(word)])
     if synsets and (unknown := sorted(set(wnids) - set(synsets.by_id.values()))):
@@ -201,8 +204,8 @@ def _synsets(archives: Archives) -> Synsets | None:
 
 
 def _synset_mat(content: bytes, where: str) -> Synsets:
-    """From the struct array ``synsets`` of the devkit's readme: the low-level synsets are those without children."""
-    from scipy.io import loadmat  # slow to import, and needed for this alone
+    """Read the struct array ``synsets`` of the devkit's readme. The classes are the synsets without children."""
+    from scipy.io import loadmat  # slow to import, and only needed here
 
     try:
         rows = loadmat(io.BytesIO(content), squeeze_me=True)["synsets"]
@@ -212,13 +215,13 @@ def _synset_mat(content: bytes, where: str) -> Synsets:
                 wnid = str(row["WNID"]).strip()
                 by_id[int(row["ILSVRC2012_ID"])] = wnid
                 titles[wnid] = str(row["words"]).strip()
-    except Exception as error:  # whatever a reader of a foreign binary format throws
+    except Exception as error:  # damaged files make scipy raise errors of many kinds
         raise DatasetError(f"{where}: {_META} can't be read: {error}") from error
     return Synsets(_checked(by_id, where), titles)
 
 
 def _synset_text(path: Path) -> Synsets:
-    """Lines of ``wnid``, in the devkit's order, or of ``wnid ID title`` (map_clsloc.txt), in any."""
+    """Read lines of ``wnid`` in the devkit's order, or lines of ``wnid ID title`` (map_clsloc.txt) in any order."""
     by_id: dict[int, str] = {}
     titles = {}
     numbered = False
@@ -230,47 +233,50 @@ def _synset_text(path: Path) -> Synsets:
             raise DatasetError(f"{path}, line {number}: {line!r}; expected a wnid, such as n02119789")
         has_id = len(words) > 1 and words[1].isdecimal()
         if by_id and has_id != numbered:
-            raise DatasetError(f"{path}, line {number}: either all lines have an ILSVRC2012_ID, or none")
+            raise DatasetError(f"{path}, line {number}: either all lines must have an ILSVRC2012_ID, or none")
         numbered = has_id
         at = int(words[1]) if has_id else len(by_id) + 1
         if at in by_id:
-            raise DatasetError(f"{path}, line {number}: the ILSVRC2012_ID {at} is there twice")
+            raise DatasetError(f"{path}, line {number}: the ILSVRC2012_ID {at} occurs twice")
         by_id[at] = words[0]
         if title := " ".join(words[2:] if has_id else words[1:]):
             titles[words[0]] = title
     wnids = [by_id[at] for at in sorted(by_id)]
     if not numbered and len(wnids) > 1 and wnids == sorted(wnids):
         raise DatasetError(
-            f"{path} is in alphabetical order, the devkit's is another, so it would give images wrong classes; "
+            f"{path} is in alphabetical order, which is not the devkit's order, so images would get wrong classes; "
             "give the devkit itself, a list in its order, or lines of `wnid ID` as in map_clsloc.txt"
         )
     return Synsets(_checked(by_id, str(path)), titles)
 
 
 def _checked(by_id: dict[int, str], where: str) -> dict[int, str]:
-    if not by_id or len(set(by_id.values())) != len(by_id) or any(not _WNID.fullmatch(one) for one in by_id.values()):
-        raise DatasetError(f"{where}: the synsets are no list of different wnids")
+    wnids = by_id.values()
+    if not by_id or len(set(wnids)) != len(by_id) or any(not _WNID.fullmatch(wnid) for wnid in wnids):
+        raise DatasetError(f"{where}: the synsets are not a list of different wnids")
     if sorted(by_id) != list(range(1, len(by_id) + 1)):
         raise DatasetError(f"{where}: the ILSVRC2012_IDs of {len(by_id)} synsets should go from 1 to {len(by_id)}")
     return by_id
 
 
 def _from_devkit(devkit: Path, name: str) -> bytes | None:
-    """A file of the devkit: of its archive, of the folder that it unpacks to, or the file itself or one beside it."""
+    """A file of the devkit, which is an archive, a folder, or a path to ``meta.mat``; None: there is no such file."""
     try:
         if devkit.is_dir() or devkit.name == _META:
             base = devkit if devkit.is_dir() else devkit.parent
-            path = next((one for one in (base / "data" / name, base / name) if one.is_file()), None)
+            path = next((file for file in (base / "data" / name, base / name) if file.is_file()), None)
             return path.read_bytes()[:_LARGEST] if path else None
         with tarfile.open(devkit) as tar:
             for info in tar:
                 if info.issym() or info.islnk() or info.name.startswith("/") or ".." in info.name.split("/"):
-                    raise DatasetError(f"{devkit} holds {info.name!r}, a link or a path that leads out; it is refused")
+                    raise DatasetError(
+                        f"{devkit} holds {info.name!r}, a link or a path that leads out of the archive; it is refused"
+                    )
                 if info.isreg() and info.name.rpartition("/")[2] == name:
                     if info.size > _LARGEST:
-                        raise DatasetError(f"{devkit}: {info.name} has {info.size:,} bytes; that is no devkit")
-                    file = tar.extractfile(info)
-                    return file.read() if file else None
+                        raise DatasetError(f"{devkit}: {info.name} has {info.size:,} bytes; this is not a devkit")
+                    content = tar.extractfile(info)
+                    return content.read() if content else None
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise DatasetError(f"{devkit} can't be read: {error}") from error
     return None

@@ -1,7 +1,7 @@
-"""What lies where in a tar archive, without unpacking it: each image is later read from its place in the archive.
+"""The places of files in a tar archive, without unpacking it: each image is read later from its place.
 
-Nothing is ever written under a name from an archive, and still an archive whose names lead elsewhere, or that holds
-links or devices, is refused: it is not what it pretends to be.
+No file is ever written under a name from an archive. An archive that holds links, devices or names that lead out of it
+is refused all the same, because no published data set has them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from weft.errors import DatasetError
+from weft_data.errors import DatasetError
 
 _BLOCK = 512
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"PK": "zip"}
@@ -20,7 +20,7 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"PK": "zip"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A regular file in an archive: its bytes are ``size`` bytes of the archive's file from ``offset``."""
+    """A regular file in an archive: ``size`` bytes of the archive from ``offset``."""
 
     name: str
     offset: int
@@ -28,10 +28,10 @@ class Member:
 
 
 def members(path: Path, part: Member | None = None) -> Iterator[Member]:
-    """The regular files of an uncompressed tar archive, or of one that is itself the member ``part`` of ``path``.
+    """The regular files of an uncompressed tar archive, or of the archive that is the member ``part`` of ``path``.
 
     Raises:
-        DatasetError: it is no tar archive, is compressed or cut off, or is hostile (see above).
+        DatasetError: it is not a tar archive, is compressed or truncated, or is refused (see above).
     """
     where = f"{path}: {part.name}" if part else str(path)
     try:
@@ -42,7 +42,7 @@ def members(path: Path, part: Member | None = None) -> Iterator[Member]:
     except OSError as error:
         raise DatasetError(f"{where}: {error.strerror or error}") from error
     except (tarfile.TarError, ValueError, UnicodeError) as error:
-        raise DatasetError(f"{where} is no tar archive, or a damaged one: {error}") from error
+        raise DatasetError(f"{where} is not a tar archive, or is damaged: {error}") from error
 
 
 def _members(file: IO[bytes], where: str, end: int) -> Iterator[Member]:
@@ -55,7 +55,7 @@ def _members(file: IO[bytes], where: str, end: int) -> Iterator[Member]:
     file.seek(start)
     with tarfile.TarFile(fileobj=file) as tar:
         while (info := tar.next()) is not None and info.offset < end:
-            tar.members = []  # type: ignore[attr-defined]  # it would keep every header it has seen
+            tar.members = []  # type: ignore[attr-defined]  # or it would keep every header
             _refuse_hostile(info, where)
             if info.offset_data + info.size > end:
                 raise DatasetError(f"{where} is cut off in the middle of {info.name!r}: get the file again")
@@ -64,7 +64,7 @@ def _members(file: IO[bytes], where: str, end: int) -> Iterator[Member]:
         at_the_end = info is None and tar.offset + _BLOCK <= end
         file.seek(tar.offset)
         if not at_the_end or file.read(_BLOCK).strip(b"\0"):
-            raise DatasetError(f"{where} is cut off: a tar archive ends with empty blocks, this one does not")
+            raise DatasetError(f"{where} is cut off: it does not end with the empty blocks of a tar archive")
 
 
 def _refuse_hostile(info: tarfile.TarInfo, where: str) -> None:
@@ -72,6 +72,6 @@ def _refuse_hostile(info: tarfile.TarInfo, where: str) -> None:
     if info.issym() or info.islnk():
         raise DatasetError(f"{where} holds a link, {name!r} → {info.linkname!r}; only files and folders are accepted")
     if info.issparse() or not (info.isreg() or info.isdir()):
-        raise DatasetError(f"{where} holds {name!r}, which is no regular file; only files and folders are accepted")
+        raise DatasetError(f"{where} holds {name!r}, which is not a regular file; only files and folders are accepted")
     if name.startswith("/") or "\\" in name or ".." in name.split("/") or not name.isprintable():
         raise DatasetError(f"{where} holds the name {name!r}, which leads out of the archive; it is refused")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cli.prepare.conftest import pixels
-from tests.cli.prepare.test_layouts import read_tfrecords
+from tests.data.conftest import pixels
+from tests.data.test_layouts import read_tfrecords
 
-from weft.errors import DatasetError
-from weft.prepare.mnist import content, mnist
-from weft.prepare.options import Layout
-from weft.prepare.run import Summary
+from weft_data.errors import DatasetError
+from weft_data.mnist import content, mnist
+from weft_data.options import Layout
+from weft_data.run import Summary
 
 
 def idx(values: np.ndarray) -> bytes:
@@ -69,8 +69,8 @@ def test_faults_are_named(tmp_path: Path) -> None:
         whole[:-1]: "should hold 20 bytes, but holds 19",
         whole + b"x": "should hold 20 bytes, but holds 21",
         idx(labels[:9]): "holds 20 images, but .* 9 labels",
-        idx(images): "is no IDX file of bytes with 1 axes: it begins with 00 00 08 03",
-        b"": "is no IDX file",
+        idx(images): "is not an IDX file of bytes with 1 axes: it begins with 00 00 08 03",
+        b"": "is not an IDX file",
     }.items():
         content.cache_clear()
         label_file.write_bytes(data)

@@ -1,4 +1,4 @@
-"""What the user chooses about a data set; here is nothing that needs the extra packages."""
+"""What the user chooses about a data set. This module needs none of the extra packages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Layout(StrEnum):
-    """What is written; ``docs/data.md`` is exact about each."""
+    """The layout of the prepared data set; ``docs/data.md`` defines each."""
 
     IMAGEFOLDER = "imagefolder"
     WEBDATASET = "webdataset"
@@ -17,20 +17,20 @@ class Layout(StrEnum):
 
 
 class ResizeMode(StrEnum):
-    """How an image becomes a square of N × N, or nearly one."""
+    """How an image is made N × N."""
 
-    CROP = "crop"  # the shorter side becomes N, and the middle N × N stays
-    SHORT = "short"  # the shorter side becomes N, the longer one keeps its proportion
+    CROP = "crop"  # the shorter side becomes N, and only the middle N × N is kept
+    SHORT = "short"  # the shorter side becomes N, and the longer side keeps its proportion
     STRETCH = "stretch"  # both sides become N
 
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What is done to each image.
+    """What happens to each image.
 
     Attributes:
-        resize: N, in pixels; None keeps sizes, and also the bytes of what is a fine JPEG already.
-        quality: JPEG's, 1 to 100, of what has to be encoded anew.
+        resize: N, in pixels; None keeps the sizes, and also the bytes of images that are plain JPEGs already.
+        quality: 1 to 100, of JPEGs that have to be re-encoded.
     """
 
     resize: int | None = None
@@ -40,11 +40,11 @@ class ImageOptions:
 
 @dataclass(frozen=True)
 class Options:
-    """What a data set becomes; the same source and options give the same files.
+    """How a data set is prepared; the same source and options give the same files.
 
     Attributes:
-        records: images a shard at most.
-        seed: of the order of the images, and of the choice for validation.
+        records: maximum number of images per shard.
+        seed: determines the order of the images, and which of them become validation images.
     """
 
     layout: Layout = Layout.TFRECORDS
@@ -53,7 +53,7 @@ class Options:
     seed: int = 0
 
     def to_json(self) -> Mapping[str, Any]:
-        """All of them, flat."""
+        """All options in one flat mapping."""
         values = asdict(self)
         images = values.pop("images")
         return {**values, **images}

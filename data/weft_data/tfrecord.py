@@ -2,8 +2,8 @@
 
 The framing is that of TensorFlow's ``core/lib/io/record_writer.h``: length (uint64, little endian), masked CRC-32C of
 the length, the bytes, masked CRC-32C of the bytes. The message is that of ``core/example/example.proto`` in protobuf's
-wire format, of which it needs three rules: a field is a varint key (number << 3 | type) and a value; type 2 is a
-length and so many bytes; a repeated number is packed into such bytes, or repeats its key.
+wire format. Three of its rules are enough here: a field is a varint key (number << 3 | type) and a value; type 2 is a
+length followed by that many bytes; repeated numbers are packed into such bytes, or repeat their key.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _HEADER = _LENGTH.size + _CRC.size
 FOOTER = _CRC.size
-"""Bytes of the checksum behind a record's."""
-_LARGEST = 1 << 31  # a protobuf message ends there
+"""Number of bytes of the checksum that follows a record."""
+_LARGEST = 1 << 31  # bytes of a protobuf message
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 Value = bytes | int
 
 
 class BrokenRecord(ValueError):
-    """A file, record or message that is not what it should be."""
+    """A file, record or message is damaged, or is something else."""
 
 
 class Record(NamedTuple):
-    """A record's bytes, and where they lie in the file."""
+    """The bytes of a record, and their place in the file."""
 
     offset: int
     content: bytes
 
 
 def masked_crc(content: bytes) -> int:
-    """CRC-32C, rotated and shifted as TensorFlow has it, so that a checksum of checksums stays one."""
+    """CRC-32C, rotated and shifted as in TensorFlow, so that a checksum of checksums still detects errors."""
     crc = int(google_crc32c.value(content))
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def framed(content: bytes) -> bytes:
-    """A record as it stands in the file."""
+    """A record in the form that the file has."""
     length = _LENGTH.pack(len(content))
     return b"".join((length, _CRC.pack(masked_crc(length)), content, _CRC.pack(masked_crc(content))))
 
 
 def records(file: IO[bytes], *, check: bool = True) -> Iterator[Record]:
-    """The records of a file from where it stands.
+    """The records of a file, from its current position.
 
     Args:
-        check: also the bytes' checksum; the length's is always checked.
+        check: check the checksum of the bytes; the checksum of the length is always checked.
 
     Raises:
-        BrokenRecord: a checksum is wrong, or the file ends in a record.
+        BrokenRecord: a checksum is wrong, or the file ends in the middle of a record.
     """
     offset = file.tell()
     while header := file.read(_HEADER):
@@ -74,10 +74,10 @@ def records(file: IO[bytes], *, check: bool = True) -> Iterator[Record]:
 
 
 def intact(stored: bytes) -> bytes:
-    """A record's bytes, of what stands in the file from there to the end of their checksum.
+    """The bytes of a record; ``stored`` holds them and their checksum.
 
     Raises:
-        BrokenRecord: it is another one's.
+        BrokenRecord: the checksum is wrong.
     """
     content = stored[: -_CRC.size]
     if _CRC.unpack(stored[-_CRC.size :])[0] != masked_crc(content):
@@ -86,7 +86,7 @@ def intact(stored: bytes) -> bytes:
 
 
 def example(features: Mapping[str, Value]) -> bytes:
-    """A serialised tf.train.Example: bytes become a bytes_list of one, integers an int64_list of one."""
+    """A serialised tf.train.Example: bytes become a bytes_list, integers an int64_list, each with one value."""
     entries = b""
     for name, value in features.items():
         if isinstance(value, bytes):
@@ -98,10 +98,10 @@ def example(features: Mapping[str, Value]) -> bytes:
 
 
 def features(message: bytes) -> dict[str, list[Value]]:
-    """The features of a serialised tf.train.Example with what their lists hold; those of floats are left out.
+    """The features of a serialised tf.train.Example, with the values in their lists; float_lists are left out.
 
     Raises:
-        BrokenRecord: it is none.
+        BrokenRecord: the message is not a tf.train.Example.
     """
     found: dict[str, list[Value]] = {}
     for number, _, part in _fields(message):
@@ -132,8 +132,8 @@ def _values(feature: bytes) -> Iterator[Value]:
                 continue
             at = 0
             while at < len(value):
-                one, at = _read_varint(value, at)
-                yield _signed(one)
+                packed, at = _read_varint(value, at)
+                yield _signed(packed)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int, Value]]:
@@ -154,7 +154,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, Value]]:
                 raise BrokenRecord("a tf.train.Example is cut off")
             value, at = message[at : at + length], at + length
         else:
-            raise BrokenRecord("the record is no tf.train.Example")
+            raise BrokenRecord("the record is not a tf.train.Example")
         yield number, wire, value
 
 
@@ -180,7 +180,7 @@ def _read_varint(message: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, at
         shift += 7
-    raise BrokenRecord("the record is no tf.train.Example")
+    raise BrokenRecord("the record is not a tf.train.Example")
 
 
 def _signed(value: int) -> int:

@@ -1,4 +1,4 @@
-"""One image: decoded in full, and handed on as the JPEG in grey or RGB that the layouts promise."""
+"""Images: each is decoded completely and returned as the grey or RGB JPEG that the layouts promise."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple
 import PIL.Image
 from PIL import ImageOps
 
-from weft.prepare.options import ImageOptions, ResizeMode
+from weft_data.options import ImageOptions, ResizeMode
 
-# Nothing else is opened: Pillow knows formats that start other programs. (MPO, several JPEGs in one, comes with JPEG.)
+# No other format is opened: for some, Pillow starts other programs. (JPEG includes MPO, several JPEGs in one file.)
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 _ORIENTATION = 0x0112
 _RESAMPLING = PIL.Image.Resampling.BICUBIC
@@ -23,20 +23,19 @@ class CorruptImage(ValueError):
 
 
 class Jpeg(NamedTuple):
-    """The JPEG's bytes; ``recoded`` says why they had to be made anew other than for their size, or is empty."""
+    """A JPEG's bytes; ``recoded`` says why the image was converted (apart from its size), or is empty."""
 
     content: bytes
     recoded: str = ""
 
 
 def to_jpeg(content: bytes, options: ImageOptions) -> Jpeg:
-    """An image file of any common format as a JPEG in grey or RGB.
+    """Convert an image file in any common format to a grey or RGB JPEG.
 
-    A camera's note on how it was held (EXIF) is put into effect, as training code does not look at it; transparency
-    becomes white.
+    The EXIF orientation is applied, because training code ignores it. Transparent pixels become white.
 
     Raises:
-        CorruptImage: it is none, is cut off or damaged, or unfolds to more pixels than any photograph has.
+        CorruptImage: it is not an image, is truncated or damaged, or has more pixels than any photograph.
     """
     try:
         with warnings.catch_warnings():
@@ -44,21 +43,21 @@ def to_jpeg(content: bytes, options: ImageOptions) -> Jpeg:
             warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
             with PIL.Image.open(io.BytesIO(content), formats=_FORMATS) as image:
                 if options.resize and image.format == "JPEG":
-                    # JPEG can be decoded at a half, a quarter, an eighth: a large photograph in a fraction of the time.
+                    # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size, in a fraction of the time.
                     image.draft(None, (2 * options.resize, 2 * options.resize))
                 image.load()
                 return _normalised(image, content, options)
     except PIL.UnidentifiedImageError:
-        raise CorruptImage(f"no image: it begins with {content[:8]!r}" if content else "empty") from None
+        raise CorruptImage(f"not an image: it begins with {content[:8]!r}" if content else "empty") from None
     except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning) as error:
         raise CorruptImage(f"too many pixels: {error}") from None
     except (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, ZeroDivisionError) as error:
-        # All of these come out of Pillow's decoders for damaged files.
+        # Pillow's decoders raise all of these for damaged files.
         raise CorruptImage(str(error) or type(error).__name__) from None
 
 
 def grey_to_jpeg(pixels: bytes, width: int, height: int, options: ImageOptions) -> Jpeg:
-    """Grey pixels, row by row, as a JPEG."""
+    """Convert grey pixels (row by row, a byte each) to a JPEG."""
     image = PIL.Image.frombytes("L", (width, height), pixels)
     return Jpeg(_encoded(_resized(image, options), options))
 
@@ -81,16 +80,16 @@ def _normalised(image: PIL.Image.Image, content: bytes, options: ImageOptions) -
 def _is_turned(image: PIL.Image.Image) -> bool:
     try:
         return image.getexif().get(_ORIENTATION, 1) in range(2, 9)
-    except Exception:  # a note that can't be read is none; the pixels were read
+    except Exception:  # unreadable EXIF counts as no EXIF; the pixels could be read
         return False
 
 
 def _plain(image: PIL.Image.Image) -> PIL.Image.Image:
-    """In grey or RGB."""
+    """The image in grey or RGB."""
     if image.mode in ("RGB", "L"):
         return image
     if image.mode.startswith("I") or image.mode == "F":
-        # 16 bits of grey, as PNG and TIFF have them; convert("L") would cut off what is above 255.
+        # 16 bits of grey, as in some PNG and TIFF files; convert("L") would clip values above 255.
         low, high = image.getextrema()
         if isinstance(high, (int, float)) and isinstance(low, (int, float)) and (high > 255 or low < 0):
             image = image.convert("F").point(lambda value: value / 257 + 0)

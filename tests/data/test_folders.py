@@ -7,11 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.cli.prepare.conftest import class_folders, picture, tar_of
+from tests.data.conftest import class_folders, picture, tar_of
 
-from weft.errors import DatasetError
-from weft.prepare.folders import image_folder
-from weft.prepare.source import Source
+from weft_data.errors import DatasetError
+from weft_data.folders import image_folder
+from weft_data.source import Source
 
 
 def counts(source: Source) -> dict[str, dict[str, int]]:
@@ -61,7 +61,10 @@ def test_names_stay_different_and_safe(tmp_path: Path) -> None:
     source = image_folder(tmp_path / "in", validation_share=0)
     names = [item.name for item in source.splits["train"]]
     assert sorted(names) == ["X", "sub_x", "sub_x-2", "v1_2_final", "x-2", "x-3", "ü"]
-    assert source.notes == ["1 file passed over: in no class folder", "2 files passed over: no image by its name"]
+    assert source.notes == [
+        "2 files passed over: not an image by its name",
+        "1 file passed over: not in a class folder",
+    ]
 
 
 def test_links_lead_nowhere_else(tmp_path: Path) -> None:
@@ -103,7 +106,7 @@ def test_what_is_no_source(tmp_path: Path) -> None:
     (tmp_path / "flat").mkdir()
     (tmp_path / "flat" / "a.jpg").write_bytes(picture())
     with pytest.raises(
-        DatasetError, match=r"no image in a class folder; expected .* \(1 file passed over: in no class"
+        DatasetError, match=r"no image in a class folder; expected .* \(1 file passed over: not in a class"
     ):
         image_folder(tmp_path / "flat")
     tar_of(tmp_path / "odd.tar", ("pets/a:b/x.jpg", picture()), ("pets/c/x.jpg", picture()))
