@@ -14,16 +14,16 @@ from typing import Any
 import yaml
 
 from weft import profile as profiles
-from weft.account import Me, Secrets, Tokens
-from weft.administration import Projects, Users
 from weft.bundle import Bundle, open_bundle
-from weft.data import Data, Datastores
 from weft.errors import ApiError, NotFound, WeftError
-from weft.http import Body, Transport, segment
-from weft.jobs import Job, Jobs
 from weft.models import Engine, parse_time
-from weft.registry import Models
-from weft.transfer import Progress, silent
+from weft.resources.account import Me, Secrets, Tokens
+from weft.resources.administration import Projects, Users
+from weft.resources.data import Data, Datastores
+from weft.resources.jobs import Job, Jobs
+from weft.resources.registry import Models
+from weft.transport.http import Body, Transport, segment
+from weft.transport.transfer import Progress, silent
 
 _BLOCK = 1 << 18
 
@@ -116,7 +116,7 @@ class Client:
             code: folder or zip of the training code; None for a command that needs none.
             overrides: values by path, ``{"learners": "2"}``.
             name: the job's name, instead of the manifest's.
-            keepalive: see :meth:`weft.jobs.Jobs.submit`.
+            keepalive: see :meth:`weft.resources.jobs.Jobs.submit`.
             progress: gets the numbers of the code's bytes as they are sent.
 
         Returns:

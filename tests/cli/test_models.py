@@ -17,7 +17,7 @@ from weft import errors
 from weft.client import Client
 from weft.commands import models as commands
 from weft.exits import ExitCode
-from weft.registry import split_reference
+from weft.resources.registry import split_reference
 from weft_core.objects import results_prefix
 
 __all__ = ["api", "api_settings"]  # fixtures

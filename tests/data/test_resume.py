@@ -19,7 +19,7 @@ from tests.data.conftest import class_folders, picture
 
 from weft.client import Client
 from weft.commands.store_target import StoreTarget
-from weft.data import Place
+from weft.resources.data import Place
 from weft_data.errors import DatasetError
 from weft_data.folders import image_folder
 from weft_data.options import Layout, Options

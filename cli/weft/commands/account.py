@@ -12,7 +12,7 @@ from weft import profile as profiles
 from weft.client import Client
 from weft.commands.asking import ask_secret
 from weft.errors import ConfigurationError
-from weft.http import Transport
+from weft.transport.http import Transport
 from weft.ui import words
 from weft.ui.console import say
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from weft.commands import prepare
 from weft.commands.common import JsonOption, client_of
-from weft.data import DEFAULT_STORE, Place
+from weft.resources.data import DEFAULT_STORE, Place
 from weft.ui.console import say, show, show_json, tell
 from weft.ui.jobs import table
 from weft.ui.progress import bar

@@ -12,7 +12,7 @@ import typer
 from weft.commands.common import JobArgument, JsonOption, client_of
 from weft.commands.following import interruptible
 from weft.errors import Unavailable
-from weft.jobs import Job
+from weft.resources.jobs import Job
 from weft.ui.ansi import shown
 from weft.ui.console import show_json_lines
 

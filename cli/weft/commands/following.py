@@ -9,8 +9,8 @@ import typer
 from weft.client import Client
 from weft.errors import NotFound
 from weft.exits import ExitCode, exit_code_of_state
-from weft.jobs import Job
 from weft.models import Gap
+from weft.resources.jobs import Job
 from weft.ui.console import say
 from weft.ui.feed import Feed
 from weft.ui.jobs import outcome

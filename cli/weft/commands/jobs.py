@@ -11,8 +11,8 @@ import typer
 
 from weft.commands.common import JobArgument, JobsArgument, JsonOption, client_of
 from weft.commands.several import Several, ask, several
-from weft.jobs import Job
 from weft.models import TERMINAL
+from weft.resources.jobs import Job
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import checkpoint_table, job_panel, job_table, metric_columns
 from weft.ui.words import styled_state

@@ -19,9 +19,9 @@ from rich.markup import escape
 from weft.commands.common import JobArgument, JsonOption, client_of
 from weft.errors import NotFound, Unavailable, WeftError
 from weft.exits import ExitCode, exit_code_of_state
-from weft.jobs import Job
-from weft.metrics import Axis, Series
-from weft.mlflow_export import log_to_mlflow
+from weft.exports.mlflow import log_to_mlflow
+from weft.resources.jobs import Job
+from weft.resources.metrics import Axis, Series
 from weft.ui.console import out, say, show, show_json, show_json_lines
 from weft.ui.jobs import outcome
 from weft.ui.metrics import chart_names, charts, look, series_table, value

@@ -13,7 +13,7 @@ from rich.markup import escape
 from weft.archive import unpack
 from weft.commands.common import JobArgument, JsonOption, client_of
 from weft.errors import WeftError
-from weft.registry import split_reference
+from weft.resources.registry import split_reference
 from weft.ui.console import say, show, show_json
 from weft.ui.models import model_panel, model_table, version_panel
 from weft.ui.progress import bar

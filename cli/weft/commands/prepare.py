@@ -16,8 +16,8 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from weft.commands.common import JsonOption, client_of
-from weft.data import DEFAULT_STORE, Place
 from weft.errors import WeftError
+from weft.resources.data import DEFAULT_STORE, Place
 from weft.ui.console import say, show_json
 from weft.ui.progress import bar, images_bar, listing
 from weft.ui.words import count, size

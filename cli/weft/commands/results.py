@@ -14,8 +14,8 @@ from rich.markup import escape
 from weft.archive import unpack
 from weft.commands.common import JobArgument, JsonOption, client_of
 from weft.errors import WeftError
-from weft.jobs import Job
-from weft.transfer import Progress
+from weft.resources.jobs import Job
+from weft.transport.transfer import Progress
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import table
 from weft.ui.progress import bar

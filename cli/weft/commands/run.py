@@ -23,8 +23,8 @@ from weft.commands.train import LearnersOption, ManifestArgument, NameOption, Se
 from weft.errors import InvalidManifest, WeftError
 from weft.exits import ExitCode, exit_code_of_state
 from weft.local_run import LocalRun
-from weft.metrics import Series
 from weft.models import Event, LogLine
+from weft.resources.metrics import Series
 from weft.ui import problems, words
 from weft.ui.console import err, say
 from weft.ui.feed import Feed

@@ -12,7 +12,7 @@ from rich.markup import escape
 from weft.client import Client
 from weft.errors import ApiError, WeftError
 from weft.exits import exit_code_of
-from weft.jobs import Job
+from weft.resources.jobs import Job
 from weft.ui.console import err, say
 from weft.ui.jobs import job_table
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weft.client import Client
-from weft.data import Item, Place
 from weft.errors import WeftError
+from weft.resources.data import Item, Place
 from weft_data.units import Written
 
 

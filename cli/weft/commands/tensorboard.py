@@ -17,7 +17,7 @@ from rich.markup import escape
 from weft.commands.common import client_of, complete_job
 from weft.errors import WeftError
 from weft.exits import ExitCode
-from weft.tensorboard import NOT_INSTALLED, JobFolder
+from weft.exports.tensorboard import NOT_INSTALLED, JobFolder
 from weft.ui.console import say
 
 app = typer.Typer()

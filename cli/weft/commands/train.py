@@ -16,7 +16,7 @@ from weft.commands.common import JobArgument, JsonOption, client_of, overrides
 from weft.commands.following import follow_to_the_end
 from weft.errors import BundleError, InvalidManifest
 from weft.exits import ExitCode
-from weft.jobs import Job
+from weft.resources.jobs import Job
 from weft.ui import problems, words
 from weft.ui.console import say, show_json, show_json_lines
 from weft.ui.progress import bar

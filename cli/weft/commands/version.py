@@ -10,7 +10,7 @@ import typer
 
 from weft import profile as profiles
 from weft.errors import WeftError
-from weft.http import Transport, client_version
+from weft.transport.http import Transport, client_version
 
 app = typer.Typer()
 

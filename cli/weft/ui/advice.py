@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from weft.jobs import Job
+from weft.resources.jobs import Job
 
 _NEVER_FITS, _BAD_IMAGE = "S100", "S103"
 _MODULE = re.compile(r"^\s*(?:\w+ ?[:|] ?)*ModuleNotFoundError: No module named '?([\w.]+)", re.MULTILINE)

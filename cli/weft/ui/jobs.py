@@ -14,8 +14,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from weft.jobs import Job
 from weft.models import Attempt, Checkpoint, Json, Round
+from weft.resources.jobs import Job
 from weft.ui import words
 from weft.ui.advice import advice
 from weft.ui.console import out

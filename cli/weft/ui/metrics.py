@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from weft.metrics import Axis, Curve, Series
+from weft.resources.metrics import Axis, Curve, Series
 from weft.ui import words
 from weft.ui.chart import Look, chart
 from weft.ui.console import out

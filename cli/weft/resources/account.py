@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.http import Transport, segment
 from weft.models import Secret, Token
+from weft.transport.http import Transport, segment
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Any
 
 from weft.errors import WeftError
-from weft.jobs import Job
-from weft.metrics import Point
 from weft.models import Attempt
+from weft.resources.jobs import Job
+from weft.resources.metrics import Point
 
 _METRICS_A_CALL, _PARAMS_A_CALL = 1000, 100
 _LONGEST_PARAM = 500
@@ -39,11 +39,11 @@ def log_to_mlflow(
     job's id and the attempt's number as tags. A run that an earlier export of the attempt made is replaced.
 
     Args:
-        job: the job, as :meth:`weft.jobs.Jobs.get` gives it.
+        job: the job, as :meth:`weft.resources.jobs.Jobs.get` gives it.
         names: which metrics.
         tracking_uri: of MLflow; default: MLFLOW_TRACKING_URI.
         experiment: default: MLFLOW_EXPERIMENT_NAME, or the job's name.
-        chosen: which series, as in :class:`weft.metrics.Metrics`.
+        chosen: which series, as in :class:`weft.resources.metrics.Metrics`.
 
     Raises:
         WeftError: MLflow is not installed, is not configured, or refuses.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import ApiError, WeftError
-from weft.jobs import Job
+from weft.resources.jobs import Job
 
 _MOST_POINTS = 200_000
 """That are written of one job; of more, evenly chosen ones."""

@@ -19,8 +19,8 @@ from tests.cli.double import DROP, Answer, Double, as_json, problem
 
 from weft import errors
 from weft.client import Client
-from weft.http import Body, Transport
 from weft.profile import Server
+from weft.transport.http import Body, Transport
 
 
 def test_a_post_is_repeated_with_one_key_until_it_gets_through(double: Double, transport: Transport) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from weft.errors import Unavailable
-from weft.follow import PATIENCE, Follower
-from weft.http import Transport, segment
 from weft.models import Gap, LogLine, LogMatch, StateChange
+from weft.transport.http import Transport, segment
+from weft.transport.sse import PATIENCE, Follower
 
 _PAGE = 5000
 _PAUSE = 1.0  # seconds between two tries to read what was left out

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft.http import Transport, segment
 from weft.models import Member, Project, Quota, User
+from weft.transport.http import Transport, segment
 
 
 class Users:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from weft.errors import TransferError, Unavailable
-from weft.http import jitter
+from weft.transport.http import jitter
 
 Progress = Callable[[int], None]
 """Called with the number of bytes that have just passed; negative when a part begins anew."""

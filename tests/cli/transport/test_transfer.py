@@ -12,10 +12,10 @@ import pytest
 from tests.cli.double import DROP, Answer, Double, Seen, as_json
 
 from weft.client import Client
-from weft.data import Place
 from weft.errors import NotFound, TransferError, WeftError
-from weft.http import new_http_client
-from weft.transfer import Part, Parts, download, plan, presigned
+from weft.resources.data import Place
+from weft.transport.http import new_http_client
+from weft.transport.transfer import Part, Parts, download, plan, presigned
 
 NOTHING = [0] * 5
 CONTENT = random.Random(2).randbytes(2_000_000)

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 
 from weft.errors import NotFound, TransferError, WeftError
-from weft.http import Transport, new_http_client, segment
 from weft.models import Datastore, ObjectInfo
-from weft.transfer import Parts, Progress, download, plan, presigned, silent
+from weft.transport.http import Transport, new_http_client, segment
+from weft.transport.transfer import Parts, Progress, download, plan, presigned, silent
 
 DEFAULT_STORE = "default"
 _FILES_AT_ONCE = 4

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import httpx
 
-from weft.http import Transport, segment
 from weft.models import Json
-from weft.transfer import Progress, download, silent
+from weft.transport.http import Transport, segment
+from weft.transport.transfer import Progress, download, silent
 
 Axis = Literal["step", "time"]
 

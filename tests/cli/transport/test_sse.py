@@ -14,9 +14,9 @@ from tests.cli.double import DROP, Answer, Double, Seen, as_json, events, job, l
 
 from weft import errors
 from weft.client import Client
-from weft.follow import Follower, ServerEvent, parse_events
-from weft.http import Transport
 from weft.models import Event, LogLine, StateChange
+from weft.transport.http import Transport
+from weft.transport.sse import Follower, ServerEvent, parse_events
 
 ID = "job-4k9x2m7qd1ze"
 FOLLOW = f"jobs/{ID}/logs/follow"
@@ -214,7 +214,7 @@ def test_watching_hands_on_what_ends_it(double: Double, client: Client) -> None:
 
 def test_waiting_survives_an_outage(double: Double, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: None)  # other threads sleep as ever
-    monkeypatch.setattr("weft.jobs.time", clock)
+    monkeypatch.setattr("weft.resources.jobs.time", clock)
     away = [problem(503, "database_unavailable")] * 12
     double.on("GET", f"jobs/{ID}", as_json(job()), *away, as_json(job(state="COMPLETED")))
     assert client.jobs.wait(ID).state == "COMPLETED"

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from weft.errors import Unavailable
-from weft.http import Query, Transport, jitter
+from weft.transport.http import Query, Transport, jitter
 
 SILENCE = httpx.Timeout(45.0, connect=5.0)
 """A living server sends at least a comment every 15 s; silence beyond this is a lost connection."""

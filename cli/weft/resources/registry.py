@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 
 from weft.errors import WeftError
-from weft.http import Transport, segment
 from weft.models import FileInfo, Model, ModelVersion
-from weft.transfer import Progress, download, silent
+from weft.transport.http import Transport, segment
+from weft.transport.transfer import Progress, download, silent
 
 
 def split_reference(reference: str) -> tuple[str, str]:

@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 import httpx
 
-from weft.answers import is_wefts, not_now, not_weft, parsed, read_error, redirected, speaks_tls, unreachable
 from weft.errors import NotFound, Unavailable, WeftError
 from weft.profile import Server
+from weft.transport.answers import is_wefts, not_now, not_weft, parsed, read_error, redirected, speaks_tls, unreachable
 
 API = "/api/v1"
 DELAYS = (0.2, 0.5, 1.0, 2.0)

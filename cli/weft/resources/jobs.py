@@ -14,10 +14,6 @@ from typing import Any, Literal
 import httpx
 
 from weft.errors import AmbiguousName, JobFailed, JobHalted, NotFound, Unavailable, WaitTimeout
-from weft.follow import PATIENCE, Follower
-from weft.http import Query, Transport, segment
-from weft.logs import Log, Which
-from weft.metrics import Curve, Metrics, MetricValues, Point, Series
 from weft.models import (
     TERMINAL,
     Attempt,
@@ -32,8 +28,12 @@ from weft.models import (
     StateChange,
     parse_time,
 )
-from weft.transfer import Progress, download, silent
-from weft.watch import Item, watch
+from weft.resources.logs import Log, Which
+from weft.resources.metrics import Curve, Metrics, MetricValues, Point, Series
+from weft.resources.watch import Item, watch
+from weft.transport.http import Query, Transport, segment
+from weft.transport.sse import PATIENCE, Follower
+from weft.transport.transfer import Progress, download, silent
 
 _PAGE = 500
 _QUICKEST, _SLOWEST = 0.1, 2.0
@@ -128,21 +128,21 @@ class Job:
         return self._jobs.follow_logs(self.id, **options)
 
     def metrics(self, names: Sequence[str] = (), **chosen: Any) -> Sequence[Series]:
-        """What it has measured so far; see :meth:`weft.metrics.Metrics.list`."""
+        """What it has measured so far; see :meth:`weft.resources.metrics.Metrics.list`."""
         return self._jobs.metrics.list(self.id, names, **chosen)
 
     def curves(self, names: Sequence[str] = (), **options: Any) -> Sequence[Curve]:
-        """The same with points for a chart; see :meth:`weft.metrics.Metrics.curves`."""
+        """The same with points for a chart; see :meth:`weft.resources.metrics.Metrics.curves`."""
         return self._jobs.metrics.curves(self.id, names, **options)
 
     def metric_points(self, names: Sequence[str] = (), **chosen: Any) -> Iterator[Point]:
-        """The same with every point; see :meth:`weft.metrics.Metrics.points`."""
+        """The same with every point; see :meth:`weft.resources.metrics.Metrics.points`."""
         return self._jobs.metrics.points(self.id, names, **chosen)
 
     def export_metrics(
         self, target: str | Path, form: Literal["csv", "parquet"] = "csv", names: Sequence[str] = (), **chosen: Any
     ) -> Path:
-        """All of them as a file; see :meth:`weft.metrics.Metrics.export`."""
+        """All of them as a file; see :meth:`weft.resources.metrics.Metrics.export`."""
         return self._jobs.metrics.export(self.id, target, form, names, **chosen)
 
     def metric_notes(self) -> Sequence[str]:
@@ -359,7 +359,7 @@ class Jobs:
                 yield Event.from_json(event.data)
 
     def logs(self, job_id: str, **which: Any) -> Iterator[LogLine]:
-        """The log so far, in order. ``which``: the members of :class:`~weft.logs.Which`:
+        """The log so far, in order. ``which``: the members of :class:`~weft.resources.logs.Which`:
 
         Args:
             learner: only this one's lines, from 1.
