@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry's SDK, sent as OTLP over HTTP; only imported where a collector is configured."""
+"""Traces by OpenTelemetry's SDK, sent as OTLP over HTTP; imported only if a collector is configured."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from opentelemetry.trace import SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from weft_core import __version__
-from weft_core.tracing import Attribute, Tracing
+from weft_core.tracing.spans import Attribute, Tracing
 
-_DELAY = 1000  # milliseconds; a pool process may be ended without notice
+_DELAY = 1000  # milliseconds; short, because a process of the pool may be killed without notice
 _WAIT = 5000  # milliseconds
 
 
 class OtelTracing(Tracing):
-    """Sends in the background; a collector that is away costs spans, never a request or a step.
+    """Sends spans in the background. If the collector does not answer, spans are lost, but no request or step fails.
 
     Args:
-        endpoint: the collector's base URL; ``/v1/traces`` is what spans are posted to.
+        endpoint: the collector's base URL; spans are posted to ``/v1/traces`` below it.
         service: name of the service in the traces.
     """
 
@@ -40,16 +40,16 @@ class OtelTracing(Tracing):
 
     @contextmanager
     def request(self, method: str, headers: Mapping[str, str]) -> Iterator[dict[str, Attribute]]:
-        told: dict[str, Attribute] = {}
+        added: dict[str, Attribute] = {}
         above = self._form.extract({"traceparent": headers.get("traceparent", "")})
         with self._tracer.start_as_current_span(method, context=above, kind=SpanKind.SERVER) as span:
             try:
-                yield told
+                yield added
             finally:
-                span.set_attributes({"http.request.method": method, **told})
-                if route := told.get("http.route"):
+                span.set_attributes({"http.request.method": method, **added})
+                if route := added.get("http.route"):
                     span.update_name(f"{method} {route}")
-                if int(told.get("http.response.status_code", 0)) >= 500:
+                if int(added.get("http.response.status_code", 0)) >= 500:
                     span.set_status(StatusCode.ERROR)
 
     @contextmanager
@@ -85,5 +85,5 @@ class OtelTracing(Tracing):
 
 
 def _named(attributes: Mapping[str, Attribute]) -> dict[str, Attribute]:
-    """With our prefix, as attributes of all programs share one space of names."""
+    """With our prefix, because the attributes of all programs share one namespace."""
     return {f"weft.{name}": value for name, value in attributes.items()}
