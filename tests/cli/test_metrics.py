@@ -91,7 +91,7 @@ def test_the_table(weft: Weft, job: Attempted) -> None:
     only = weft("metrics", "digits", "v*", "--learner", "2").out.splitlines()
     assert [line.split()[0] for line in only] == ["METRIC", "val/acc[1m]"]
     assert "system/memory_bytes" in weft("metrics", "digits", "memory*", "--system", "-l", "1").out
-    assert "3.0 MiB" in weft("metrics", "digits", "--system").out
+    assert "3 MiB" in weft("metrics", "digits", "--system").out
     told = json.loads(weft("metrics", "digits", "--json", "-a", "1").out)
     assert [(one["name"], one["last_step"]) for one in told] == [("train/loss", 2)]
     missing = weft("metrics", "digits", "nothing")

@@ -89,7 +89,7 @@ def test_from_a_job_to_a_stage_and_back(api: Api, ann: Person, real: Weft, job: 
     assert real("models", "download", "digits", "--unpack", "-o", str(folder)).code == 0
     assert (folder / "model.pt").read_bytes() == b"weights" * 200
     again = real("models", "download", "digits", "--unpack", "-o", str(folder))
-    assert (again.code, "no empty folder" in again.err) == (1, True)
+    assert (again.code, "not an empty folder" in again.err) == (1, True)
 
     refused = real("models", "delete", "digits@2", "--yes")
     assert refused.code != 0

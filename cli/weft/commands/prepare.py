@@ -20,7 +20,7 @@ from weft.errors import WeftError
 from weft.resources.data import DEFAULT_STORE, Place
 from weft.ui.console import say, show_json
 from weft.ui.progress import bar, images_bar, listing
-from weft.ui.words import count, size
+from weft.words import count, size
 from weft_data import require_extra
 from weft_data.errors import DatasetError
 from weft_data.options import ImageOptions, Layout, Options, ResizeMode
