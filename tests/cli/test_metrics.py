@@ -184,7 +184,7 @@ def test_following_ends_with_the_job(api: Api, weft: Weft, job: Attempted, monke
 
 
 def test_mlflow(weft: Weft, job: Attempted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert "Set MLFLOW_TRACKING_URI" in weft("metrics", "digits", "--mlflow").err
+    assert "set MLFLOW_TRACKING_URI" in weft("metrics", "digits", "--mlflow").err
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     weft("metrics", "digits", "--mlflow")

@@ -47,7 +47,7 @@ def test_several_are_halted_and_what_one_refuses_stops_no_other(three: Double, w
     assert hit(three) == [FIRST, SECOND, THIRD], "each once"
     lines = [line for line in done.err.splitlines() if line]
     assert lines == [
-        "job-none: no job has the id or name 'job-none', and no id begins so",
+        "job-none: no job has the id or name 'job-none', and no id begins with it",
         f"{FIRST} is being halted",
         f"{SECOND}: the job is COMPLETED: there is nothing to halt",
         f"{THIRD} is being halted",

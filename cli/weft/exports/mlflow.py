@@ -1,4 +1,4 @@
-"""A job's metrics as runs of MLflow, through MLflow's own client."""
+"""A job's metrics as runs of MLflow, by MLflow's own client."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from weft.resources.metrics import Point
 _METRICS_A_CALL, _PARAMS_A_CALL = 1000, 100
 _LONGEST_PARAM = 500
 _LARGEST = 1.7976931348623157e308
-"""Stands for infinity, which MLflow's databases don't hold; it does the same."""
+"""The value for infinity, which MLflow's databases don't support; MLflow itself uses the same."""
 _STATUS = {"SUCCEEDED": "FINISHED", "FAILED": "FAILED", "LOST": "FAILED", "HALTED": "KILLED"}
 
 
 @dataclass(frozen=True)
 class MlflowRun:
-    """What has been made of one attempt; ``where`` is for a human."""
+    """The run for one attempt; ``where`` describes its place for humans."""
 
     id: str
     attempt: int
@@ -35,22 +35,26 @@ class MlflowRun:
 def log_to_mlflow(
     job: Job, names: Sequence[str], tracking_uri: str | None, experiment: str | None, **chosen: Any
 ) -> list[MlflowRun]:
-    """Log each attempt that reported something as a run: its metrics with steps and times, the manifest as params, the
-    job's id and the attempt's number as tags. A run that an earlier export of the attempt made is replaced.
+    """Log each attempt that has metrics as a run.
+
+    A run has the metrics with steps and times, the manifest as params, and the job's id and the attempt's number as
+    tags. It replaces the run of an earlier export.
 
     Args:
-        job: the job, as :meth:`weft.resources.jobs.Jobs.get` gives it.
-        names: which metrics.
-        tracking_uri: of MLflow; default: MLFLOW_TRACKING_URI.
+        job: the job, from :meth:`weft.resources.jobs.Jobs.get`.
+        names: the metrics to export.
+        tracking_uri: URI of MLflow; default: MLFLOW_TRACKING_URI.
         experiment: default: MLFLOW_EXPERIMENT_NAME, or the job's name.
-        chosen: which series, as in :class:`weft.resources.metrics.Metrics`.
+        chosen: selects series, as in :class:`weft.resources.metrics.Metrics`.
 
     Raises:
         WeftError: MLflow is not installed, is not configured, or refuses.
     """
     uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
     if not uri:
-        raise WeftError("where is MLflow? Set MLFLOW_TRACKING_URI, or give --tracking-uri: http://…, sqlite:///…")
+        raise WeftError(
+            "the URI of MLflow is missing: set MLFLOW_TRACKING_URI, or give --tracking-uri: http://…, sqlite:///…"
+        )
     try:
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
@@ -65,8 +69,8 @@ def log_to_mlflow(
         return exporter.export(job.metric_points(names, **chosen))
     except MlflowException as error:
         raise WeftError(f"MLflow at {uri}: {error}") from error
-    except ImportError as error:  # the client alone speaks HTTP only
-        raise WeftError(f"MLflow at {uri} needs the whole of MLflow here ({error}): pip install mlflow") from error
+    except ImportError as error:  # mlflow-skinny supports only HTTP
+        raise WeftError(f"MLflow at {uri} needs the complete MLflow package ({error}): pip install mlflow") from error
 
 
 class _Exporter:
@@ -101,7 +105,7 @@ class _Exporter:
         ]
 
     def _begin(self, attempt: int) -> str:
-        """The id of a new run, in place of an earlier one."""
+        """Create a run, which replaces an earlier one; returns its id."""
         tags = {
             "weft.job": self._job.id,
             "weft.attempt": str(attempt),
@@ -129,7 +133,7 @@ class _Exporter:
         return f"{self._job.name} {self._job.id}" + (f" attempt {attempt}" if self._job.attempt > 1 else "")
 
     def _of(self, attempt: int) -> Attempt | None:
-        return next((one for one in self._job.attempts if one.n == attempt), None)
+        return next((found for found in self._job.attempts if found.n == attempt), None)
 
     def _send(self, attempt: int) -> None:
         if waiting := self._waiting[attempt]:
@@ -143,12 +147,12 @@ class _Exporter:
             self._client.set_terminated(self._runs[attempt], _STATUS.get(of.outcome or "", "KILLED"), ended)
 
     def _key(self, point: Point) -> str:
-        # MLflow knows one series of a name in a run: the other learners' get a name of their own.
+        # A run of MLflow has one series per name, so series of the other learners get their own names.
         return _key(point.name if point.learner == 1 else f"learner-{point.learner}/{point.name}")
 
 
 def _key(text: str) -> str:
-    """With the characters that MLflow takes in names."""
+    """The text with only the characters that MLflow accepts in names."""
     return re.sub(r"[^\w\-. /]", "_", text, flags=re.ASCII).strip("/. ") or "_"
 
 
@@ -157,7 +161,7 @@ def _storable(value: float) -> float:
 
 
 def _params(job: Job) -> Iterator[Any]:
-    """What the manifest says, flat: ``framework.name``, ``env.BATCH_SIZE``, …"""
+    """The values of the manifest, flat: ``framework.name``, ``env.BATCH_SIZE`` and so on."""
     from mlflow.entities import Param
 
     for key, value in _flat("", job.manifest):
@@ -166,10 +170,10 @@ def _params(job: Job) -> Iterator[Any]:
 
 def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from _flat(f"{prefix}.{key}" if prefix else str(key), one)
-    elif isinstance(value, list) and any(isinstance(one, Mapping | list) for one in value):
-        for number, one in enumerate(value):
-            yield from _flat(f"{prefix}.{number}", one)
+        for key, item in value.items():
+            yield from _flat(f"{prefix}.{key}" if prefix else str(key), item)
+    elif isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value):
+        for number, item in enumerate(value):
+            yield from _flat(f"{prefix}.{number}", item)
     elif value is not None:
         yield prefix, value

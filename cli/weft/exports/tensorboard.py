@@ -1,4 +1,4 @@
-"""Folders of event files for TensorBoard: those among a job's results, or ones written from its metrics."""
+"""Folders of event files for TensorBoard, from a job's results or written from its metrics."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 
 from weft.errors import ApiError, WeftError
 from weft.resources.jobs import Job
+from weft.words import count
 
 _MOST_POINTS = 200_000
-"""That are written of one job; of more, evenly chosen ones."""
+"""Maximum number of points of one job; of more points, an even selection is written."""
 
 
 class JobFolder:
@@ -28,16 +29,16 @@ class JobFolder:
         self._writers: dict[Path, Any] = {}
         self._written: dict[tuple[int, int, str], int] = defaultdict(int)
         self._from_results = False
-        self._forget_written()  # by an earlier call
+        self._forget_written()  # from an earlier call
 
     def fetch(self) -> str:
-        """Bring it up to date, and say what is in it."""
+        """Update the folder; returns a description of its content."""
         if not self._from_results:
             self.job = self.job.refresh()
             if self.job.is_terminal and (number := self._event_files()):
                 self._from_results = True
-                self._forget_written()  # the program's own say the same, and more
-                return f"{number} event file{'' if number == 1 else 's'} of its results"
+                self._forget_written()  # the program's own event files contain the same points
+                return f"{count(number, 'event file')} of its results"
             return f"{self._write_metrics():,} points of its metrics"
         return "unchanged"
 
@@ -46,24 +47,24 @@ class JobFolder:
         return self.job.is_terminal
 
     def _event_files(self) -> int:
-        """Download the event files among the results; how many there are."""
+        """Download the event files of the results; returns their number."""
         try:
-            files = [one for one in self.job.files() if "tfevents" in posixpath.basename(one.path)]
-        except ApiError:  # no results, or not any more
+            files = [file for file in self.job.files() if "tfevents" in posixpath.basename(file.path)]
+        except ApiError:  # there are no results
             return 0
-        for one in files:
-            target = (self.path / one.path).resolve()
+        for file in files:
+            target = (self.path / file.path).resolve()
             if not target.is_relative_to(self.path.resolve()):
-                continue  # a name that leads elsewhere
+                continue  # a name that leads out of the folder
             target.parent.mkdir(parents=True, exist_ok=True)
-            self.job.download_file(one.path, target)
+            self.job.download_file(file.path, target)
         return len(files)
 
     def _write_metrics(self) -> int:
-        """Write the points that are new since the last time; how many there are by now."""
+        """Write the points that are new since the last call; returns the number of all points."""
         series = self.job.metrics(kind="user")
-        every = max(1, -(-sum(one.points for one in series) // _MOST_POINTS))
-        several = {(one.attempt, one.learner) for one in series}
+        every = max(1, -(-sum(found.points for found in series) // _MOST_POINTS))
+        several = {(found.attempt, found.learner) for found in series}
         seen: dict[tuple[int, int, str], int] = defaultdict(int)
         for point in self.job.metric_points(kind="user") if series else ():
             key = (point.attempt, point.learner, point.name)
@@ -84,7 +85,7 @@ class JobFolder:
         return self._writers[folder]
 
     def _forget_written(self) -> None:
-        """Remove the event files that are ours."""
+        """Remove the event files that this class has written."""
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()

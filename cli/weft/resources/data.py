@@ -1,4 +1,4 @@
-"""Data stores and what is in them. Bytes go to and from the store itself, by presigned URLs."""
+"""Data stores and their content. Bytes go directly to and from the store, by presigned URLs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True)
 class Place:
-    """``DATASTORE:CONTAINER/PREFIX``, taken apart. An empty container stands for the store as a whole."""
+    """The parts of ``DATASTORE:CONTAINER/PREFIX``. An empty container means the whole store."""
 
     store: str
     container: str
@@ -35,23 +35,23 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        """From ``store:container/prefix``, ``container/prefix`` (in store ``default``) or ``store:``.
+        """The place of ``store:container/prefix``, ``container/prefix`` (in the store ``default``) or ``store:``.
 
         Raises:
-            WeftError: it has another form.
+            WeftError: the text has another form.
         """
         store, colon, path = text.partition(":")
         if not colon:
             store, path = DEFAULT_STORE, text
         container, _, prefix = path.partition("/")
         if not _NAME.fullmatch(store) or (path and not _NAME.fullmatch(container)):
-            raise WeftError(f"{text!r} is no place in a data store; expected DATASTORE:CONTAINER/PREFIX")
+            raise WeftError(f"{text!r} is not a place in a data store; expected DATASTORE:CONTAINER/PREFIX")
         return cls(store, container, prefix.lstrip("/"))
 
 
 @dataclass(frozen=True)
 class Item:
-    """A file on this machine and the object it comes from or goes to; ``size`` in bytes."""
+    """A file on this machine and the key of its object in the store; ``size`` in bytes."""
 
     path: Path
     key: str
@@ -59,18 +59,22 @@ class Item:
 
 
 class Datastores:
-    """The data stores that the project keeps on the server."""
+    """The data stores that the server knows for the project."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def list(self) -> list[Datastore]:
-        """All of them, by name."""
+        """All data stores, by name."""
         page = self._transport.json("GET", "/datastores")
-        return [Datastore.from_json(one) for one in page.get("datastores") or []]
+        return [Datastore.from_json(store) for store in page.get("datastores") or []]
 
     def get(self, name: str) -> Datastore:
-        """One of them. Raises NotFound."""
+        """One data store.
+
+        Raises:
+            NotFound: there is no such data store.
+        """
         return Datastore.from_json(self._transport.json("GET", f"/datastores/{segment(name)}"))
 
     def add(
@@ -85,15 +89,15 @@ class Datastores:
         ca: str | None = None,
         check: bool = True,
     ) -> Datastore:
-        """Keep an S3 endpoint and its credentials (access key and secret key) on the server, encrypted.
+        """Store an S3 endpoint and its credentials (access key and secret key) on the server, encrypted.
 
         Args:
-            ca: certificates (PEM) of a private authority to trust there.
-            check: the server tries them first.
+            ca: certificates (PEM) of a private authority to trust for this store.
+            check: let the server test the credentials first.
 
         Raises:
             Conflict: the name is taken.
-            ApiError: the store refused the credentials, or does not answer.
+            ApiError: the store refuses the credentials, or does not answer.
         """
         body: dict[str, Any] = {"name": name, "endpoint": endpoint, "user_name": user_name, "password": password}
         more = {"region": region, "session_token": session_token, "ca": ca}
@@ -102,12 +106,16 @@ class Datastores:
         return Datastore.from_json(self._transport.json("POST", "/datastores", json=body, params=params))
 
     def remove(self, name: str) -> None:
-        """Forget it; what is in the store stays. Raises NotFound."""
+        """Remove a data store from the server; the content of the store stays.
+
+        Raises:
+            NotFound: there is no such data store.
+        """
         self._transport.request("DELETE", f"/datastores/{segment(name)}")
 
 
 class Data:
-    """What is in the data stores."""
+    """The content of the data stores."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -116,18 +124,19 @@ class Data:
     def containers(self, store: str = DEFAULT_STORE) -> list[str]:
         """The names of a store's containers (buckets)."""
         page = self._transport.json("GET", f"/datastores/{segment(store)}/objects")
-        return [str(one["name"] if isinstance(one, dict) else one) for one in page.get("containers") or []]
+        containers = page.get("containers") or []
+        return [str(found["name"] if isinstance(found, dict) else found) for found in containers]
 
     def create(self, place: Place | str) -> None:
-        """Make a container (bucket); one that is there already is left as it is."""
+        """Create a container (bucket). If it exists already, this does nothing."""
         place = Place.parse(place) if isinstance(place, str) else place
         if not place.container or place.prefix:
-            raise WeftError(f"{place} is no container; expected DATASTORE:CONTAINER")
+            raise WeftError(f"{place} is not a container; expected DATASTORE:CONTAINER")
         path = f"/datastores/{segment(place.store)}/containers/{segment(place.container)}"
         self._transport.request("PUT", path)
 
     def objects(self, place: Place | str, *, limit: int | None = None) -> Iterator[ObjectInfo]:
-        """The objects under a prefix, by key; further pages are fetched as the iteration reaches them."""
+        """The objects under a prefix, by key. The iteration fetches further pages when it needs them."""
         place = Place.parse(place) if isinstance(place, str) else place
         cursor: str | None = None
         left = limit
@@ -143,7 +152,7 @@ class Data:
                 },
             )
             objects = page.get("objects") or []
-            yield from (ObjectInfo.from_json(one) for one in objects[:left])
+            yield from (ObjectInfo.from_json(found) for found in objects[:left])
             cursor = page.get("next_cursor")
             if left is not None:
                 left -= len(objects)
@@ -151,11 +160,13 @@ class Data:
                 return
 
     def plan_put(self, source: str | Path, place: Place | str) -> list[Item]:
-        """What :meth:`put` would send: a folder's files go under the prefix; a file to ``prefix/name`` when the prefix
-        is empty or ends with a slash, else to exactly the prefix.
+        """The files that :meth:`put` would send, and their keys.
+
+        The files of a folder go under the prefix. A single file goes to ``prefix/name`` if the prefix is empty or ends
+        with a slash, and otherwise to the prefix itself.
 
         Raises:
-            TransferError: there is no such file, or none in the folder.
+            TransferError: the file does not exist, or the folder has no files.
         """
         place = Place.parse(place) if isinstance(place, str) else place
         source = Path(source)
@@ -165,7 +176,7 @@ class Data:
             base = place.prefix.rstrip("/") + "/" if place.prefix else ""
             files = sorted(path for path in source.rglob("*") if path.is_file())
             if not files:
-                raise TransferError(f"the folder {source} holds no file")
+                raise TransferError(f"the folder {source} has no files")
             return [Item(path, base + path.relative_to(source).as_posix(), path.stat().st_size) for path in files]
         if not source.is_file():
             raise TransferError(f"there is no file or folder {source}")
@@ -180,25 +191,29 @@ class Data:
         progress: Progress = silent,
         items: Sequence[Item] | None = None,
     ) -> list[Item]:
-        """Upload a file or a folder; the container is made if it is missing.
+        """Upload a file or a folder; a missing container is created.
+
+        Args:
+            progress: called with the numbers of bytes that have been sent.
+            items: the result of :meth:`plan_put`, if it was called before.
 
         Raises:
-            TransferError: a file did not get through, also after repetitions.
-            ApiError: no such data store, or it refuses.
+            TransferError: a file could not be uploaded, even after retries.
+            ApiError: there is no such data store, or the store refuses the request.
         """
         place = Place.parse(place) if isinstance(place, str) else place
         todo = list(items if items is not None else self.plan_put(source, place))
-        # The first file alone: it makes the container, and shows what is wrong before many are under way.
+        # The first file goes alone: it creates the container, and shows faults before other uploads start.
         self._put_one(place, todo[0], progress)
         _in_parallel(lambda item: self._put_one(place, item, progress), todo[1:])
         return todo
 
     def plan_get(self, place: Place | str, target: str | Path) -> list[Item]:
-        """What :meth:`get` would fetch: the one object whose key is the prefix, or all objects under it.
+        """The objects that :meth:`get` would fetch: the object whose key is the prefix, or all objects under it.
 
         Raises:
-            NotFound: nothing is there.
-            TransferError: a key would leave the target folder.
+            NotFound: there is no such object.
+            TransferError: a key leads out of the target folder.
         """
         place = Place.parse(place) if isinstance(place, str) else place
         target = Path(target)
@@ -206,13 +221,13 @@ class Data:
             raise TransferError(f"{place} names no container; expected DATASTORE:CONTAINER/PREFIX")
         base = place.prefix.rstrip("/") + "/" if place.prefix else ""
         items = []
-        for one in self.objects(place):
-            if one.key == place.prefix and not one.key.endswith("/"):
-                name = one.key.rpartition("/")[2]
+        for found in self.objects(place):
+            if found.key == place.prefix and not found.key.endswith("/"):
+                name = found.key.rpartition("/")[2]
                 path = target / name if target.is_dir() or str(target).endswith("/") else target
-                return [Item(path, one.key, one.size)]
-            if one.key.startswith(base) and not one.key.endswith("/"):
-                items.append(Item(_inside(target, one.key.removeprefix(base)), one.key, one.size))
+                return [Item(path, found.key, found.size)]
+            if found.key.startswith(base) and not found.key.endswith("/"):
+                items.append(Item(_inside(target, found.key.removeprefix(base)), found.key, found.size))
         if not items:
             raise NotFound("not_found", 404, f"there is nothing at {place}")
         return items
@@ -225,11 +240,15 @@ class Data:
         progress: Progress = silent,
         items: Sequence[Item] | None = None,
     ) -> list[Item]:
-        """Download one object, or all under a prefix into a folder. What is half there is gone on with.
+        """Download one object, or all objects under a prefix into a folder. Interrupted downloads continue.
+
+        Args:
+            progress: called with the numbers of bytes that have arrived.
+            items: the result of :meth:`plan_get`, if it was called before.
 
         Raises:
-            NotFound: nothing is there.
-            TransferError: a file did not come through, also after repetitions.
+            NotFound: there is no such object.
+            TransferError: an object could not be downloaded, even after retries.
         """
         place = Place.parse(place) if isinstance(place, str) else place
         todo = list(items if items is not None else self.plan_get(place, target))
@@ -237,13 +256,13 @@ class Data:
         return todo
 
     def close(self) -> None:
-        """Drop the connections to the stores."""
+        """Close the connections to the stores."""
         if self._store_http is not None:
             self._store_http.close()
 
     @property
     def _http(self) -> httpx.Client:
-        # A client of its own: a presigned URL must not see our token.
+        # A client of its own, because the store must not see the token.
         if self._store_http is None:
             self._store_http = new_http_client(timeout=httpx.Timeout(60.0, connect=5.0))
         return self._store_http
@@ -272,7 +291,7 @@ class Data:
 def _inside(folder: Path, key: str) -> Path:
     parts = key.split("/")
     if ".." in parts or key.startswith("/") or "\\" in key:
-        raise TransferError(f"the object {key!r} has a name that would leave the folder {folder}")
+        raise TransferError(f"the object {key!r} has a name that leads out of the folder {folder}")
     return folder.joinpath(*[part for part in parts if part])
 
 

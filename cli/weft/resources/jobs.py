@@ -1,4 +1,4 @@
-"""Jobs: what can be asked of them and done with them."""
+"""Jobs: the state of a job, and all requests about jobs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from weft.transport.transfer import Progress, download, silent
 
 _PAGE = 500
 _QUICKEST, _SLOWEST = 0.1, 2.0
-"""Seconds between two looks at a job that is waited for."""
+"""Seconds between two requests while :meth:`Jobs.wait` waits."""
 _ID = re.compile(r"job-[0-9a-z]{12}")
 Trouble = Callable[[Unavailable], None]
 
@@ -47,17 +47,18 @@ def _path(job_id: str, rest: str = "") -> str:
 
 
 def _ignore(error: Unavailable) -> None:
-    """Lost connections come back by themselves; nobody needs to hear of them."""
+    """Ignore lost connections, which are restored automatically."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job as the server last told of it; :meth:`refresh` asks anew.
+    """A job in the state of the server's last answer; :meth:`refresh` asks again.
 
     Times are aware datetimes. ``state`` is one of QUEUED, PENDING, DOWNLOADING, PROCESSING, STORING, COMPLETED, FAILED
-    and HALTED, ``reason`` says why, ``condition`` what is unusual just now. ``resources`` holds what one learner gets
-    (``memory`` in bytes). ``metric_values`` holds the newest and best value of each metric by its name, of the first
-    learner that reports it. ``attempts`` and ``manifest`` are set by :meth:`Jobs.get`, and are empty in lists.
+    and HALTED. ``reason`` explains the state; ``condition`` describes a current problem. ``resources`` are those of one
+    learner (``memory`` in bytes). ``metric_values`` holds the newest and best values of each metric by its name,
+    from the first learner that reports it. Only :meth:`Jobs.get` sets ``attempts`` and ``manifest``; in lists they are
+    empty.
     """
 
     id: str
@@ -93,18 +94,22 @@ class Job:
 
     @property
     def is_terminal(self) -> bool:
-        """COMPLETED, FAILED or HALTED."""
+        """Whether the state is COMPLETED, FAILED or HALTED."""
         return self.state in TERMINAL
 
     @property
     def duration(self) -> float | None:
-        """Seconds from the submission to the end; None while the job lives."""
+        """Seconds from the submission to the end; None if the job has not ended."""
         if self.created_at is None or self.ended_at is None:
             return None
         return (self.ended_at - self.created_at).total_seconds()
 
     def refresh(self) -> Job:
-        """The job as it is now. Raises :class:`~weft.errors.NotFound` when it has been deleted."""
+        """The current state of the job.
+
+        Raises:
+            NotFound: the job has been deleted.
+        """
         return self._jobs.get(self.id)
 
     def wait(self, timeout: float | None = None, *, check: bool = True) -> Job:
@@ -116,7 +121,7 @@ class Job:
         return self._jobs.logs(self.id, **options)
 
     def search_logs(self, text: str, **options: Any) -> Iterator[LogMatch]:
-        """The lines of the log in which ``text`` stands; see :meth:`Jobs.search_logs`."""
+        """The lines of the log that contain ``text``; see :meth:`Jobs.search_logs`."""
         return self._jobs.search_logs(self.id, text, **options)
 
     def training_data(self, kind: str, **page: Any) -> Sequence[Json]:
@@ -128,41 +133,41 @@ class Job:
         return self._jobs.follow_logs(self.id, **options)
 
     def metrics(self, names: Sequence[str] = (), **chosen: Any) -> Sequence[Series]:
-        """What it has measured so far; see :meth:`weft.resources.metrics.Metrics.list`."""
+        """The metrics so far; see :meth:`weft.resources.metrics.Metrics.list`."""
         return self._jobs.metrics.list(self.id, names, **chosen)
 
     def curves(self, names: Sequence[str] = (), **options: Any) -> Sequence[Curve]:
-        """The same with points for a chart; see :meth:`weft.resources.metrics.Metrics.curves`."""
+        """The metrics as points for a chart; see :meth:`weft.resources.metrics.Metrics.curves`."""
         return self._jobs.metrics.curves(self.id, names, **options)
 
     def metric_points(self, names: Sequence[str] = (), **chosen: Any) -> Iterator[Point]:
-        """The same with every point; see :meth:`weft.resources.metrics.Metrics.points`."""
+        """All points of the metrics; see :meth:`weft.resources.metrics.Metrics.points`."""
         return self._jobs.metrics.points(self.id, names, **chosen)
 
     def export_metrics(
         self, target: str | Path, form: Literal["csv", "parquet"] = "csv", names: Sequence[str] = (), **chosen: Any
     ) -> Path:
-        """All of them as a file; see :meth:`weft.resources.metrics.Metrics.export`."""
+        """All points of the metrics as a file; see :meth:`weft.resources.metrics.Metrics.export`."""
         return self._jobs.metrics.export(self.id, target, form, names, **chosen)
 
     def metric_notes(self) -> Sequence[str]:
-        """What the server has dropped of them, and why."""
+        """Notes about metrics that the server has dropped, with the reasons."""
         return self._jobs.metrics.notes(self.id)
 
     def events(self) -> Iterator[Event]:
-        """What has happened to the job so far."""
+        """The events so far."""
         return self._jobs.events(self.id)
 
     def files(self) -> Sequence[FileInfo]:
-        """The files among its results."""
+        """The files of its results."""
         return self._jobs.files(self.id)
 
     def halt(self, grace_seconds: int | None = None) -> Job:
-        """Stop it and keep what it has; see :meth:`Jobs.halt`."""
+        """Stop the job and keep what it has stored; see :meth:`Jobs.halt`."""
         return self._jobs.halt(self.id, grace_seconds)
 
     def resume(self) -> Job:
-        """Go on from its last checkpoint; see :meth:`Jobs.resume`."""
+        """Queue the job again, from its last checkpoint; see :meth:`Jobs.resume`."""
         return self._jobs.resume(self.id)
 
     def rerun(
@@ -172,27 +177,27 @@ class Job:
         from_checkpoint: bool | str = False,
         code_sha256: str | None = None,
     ) -> Job:
-        """A new job of the same manifest and code; see :meth:`Jobs.rerun`."""
+        """Submit a new job with the same manifest and code; see :meth:`Jobs.rerun`."""
         return self._jobs.rerun(self.id, overrides, from_checkpoint=from_checkpoint, code_sha256=code_sha256)
 
     def checkpoints(self) -> Sequence[Checkpoint]:
-        """The checkpoints that are kept of it; see :meth:`Jobs.checkpoints`."""
+        """The stored checkpoints of the job; see :meth:`Jobs.checkpoints`."""
         return self._jobs.checkpoints(self.id)
 
     def delete(self) -> None:
-        """Stop it and remove it; see :meth:`Jobs.delete`."""
+        """Stop the job and remove it; see :meth:`Jobs.delete`."""
         self._jobs.delete(self.id)
 
     def download_trained_model(self, target: str | Path, progress: Progress = silent) -> Path:
-        """The results as a zip; see :meth:`Jobs.download_trained_model`."""
+        """Download the results as a zip; see :meth:`Jobs.download_trained_model`."""
         return self._jobs.download_trained_model(self.id, target, progress)
 
     def download_file(self, path: str, target: str | Path, progress: Progress = silent) -> Path:
-        """One file of the results; see :meth:`Jobs.download_file`."""
+        """Download one file of the results; see :meth:`Jobs.download_file`."""
         return self._jobs.download_file(self.id, path, target, progress)
 
     def download_definition(self, target: str | Path, progress: Progress = silent) -> Path:
-        """The code as it was submitted, as a zip; see :meth:`Jobs.download_definition`."""
+        """Download the submitted code as a zip; see :meth:`Jobs.download_definition`."""
         return self._jobs.download_definition(self.id, target, progress)
 
 
@@ -211,17 +216,17 @@ class Jobs:
         *,
         keepalive: Mapping[str, int] | None = None,
     ) -> Job:
-        """Queue a job of a manifest (its text) and code that is on the server already.
+        """Queue a job, whose code is on the server already.
 
         Args:
             manifest: the YAML text.
-            code_sha256: the code's zip; None for a command that needs no code.
-            overrides: by path, ``{"learners": "2", "framework.command": "…"}``.
-            keepalive: ``{"seconds": …}``: the job is halted when :meth:`keep_alive` has not been called for so long;
-                ``"idle_seconds"`` (optional): and when it has been idle for so long.
+            code_sha256: the SHA-256 of the code's zip; None: the command needs no code.
+            overrides: values by path, ``{"learners": "2", "framework.command": "…"}``.
+            keepalive: ``{"seconds": …}``: the server halts the job if :meth:`keep_alive` has not been called for so
+                long. ``"idle_seconds"`` (optional): the server also halts the job if it has been idle for so long.
 
         Raises:
-            InvalidManifest: ``problems`` names each fault.
+            InvalidManifest: ``problems`` lists the faults.
         """
         body: dict[str, Any] = {"manifest": manifest, "code_sha256": code_sha256, "set": dict(overrides or {})}
         if keepalive is not None:
@@ -243,16 +248,17 @@ class Jobs:
         sort: str | None = None,
         limit: int | None = None,
     ) -> Iterator[Job]:
-        """Jobs, newest first unless ``sort`` says otherwise; further pages are fetched as the iteration reaches them.
+        """Jobs, newest first unless ``sort`` is given. The iteration fetches further pages when it needs them.
 
         Args:
-            state: only these states.
+            state: only jobs in these states.
             label: only jobs with these labels, each ``key=value``.
             q: only jobs with this text in id, name or description.
             since: only jobs submitted after this time (ISO 8601, or an age such as ``2h``).
-            metric: only jobs whose metrics are so: each ``NAME<0.3``, ``NAME.max>=0.9``, …
-            sort: ``created_at``, ``name``, ``state`` or ``metric:NAME[:min|:max]``; ``-`` in front: descending.
-            limit: at most so many; None = all.
+            metric: only jobs whose metrics meet these conditions: ``NAME<0.3``, ``NAME.max>=0.9`` and so on.
+            sort: ``created_at``, ``name``, ``state`` or ``metric:NAME[:min|:max]``; a ``-`` in front sorts in
+                descending order.
+            limit: maximum number of jobs; None: all.
         """
         cursor: str | None = None
         left = limit
@@ -273,8 +279,8 @@ class Jobs:
                 },
             )
             jobs = page["jobs"]
-            for one in jobs[:left]:
-                yield self._job(one)
+            for job in jobs[:left]:
+                yield self._job(job)
             cursor = page.get("next_cursor")
             if left is not None:
                 left -= len(jobs)
@@ -282,18 +288,30 @@ class Jobs:
                 return
 
     def keep_alive(self, job_id: str) -> datetime | None:
-        """Say that the client of a job lives that was submitted with ``keepalive``; until when that counts. Raises
-        Conflict when the job has ended."""
+        """Renew the lease of a job that was submitted with ``keepalive``; returns the end of the lease.
+
+        Raises:
+            Conflict: the job has ended.
+        """
         return parse_time(self._transport.json("PUT", _path(job_id, "keepalive")).get("until"))
 
     def halt(self, job_id: str, grace_seconds: int | None = None) -> Job:
-        """Stop the job's learners (SIGTERM, after ``grace_seconds`` SIGKILL) and keep what it has stored; it can be
-        resumed. Returns at once: the job gets there by itself. Raises Conflict when it has ended otherwise."""
+        """Stop the job's learners (SIGTERM, after ``grace_seconds`` SIGKILL) and keep what the job has stored.
+
+        The job can be resumed. This returns at once, before the learners have stopped.
+
+        Raises:
+            Conflict: the job is COMPLETED or FAILED.
+        """
         body = {} if grace_seconds is None else {"grace_seconds": grace_seconds}
         return self._job(self._transport.json("POST", _path(job_id, "halt"), json=body))
 
     def resume(self, job_id: str) -> Job:
-        """Queue a halted or failed job again; it goes on from its last checkpoint. Raises Conflict in other states."""
+        """Queue a halted or failed job again; it continues from its last checkpoint.
+
+        Raises:
+            Conflict: the job is in another state.
+        """
         return self._job(self._transport.json("POST", _path(job_id, "resume"), json={}))
 
     def rerun(
@@ -304,11 +322,16 @@ class Jobs:
         from_checkpoint: bool | str = False,
         code_sha256: str | None = None,
     ) -> Job:
-        """A new job of the same manifest and code, with overrides; the new one is returned. ``code_sha256`` is other
-        code, which :meth:`weft.Client.send_code` has sent.
+        """Submit a new job with the same manifest and code; returns the new job.
 
-        With ``from_checkpoint`` it begins with the last complete checkpoint that the job has now, or with the one of
-        that ``generation``: a copy, which stays whatever becomes of the job. Raises Conflict when there is none.
+        Args:
+            overrides: as for :meth:`submit`.
+            from_checkpoint: True: start from a copy of the last complete checkpoint; a text: from a copy of the
+                checkpoint of this ``generation``. The copy does not depend on the old job.
+            code_sha256: other code, which :meth:`weft.Client.send_code` has sent.
+
+        Raises:
+            Conflict: there is no such checkpoint.
         """
         body: dict[str, Any] = {"set": dict(overrides or {})}
         if from_checkpoint:
@@ -318,21 +341,21 @@ class Jobs:
         return self._job(self._transport.json("POST", _path(job_id, "rerun"), json=body))
 
     def checkpoints(self, job_id: str) -> Sequence[Checkpoint]:
-        """The checkpoints that are kept of a job, the newest first. Each learner that writes any has its own."""
+        """The stored checkpoints of a job, newest first. Each learner that writes checkpoints has its own."""
         page = self._transport.json("GET", _path(job_id, "checkpoints"))
-        return [Checkpoint.from_json(one) for one in page.get("checkpoints") or []]
+        return [Checkpoint.from_json(checkpoint) for checkpoint in page.get("checkpoints") or []]
 
     def delete(self, job_id: str) -> None:
-        """Stop the job and remove it, its logs and its results in the installation's own store."""
+        """Stop the job, and remove it, its logs, and its results in the installation's own store."""
         self._transport.request("DELETE", _path(job_id))
 
     # --- events and logs -------------------------------------------------------------------------------------------
 
     def events(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
-        """What has happened so far, oldest first; ``after`` is an event's id."""
+        """The events so far, oldest first; only events after the event with the id ``after``."""
         while True:
             page = self._transport.json("GET", _path(job_id, "events"), params={"after": after, "limit": _PAGE})
-            events = [Event.from_json(one) for one in page.get("events") or []]
+            events = [Event.from_json(event) for event in page.get("events") or []]
             yield from events
             if len(events) < _PAGE:
                 return
@@ -341,7 +364,7 @@ class Jobs:
     def follow_events(
         self, job_id: str, *, after: int | None = None, on_trouble: Trouble = _ignore, patience: float = PATIENCE
     ) -> Iterator[Event]:
-        """What has happened and what happens, until the job has ended; survives lost connections.
+        """The events so far and the new ones, until the job has ended. Lost connections are restored.
 
         Raises:
             Unavailable: no contact for ``patience`` seconds.
@@ -359,14 +382,14 @@ class Jobs:
                 yield Event.from_json(event.data)
 
     def logs(self, job_id: str, **which: Any) -> Iterator[LogLine]:
-        """The log so far, in order. ``which``: the members of :class:`~weft.resources.logs.Which`:
+        """The log so far, in order. ``which`` are the attributes of :class:`~weft.resources.logs.Which`:
 
         Args:
-            learner: only this one's lines, from 1.
-            attempt: only this attempt's, from 1.
-            tail: only the last so many.
-            since: only from this time on: ISO 8601, milliseconds since the epoch, or an age such as ``30s``.
-            at: from the first line at or after this time on.
+            learner: only lines of this learner, from 1.
+            attempt: only lines of this attempt, from 1.
+            tail: only the last ``tail`` lines.
+            since: only lines since this time: ISO 8601, milliseconds since the epoch, or an age such as ``30s``.
+            at: start with the first line at or after this time.
             start, end: the numbers of the first and the last line.
         """
         return Log(self._transport, job_id, Which(**which)).read()
@@ -374,16 +397,16 @@ class Jobs:
     def search_logs(
         self, job_id: str, text: str, *, regex: bool = False, case: bool = False, context: int = 0, **which: Any
     ) -> Iterator[LogMatch]:
-        """The lines so far in which ``text`` stands, in order.
+        """The lines so far that contain ``text``, in order.
 
         Args:
             text: a substring, or with ``regex`` a regular expression in RE2's syntax.
-            case: whether upper and lower case differ.
-            context: lines before and after each, up to 20.
-            which: see :meth:`logs`; all but ``tail``.
+            case: whether the search is case-sensitive.
+            context: number of lines before and after each match, up to 20.
+            which: see :meth:`logs`; all except ``tail``.
 
         Raises:
-            ApiError: it is no regular expression.
+            ApiError: ``text`` is not a valid regular expression.
         """
         return Log(self._transport, job_id, Which(**which)).search(text, regex=regex, case=case, context=context)
 
@@ -393,15 +416,15 @@ class Jobs:
         """A page of FfDL's ``loglines`` or ``emetrics``, in its form (docs/from-ffdl.md).
 
         Args:
-            pos: number of the first, from 1; below 0: so many before the end.
-            since_time: from then on: milliseconds since the epoch, a span such as ``1h30m``, or a date; ``pos`` means
-                nothing then.
+            pos: number of the first record, from 1; negative: counted from the end.
+            since_time: start of the page: milliseconds since the epoch, a span such as ``1h30m``, or a date; ``pos``
+                then has no effect.
         """
         params: Query = {"pagesize": pagesize, "pos": pos, "since_time": since_time}
         return list(self.ffdl(f"/logs/{segment(job_id)}/{kind}", params)["models"])
 
     def ffdl(self, path: str, params: Query | None = None) -> dict[str, Any]:
-        """What FfDL's API has at a path below ``/v1``, in its form (docs/from-ffdl.md)."""
+        """The answer of FfDL's API for a path below ``/v1``, in its form (docs/from-ffdl.md)."""
         return self._transport.json("GET", path, params=params, base="/v1")
 
     def follow_logs(
@@ -413,14 +436,15 @@ class Jobs:
         complete: bool = True,
         **which: Any,
     ) -> Iterator[LogLine | StateChange | Gap]:
-        """The log so far and as it grows, until the job has ended, retries included; each line once, through lost
-        connections and restarts of the server. Between the lines stand :class:`~weft.models.StateChange`, the last
-        one ``final``.
+        """The log so far and the new lines, until the job has ended, retries included.
+
+        Each line comes once, even if connections are lost or the server restarts. Among the lines are the values
+        :class:`~weft.models.StateChange`; the last one is ``final``.
 
         Args:
-            complete: False: should lines come faster than they are taken, some are left out, and a
-                :class:`~weft.models.Gap` says which.
-            which: see :meth:`logs`; all but ``end``.
+            complete: False: if the caller reads too slowly, the server leaves out lines, and a
+                :class:`~weft.models.Gap` takes their place.
+            which: see :meth:`logs`; all except ``end``.
 
         Raises:
             Unavailable: no contact for ``patience`` seconds.
@@ -428,28 +452,42 @@ class Jobs:
         return Log(self._transport, job_id, Which(**which)).follow(on_trouble, patience, complete=complete)
 
     def watch(self, job_id: str, *, on_trouble: Trouble = _ignore, complete: bool = True) -> Iterator[Item]:
-        """Events and log lines together until the job has ended, as ``weft train --follow`` shows them."""
+        """Events and log lines together, until the job has ended, as ``weft train --follow`` shows them."""
         log = self.follow_logs(job_id, on_trouble=on_trouble, complete=complete)
         return watch(self.follow_events(job_id, on_trouble=on_trouble), log)
 
     # --- files -----------------------------------------------------------------------------------------------------
 
     def files(self, job_id: str) -> Sequence[FileInfo]:
-        """The files among the job's results so far."""
+        """The files of the job's results so far."""
         page = self._transport.json("GET", _path(job_id, "files"))
-        return [FileInfo.from_json(one) for one in page.get("files") or []]
+        return [FileInfo.from_json(file) for file in page.get("files") or []]
 
     def download_file(self, job_id: str, path: str, target: str | Path, progress: Progress = silent) -> Path:
-        """One file of the results. Raises TransferError when it does not come through."""
+        """Download one file of the results.
+
+        Raises:
+            TransferError: the download failed.
+        """
         quoted = "/".join(segment(part) for part in path.split("/"))
         return self._download(_path(job_id, f"files/{quoted}"), target, progress)
 
     def download_trained_model(self, job_id: str, target: str | Path, progress: Progress = silent) -> Path:
-        """All results as a zip. Raises Conflict when there are none (yet, or any more), TransferError."""
+        """Download all results as a zip.
+
+        Raises:
+            Conflict: there are no results.
+            TransferError: the download failed.
+        """
         return self._download(_path(job_id, "trained-model"), target, progress)
 
     def download_definition(self, job_id: str, target: str | Path, progress: Progress = silent) -> Path:
-        """The code as it was submitted, as a zip. Raises NotFound when the job has none, TransferError."""
+        """Download the submitted code as a zip.
+
+        Raises:
+            NotFound: the job has no code.
+            TransferError: the download failed.
+        """
         return self._download(_path(job_id, "definition"), target, progress)
 
     def _download(self, path: str, target: str | Path, progress: Progress) -> Path:
@@ -463,17 +501,17 @@ class Jobs:
     # --- waiting ---------------------------------------------------------------------------------------------------
 
     def wait(self, job_id: str, timeout: float | None = None, *, check: bool = True) -> Job:
-        """Block until the job has ended; survives lost connections.
+        """Block until the job has ended. Lost connections are restored.
 
         Args:
             job_id: the job.
-            timeout: seconds; None = as long as it takes.
-            check: raise for an end other than COMPLETED.
+            timeout: seconds; None: no limit.
+            check: raise an error unless the job is COMPLETED.
 
         Raises:
-            JobFailed, JobHalted: with ``check``; ``error.job`` is the job.
+            JobFailed, JobHalted: only with ``check``; ``error.job`` is the job.
             WaitTimeout: the time ran out.
-            NotFound: it has been deleted.
+            NotFound: the job has been deleted.
             Unavailable: no contact for ten minutes.
         """
         begun = contact = time.monotonic()
@@ -488,7 +526,7 @@ class Jobs:
             else:
                 if job.is_terminal:
                     break
-            # Asked more and more seldom: the end is noticed within a twentieth of what has passed.
+            # The pauses grow: the end is noticed after at most a twentieth of the time that has passed.
             pause = min(max(_QUICKEST, 0.05 * (time.monotonic() - begun)), _SLOWEST)
             if deadline is not None:
                 pause = min(pause, deadline - time.monotonic())
@@ -502,16 +540,16 @@ class Jobs:
         return job
 
     def find(self, reference: str) -> Job:
-        """The job of an id, of the beginning of an id, of a name that only one job has, or the newest (``@last``).
+        """The job with this id, beginning of an id, or name (if only one job has it); ``@last`` is the newest job.
 
         Raises:
-            NotFound: nothing fits.
-            AmbiguousName: several fit; the text lists them.
+            NotFound: no job matches.
+            AmbiguousName: several jobs match; the text lists them.
         """
         if reference == "@last":
             for job in self.list(limit=1):
                 return self.get(job.id)
-            raise NotFound("not_found", 404, "there is no job yet, so none is @last")
+            raise NotFound("not_found", 404, "there are no jobs yet, so @last means none")
         if _ID.fullmatch(reference):
             return self.get(reference)
         fitting = [
@@ -520,11 +558,11 @@ class Jobs:
             if job.name == reference or job.id.startswith((reference, f"job-{reference}"))
         ]
         if not fitting:
-            raise NotFound("not_found", 404, f"no job has the id or name {reference!r}, and no id begins so")
+            raise NotFound("not_found", 404, f"no job has the id or name {reference!r}, and no id begins with it")
         if len(fitting) > 1:
             shown = "".join(f"\n  {job.id}  {job.state:<10}  {job.name}" for job in fitting[:10])
             more = f"\n  and {len(fitting) - 10} more" if len(fitting) > 10 else ""
-            raise AmbiguousName(f"{reference!r} fits {len(fitting)} jobs, newest first:{shown}{more}")
+            raise AmbiguousName(f"{reference!r} matches {len(fitting)} jobs, newest first:{shown}{more}")
         return self.get(fitting[0].id)
 
     def _job(self, data: Json) -> Job:

@@ -12,14 +12,21 @@ from weft.transport.http import Transport, segment
 from weft.transport.sse import PATIENCE, Follower
 
 _PAGE = 5000
-_PAUSE = 1.0  # seconds between two tries to read what was left out
+_PAUSE = 1.0  # seconds between two tries to fetch lines that were left out
 
 
 @dataclass(frozen=True)
 class Which:
-    """Which lines: one learner's (from 1), one attempt's (from 1), the last ``tail``, those from the time ``since`` on.
+    """Selects lines of a log.
 
-    ``at``: from the first line at or after this time on. ``start``, ``end``: the numbers of the first and last line.
+    Attributes:
+        learner: only lines of this learner, from 1.
+        attempt: only lines of this attempt, from 1.
+        tail: only the last ``tail`` lines.
+        since: only lines since this time.
+        at: start with the first line at or after this time.
+        start: number of the first line.
+        end: number of the last line.
     """
 
     learner: int | None = None
@@ -32,7 +39,7 @@ class Which:
 
 
 class Log:
-    """The log of one job. ``next`` is the number of the line that the last reading would go on from."""
+    """The log of one job."""
 
     def __init__(self, transport: Transport, job_id: str, which: Which) -> None:
         self._transport = transport
@@ -44,7 +51,7 @@ class Log:
     def read(self) -> Iterator[LogLine]:
         """The lines so far, in order."""
         which = self._which
-        # Where to begin is said once.
+        # Only the first request says where to begin.
         begin: dict[str, int | str | None] = {"tail": which.tail, "at": which.at}
         total: int | None = None
         while True:
@@ -61,10 +68,10 @@ class Log:
                 },
             )
             if begin and isinstance(page.get("total"), int):
-                total = page["total"]  # a job that goes on writing has no end
+                total = page["total"]  # while the job writes, there is no end
             before, self._next = self._next or 0, int(page.get("next") or 0)
-            for one in page.get("lines") or []:
-                line = LogLine.from_json(one)
+            for raw in page.get("lines") or []:
+                line = LogLine.from_json(raw)
                 if which.end is not None and line.n > which.end:
                     return
                 yield line
@@ -72,11 +79,11 @@ class Log:
             if page.get("end") or self._next <= before or (enough is not None and self._next >= enough):
                 return
             if total is None and which.tail is not None:
-                return  # a server of before totals
+                return  # an older server, which sends no totals
             begin = {}
 
     def search(self, text: str, *, regex: bool = False, case: bool = False, context: int = 0) -> Iterator[LogMatch]:
-        """The lines so far that match, in order; each call of the server searches a part."""
+        """The matching lines so far, in order. Each request searches a part of the log."""
         which = self._which
         position = which.start
         if when := which.at or which.since:
@@ -97,8 +104,8 @@ class Log:
                 },
             )
             position = int(page.get("next") or 0)
-            for one in page.get("matches") or []:
-                match = LogMatch.from_json(one)
+            for raw in page.get("matches") or []:
+                match = LogMatch.from_json(raw)
                 if which.end is not None and match.line.n > which.end:
                     return
                 yield match
@@ -108,14 +115,15 @@ class Log:
     def follow(
         self, on_trouble: Callable[[Unavailable], None], patience: float = PATIENCE, *, complete: bool = True
     ) -> Iterator[LogLine | StateChange | Gap]:
-        """The lines so far and those to come; between them what the job's state becomes, the last one ``final``.
+        """The lines so far and the new ones, and the changes of the job's state; the last change is ``final``.
 
-        ``complete``: lines that the server left out, as they came faster than they were taken, are read; otherwise
-        there is a :class:`Gap` in their place.
+        Args:
+            complete: fetch lines that the server left out because the caller read too slowly. Otherwise, a
+                :class:`Gap` takes their place.
         """
         which = self._which
         if which.tail is not None or which.since is not None or which.at is not None:
-            # By ranges first, so that the place to go on from is known before anything can break.
+            # Read ranges first: if the connection is lost later, the place to continue from is known.
             yield from self.read()
         events = Follower(
             self._transport,
@@ -138,7 +146,7 @@ class Log:
             elif event.name in ("state", "end"):
                 state_now, reason = (str(event.data.get(key) or "") for key in ("state", "reason"))
                 change = StateChange(state_now, reason, final=event.name == "end")
-                if change != state:  # the server says it again after each reconnection
+                if change != state:  # the server repeats it after each reconnection
                     yield change
                 state = change
 

@@ -1,4 +1,4 @@
-"""The metrics of a job: its series, their points for a chart's width, and all of them as a file."""
+"""The metrics of a job: its series, points for a chart, and all points as a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Axis = Literal["step", "time"]
 
 @dataclass(frozen=True)
 class MetricValues:
-    """The newest and the best values of a metric; None: there is no finite one. ``step`` is the newest one's."""
+    """The newest and best values of a metric; None: no value is finite. ``step`` is the step of the newest value."""
 
     last: float | None
     min: float | None
@@ -37,8 +37,11 @@ class MetricValues:
 
 @dataclass(frozen=True)
 class Series:
-    """One value of one learner in one attempt. ``name`` holds the group (``train/loss``), ``kind`` is ``user`` or
-    ``system``, ``learner`` and ``attempt`` count from 1."""
+    """The values of one metric from one learner in one attempt.
+
+    ``name`` includes the group (``train/loss``), ``kind`` is ``user`` or ``system``, ``learner`` and ``attempt`` count
+    from 1.
+    """
 
     name: str
     group: str
@@ -51,7 +54,7 @@ class Series:
     first_time: datetime
     last_time: datetime
     last: float | None
-    """None: not a finite number."""
+    """None: the value is not finite."""
     min: float | None
     max: float | None
     raw: Json = field(repr=False, compare=False)
@@ -74,8 +77,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Curve:
-    """A series in buckets, by rising x (a step, or ms since the epoch): of each the smallest, the largest and the last
-    value (None: none is finite) and the number of its points."""
+    """A series in buckets, in ascending order of x (a step, or ms since the epoch).
+
+    For each bucket: the smallest, the largest and the last value (None: no value is finite), and the number of points.
+    """
 
     name: str
     group: str
@@ -96,7 +101,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Point:
-    """One value as it was reported; ``value`` may be NaN or infinite."""
+    """One reported value; ``value`` may be NaN or infinite."""
 
     name: str
     group: str
@@ -109,8 +114,11 @@ class Point:
 
 
 class Metrics:
-    """What jobs report. Series are chosen by ``names`` (``train/loss``), ``kind`` (``user``, ``system``), ``learner``
-    and ``attempt`` (both from 1); what is not given limits nothing. Every method raises a WeftError."""
+    """The metrics that jobs report.
+
+    The arguments ``names`` (``train/loss``), ``kind`` (``user``, ``system``), ``learner`` and ``attempt`` (both from 1)
+    select series; without them, all series are selected. Every method may raise a WeftError.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -118,11 +126,11 @@ class Metrics:
     def list(self, job_id: str, names: Sequence[str] = (), **chosen: Any) -> Sequence[Series]:
         """The series, with their newest and best values."""
         answer = self._transport.json("GET", _path(job_id), params=_query(names, chosen))
-        return [Series.from_json(one) for one in answer.get("series") or ()]
+        return [Series.from_json(series) for series in answer.get("series") or ()]
 
     def notes(self, job_id: str) -> Sequence[str]:
-        """What the server has dropped of them, and why."""
-        return [str(one) for one in self._transport.json("GET", _path(job_id)).get("notes") or ()]
+        """Notes about metrics that the server has dropped, with the reasons."""
+        return [str(note) for note in self._transport.json("GET", _path(job_id)).get("notes") or ()]
 
     def curves(
         self,
@@ -135,10 +143,10 @@ class Metrics:
         width: int = 600,
         **chosen: Any,
     ) -> Sequence[Curve]:
-        """Series in at most ``width`` buckets between ``start`` and ``stop`` (both included; in units of the axis)."""
+        """Series in at most ``width`` buckets from ``start`` to ``stop`` (both inclusive, in units of the axis)."""
         params = _query(names, chosen) | {"x": axis, "from": start, "to": stop, "width": width}
         answer = self._transport.json("GET", _path(job_id, "/query"), params=params)
-        return [Curve.from_json(one) for one in answer.get("series") or ()]
+        return [Curve.from_json(curve) for curve in answer.get("series") or ()]
 
     def export(
         self,
@@ -149,7 +157,11 @@ class Metrics:
         progress: Progress = silent,
         **chosen: Any,
     ) -> Path:
-        """All points as a file. Raises TransferError when it does not come through."""
+        """Download all points as a file.
+
+        Raises:
+            TransferError: the download failed.
+        """
         params = _query(names, chosen) | {"format": form}
 
         def open_at(headers: Mapping[str, str]) -> AbstractContextManager[httpx.Response]:
@@ -159,7 +171,7 @@ class Metrics:
         return Path(target)
 
     def points(self, job_id: str, names: Sequence[str] = (), **chosen: Any) -> Iterator[Point]:
-        """All points, series by series, in the order in which they came."""
+        """All points, series by series, in the order in which they arrived."""
         with tempfile.TemporaryDirectory(prefix="weft-metrics-") as scratch:
             path = self.export(job_id, Path(scratch) / "points.csv", "csv", names, **chosen)
             with path.open(encoding="utf-8", newline="") as file:
@@ -179,7 +191,7 @@ def _path(job_id: str, rest: str = "") -> str:
 def _query(names: Sequence[str], chosen: Mapping[str, Any]) -> dict[str, Any]:
     unknown = chosen.keys() - {"kind", "learner", "attempt"}
     if unknown:
-        raise TypeError(f"series are chosen by kind, learner and attempt, not by {', '.join(sorted(unknown))}")
+        raise TypeError(f"kind, learner and attempt select series, not {', '.join(sorted(unknown))}")
     return {"name": names, **chosen}
 
 

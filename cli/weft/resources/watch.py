@@ -1,4 +1,4 @@
-"""A job's events and its log as one stream, in an order that makes sense to a reader."""
+"""A job's events and its log as one stream, in an order that a reader expects."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from weft.models import TERMINAL, Event, Gap, LogLine, StateChange
 
 Item = Event | LogLine | StateChange | Gap
 _WAITING = 5000
-"""Things that may have come and not been taken."""
+"""Maximum number of items that wait for the reader."""
 _LATE = 5.0
-"""Seconds that events may take to say what the end of the log has said already."""
+"""Seconds to wait for the last events after the end of the log."""
 
 
 class _Ended:
-    """A source's last word; ``error`` is what ended it, if it was one."""
+    """The end of a source; ``error`` is the error that ended it, or None."""
 
     def __init__(self, source: str, error: BaseException | None = None) -> None:
         self.source = source
@@ -24,12 +24,12 @@ class _Ended:
 
 
 def watch(events: Iterable[Event], log: Iterable[LogLine | StateChange | Gap]) -> Iterator[Item]:
-    """Both until both have ended. The event of the last state comes after the last line of the log.
+    """Both sources, until both have ended. The event of the last state comes after the last line of the log.
 
     Raises:
-        WeftError: what either of them raised.
+        WeftError: a source raised it.
     """
-    # Bounded: to one who reads slowly the server tells so, and this process does not grow.
+    # Bounded: if the reader is slow, the server leaves out lines, and this process does not grow.
     arrivals: queue.Queue[Item | _Ended] = queue.Queue(_WAITING)
 
     def pump(source: str, items: Iterable[Item]) -> None:
@@ -43,7 +43,7 @@ def watch(events: Iterable[Event], log: Iterable[LogLine | StateChange | Gap]) -
 
     running = {"events", "log"}
     for name, items in (("events", events), ("log", log)):
-        # Daemons: whoever stops watching needs not wait for a connection to say something.
+        # Daemons, so that a reader that stops does not have to wait for a connection.
         threading.Thread(target=pump, args=(name, items), name=f"weft-{name}", daemon=True).start()
     held: list[Event] = []
     while running:
@@ -58,7 +58,7 @@ def watch(events: Iterable[Event], log: Iterable[LogLine | StateChange | Gap]) -
         elif isinstance(item, Event) and "log" in running and item.state in TERMINAL:
             held.append(item)
         elif isinstance(item, Event) and held:
-            # It was not the last state: the job was retried or resumed.
+            # It was not the last state: the job has been retried or resumed.
             yield from [*held, item]
             held.clear()
         else:

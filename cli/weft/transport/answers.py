@@ -1,5 +1,7 @@
-"""What a server's answer, or its silence, means; in words. Weft's own refusals are RFC 9457 problems; all else is not
-Weft's."""
+"""Answers of servers, and missing answers, as errors with an explanation.
+
+Weft's own refusals are RFC 9457 problems; every other refusal comes from another server.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _HANDSHAKE = 3.0  # seconds
 
 
 def is_wefts(response: httpx.Response) -> bool:
-    """Whether a refusal is one of Weft's."""
+    """Whether a refusal comes from Weft."""
     kind = response.headers.get("content-type", "")
     path = response.request.url.path
     if "/v1/" in path and "/api/v1/" not in path:  # FfDL's API, in whose form a refusal is plain JSON
@@ -35,7 +37,7 @@ def is_wefts(response: httpx.Response) -> bool:
 
 
 def parsed(response: httpx.Response) -> Any:
-    """The answer's JSON; None when it is none."""
+    """The JSON value of the answer; None: the answer is not JSON."""
     try:
         return response.json()
     except ValueError:
@@ -43,74 +45,74 @@ def parsed(response: httpx.Response) -> Any:
 
 
 def read_error(response: httpx.Response, server: Server, *, signed: bool = True) -> ApiError:
-    """The :class:`ApiError` that an answer of Weft's with a 4xx or 5xx status stands for."""
+    """The :class:`ApiError` for an answer of Weft with a 4xx or 5xx status."""
     status = response.status_code
     problem = parsed(response)
     if not isinstance(problem, dict):
         problem = {}
     detail = problem.get("detail") or problem.get("title")
-    problems = [Problem.from_json(one) for one in problem.get("problems") or () if isinstance(one, dict)]
+    problems = [Problem.from_json(fault) for fault in problem.get("problems") or () if isinstance(fault, dict)]
     if not isinstance(detail, str):
         detail = f"{server.url} answered {status} {response.reason_phrase} to {response.request.url.path}"
     if status == 401 and not signed:
-        pass  # signing in itself was refused: that is all there is to say
+        pass  # the sign-in itself was refused; the detail explains it
     elif status == 401 and not server.token and not server.user:
-        detail = f"not signed in at {server.url}: run `weft login {server.url}`, or set WEFT_TOKEN"
+        detail = f"not signed in to {server.url}: run `weft login {server.url}`, or set WEFT_TOKEN"
     elif status == 401:
         detail = f"{server.url} does not accept the token ({detail}); run `weft login {server.url}`"
     return api_error(str(problem.get("code") or f"http_{status}"), status, detail, problems)
 
 
 def not_weft(server: Server, response: httpx.Response) -> NotWeft:
-    """Another server's answer, or that of something before Weft."""
+    """The error for an answer of another server, or of a proxy in front of Weft."""
     asked = f"{response.request.method} {response.request.url.path}"
     by = f" (from {server.source})" if server.source else ""
     return NotWeft(
         f"{server.url} does not answer as Weft does: {asked} got {_described(response)}. It is another server, or a "
-        f"proxy before Weft: is the URL{by} right?"
+        f"proxy in front of Weft. Check the URL{by}"
     )
 
 
 def redirected(url: str, response: httpx.Response) -> NotWeft:
-    """No token is carried along."""
+    """The error for a redirect, which is not followed, because the token must not go to another server."""
     target = response.headers.get("location", "elsewhere")
     if (at := target.find(response.request.url.path)) > 0:
         return NotWeft(f"{url} redirects to {target}: use {target[:at]} instead")
     return NotWeft(
-        f"{url} redirects to {target}, as Weft never does: it is another server, or a sign-in of its own before Weft"
+        f"{url} redirects to {target}, which Weft never does: it is another server, or a sign-in page in front of Weft"
     )
 
 
 def not_now(url: str, response: httpx.Response) -> Unavailable:
-    """502, 503 or 504: Weft's own, or a proxy's that does not reach it."""
+    """The error for 502, 503 or 504, from Weft or from a proxy that does not reach Weft."""
     problem = parsed(response)
     if isinstance(problem, dict) and {"title", "detail"} <= problem.keys():
         return Unavailable(f"{problem['title']}: {problem['detail']}")
     return Unavailable(
-        f"can't reach Weft at {url}: a proxy before it, or another server, answers with {_described(response)}"
+        f"can't reach Weft at {url}: a proxy in front of it, or another server, answers with {_described(response)}"
     )
 
 
 def unreachable(url: str, error: Exception) -> Unavailable:
-    """'can't reach Weft at URL: why', in words."""
+    """The error for a failed connection: 'can't reach Weft at URL: why'."""
     text = str(error) or type(error).__name__
     lowered = text.lower()
     if "refused" in lowered:
-        why = "nothing listens there (connection refused). Is it running? `weft up` starts one on this machine"
+        why = "no server listens there (connection refused); `weft up` starts one on this machine"
     elif "name or service" in lowered or "getaddrinfo" in lowered or "resolution" in lowered or "nodename" in lowered:
-        why = "the host name is not known"
+        why = "the host name is unknown"
     elif "certificate" in lowered:
-        why = f"its TLS certificate is not trusted ({text}); SSL_CERT_FILE may name your authority's"
+        why = f"its TLS certificate is not trusted ({text}); SSL_CERT_FILE may name the certificates of your authority"
     elif "ssl" in lowered or "wrong version number" in lowered:
-        why = f"TLS failed ({text}); is it http:// rather than https://?"
+        why = f"TLS failed ({text}); try http:// instead of https://"
     elif isinstance(error, httpx.ConnectTimeout):
         why = "no connection within 5 s"
     elif isinstance(error, httpx.TimeoutException):
         why = "no answer in time"
     elif isinstance(error, httpx.RemoteProtocolError):
-        why = f"what listens there gave no HTTP answer ({text.rstrip('.')}): is it Weft?"
+        why = f"the server there gave no HTTP answer ({text.rstrip('.')}): is it Weft?"
     else:
-        why = f"the connection broke ({text})"
+        why = f"the connection was interrupted ({text})"
     return Unavailable(f"can't reach Weft at {url}: {why}")
 
 
@@ -119,11 +121,11 @@ def speaks_tls(url: str) -> bool:
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
         return False
-    anyones = ssl.create_default_context()
-    anyones.check_hostname, anyones.verify_mode = False, ssl.CERT_NONE  # nothing is sent
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
     try:
         plain = socket.create_connection((parts.hostname, parts.port or 80), timeout=_HANDSHAKE)
-        with closing(plain), anyones.wrap_socket(plain, server_hostname=parts.hostname):
+        with closing(plain), context.wrap_socket(plain, server_hostname=parts.hostname):
             return True
     except (OSError, ValueError):
         return False
@@ -134,7 +136,7 @@ def _described(response: httpx.Response) -> str:
     status = f"{response.status_code} {response.reason_phrase}".strip()
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not response.content:
-        return f"{status} and nothing else"
+        return f"{status} and no content"
     if kind == "text/html":
         title = _TITLE.search(response.text)
         words = " ".join(html.unescape(title[1]).split())[:_LONGEST] if title else ""

@@ -1,4 +1,4 @@
-"""The transport: one place that talks HTTP to the server, repeats what may be repeated, and words what went wrong."""
+"""The transport: the one place that sends HTTP requests to the server, retries them, and explains errors."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from weft.transport.answers import is_wefts, not_now, not_weft, parsed, read_err
 
 API = "/api/v1"
 DELAYS = (0.2, 0.5, 1.0, 2.0)
-"""Seconds before each repetition of a request that did not get through (with jitter)."""
+"""Seconds before each retry of a request (with jitter)."""
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _PASSING = frozenset({502, 503, 504})
-# This machine is never behind a proxy, whatever HTTP_PROXY says.
+# This machine is never behind a proxy, even if HTTP_PROXY is set.
 _DIRECT: Mapping[str, None] = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 
 Query = Mapping[str, str | int | float | bool | Sequence[str] | None]
@@ -32,7 +32,7 @@ Query = Mapping[str, str | int | float | bool | Sequence[str] | None]
 
 @dataclass(frozen=True)
 class Body:
-    """A request body that can be produced again for a repetition. ``size`` in bytes."""
+    """A request body that can be produced again for a retry. ``size`` in bytes."""
 
     chunks: Callable[[], Iterable[bytes]]
     size: int
@@ -40,7 +40,7 @@ class Body:
 
 
 def client_version() -> str:
-    """This distribution's version."""
+    """The version of the installed distribution."""
     try:
         return version("weft")
     except PackageNotFoundError:
@@ -48,27 +48,27 @@ def client_version() -> str:
 
 
 def new_http_client(**options: Any) -> httpx.Client:
-    """An httpx client as Weft wants it: short connect timeout, no proxy to this machine."""
+    """An httpx client with a short connect timeout, and without a proxy to this machine."""
     options.setdefault("timeout", TIMEOUT)
     return httpx.Client(mounts=dict(_DIRECT), headers={"User-Agent": f"weft/{client_version()}"}, **options)
 
 
 def segment(text: str) -> str:
-    """One path segment of a URL, quoted (a slash too)."""
+    """One path segment of a URL, quoted (including slashes)."""
     return quote(text, safe="")
 
 
 def jitter(delay: float) -> float:
-    """``delay`` give or take a fifth, so that many clients don't return all at once."""
-    return delay * random.uniform(0.8, 1.2)  # noqa: S311 - nothing to do with secrecy
+    """``delay``, plus or minus a fifth, so that many clients don't retry at the same time."""
+    return delay * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
 
 
 class Transport:
     """Requests to one server, signed in, with retries. May be used by several threads.
 
     Args:
-        server: where, and with which token.
-        delays: seconds before each repetition.
+        server: the server and the credentials.
+        delays: seconds before each retry.
         sleep: for tests.
     """
 
@@ -87,7 +87,7 @@ class Transport:
         self._signing_in = threading.Lock()
 
     def close(self) -> None:
-        """Drop the connections."""
+        """Close the connections."""
         self._http.close()
 
     def request(
@@ -102,12 +102,12 @@ class Transport:
         signed: bool = True,
         base: str = API,
     ) -> httpx.Response:
-        """Send a request until an answer arrives; a POST carries one Idempotency-Key through all its repetitions.
+        """Send a request, with retries until an answer arrives. All tries of a POST have the same Idempotency-Key.
 
         Raises:
-            Unavailable: no answer, or 502, 503, 504, also after the last repetition.
+            Unavailable: there is no answer, or 502, 503 or 504, even after the last retry.
             ApiError: the server refused.
-            NotWeft: it is another server.
+            NotWeft: another server answered.
         """
         extra = dict(headers or {})
         if method == "POST":
@@ -129,7 +129,7 @@ class Transport:
             except httpx.TransportError as error:
                 failure, broken = unreachable(self.server.url, error), error
             except (httpx.InvalidURL, UnicodeError) as error:
-                raise WeftError(f"{self.server.url!r} is no usable URL: {error}") from error
+                raise WeftError(f"{self.server.url!r} is not a usable URL: {error}") from error
             else:
                 if response.status_code not in _PASSING:
                     return self._accept(method, response, signed=signed, repeated=failure is not None)
@@ -138,11 +138,15 @@ class Transport:
                 self._sleep(jitter(delay))
         assert failure is not None
         if isinstance(broken, httpx.ReadError | httpx.RemoteProtocolError) and speaks_tls(self.server.url):
-            raise Unavailable(f"can't reach Weft at {self.server.url}: TLS is spoken there, so that it is https://…")
+            raise Unavailable(f"can't reach Weft at {self.server.url}: the server expects TLS; use https://…")
         raise failure
 
     def json(self, method: str, path: str, *, holds: str | None = None, **options: Any) -> dict[str, Any]:
-        """Like :meth:`request`; the answer's JSON object (empty when there is no content). Weft's has ``holds``."""
+        """Like :meth:`request`; returns the JSON object of the answer, or an empty one if there is no content.
+
+        Args:
+            holds: a key that every answer of Weft has; without it, another server has answered.
+        """
         response = self.request(method, path, **options)
         if not response.content and holds is None:
             return {}
@@ -161,10 +165,10 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout: httpx.Timeout | None = None,
     ) -> Iterator[httpx.Response]:
-        """One try at an answer that is read bit by bit; the caller repeats.
+        """One try of a request whose answer is read in pieces; the caller must retry.
 
         Raises:
-            Unavailable: no answer, 502, 503 or 504, or the stream broke off.
+            Unavailable: there is no answer, or 502, 503 or 504, or the stream was interrupted.
             ApiError: the server refused.
         """
         try:
@@ -203,7 +207,7 @@ class Transport:
             raise not_weft(self.server, response)
         error = read_error(response, self.server, signed=signed)
         if method == "DELETE" and repeated and isinstance(error, NotFound):
-            # The first try did it; only its answer was lost.
+            # The first try has deleted it; only its answer was lost.
             return httpx.Response(204, request=response.request)
         raise error
 
@@ -216,5 +220,5 @@ def _query(params: Query | None) -> list[tuple[str, str | int | float | bool | N
         if isinstance(value, str) or not isinstance(value, Sequence):
             pairs.append((key, str(value).lower() if isinstance(value, bool) else str(value)))
         else:
-            pairs += [(key, one) for one in value]
+            pairs += [(key, item) for item in value]
     return pairs

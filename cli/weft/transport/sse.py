@@ -1,8 +1,8 @@
-"""Following a stream of server-sent events through lost connections: nothing doubled, nothing lost.
+"""Following a stream of server-sent events across lost connections, without lost or repeated events.
 
-The server numbers what it sends (``id:``). After a break the follower comes back with ``Last-Event-ID``, and drops
-whatever number it has already seen, should the server begin too early. A half-received event is thrown away: it has no
-closing blank line, so its number was never counted as seen.
+The server numbers its events (``id:``). After an interruption, the follower reconnects with ``Last-Event-ID``. It drops
+events whose numbers it has already seen, in case the server begins too early. An event that was received only in part
+is discarded: it has no closing blank line, so its number does not count as seen.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from weft.errors import Unavailable
 from weft.transport.http import Query, Transport, jitter
 
 SILENCE = httpx.Timeout(45.0, connect=5.0)
-"""A living server sends at least a comment every 15 s; silence beyond this is a lost connection."""
+"""The server sends at least a comment every 15 s; a longer silence means that the connection is lost."""
 PATIENCE = 600.0
-"""Seconds without any contact after which following gives up."""
+"""Seconds without contact after which the follower gives up."""
 _DELAYS = (0.1, 0.3, 1.0, 2.0, 5.0)
 
 
 @dataclass(frozen=True)
 class ServerEvent:
-    """One event. ``id`` is None when the server gave no number."""
+    """One event. ``id`` is None if the server gave no number."""
 
     id: int | None
     name: str
@@ -35,15 +35,15 @@ class ServerEvent:
 
 
 class Follower:
-    """Iterates over the events of an SSE resource until its ``end`` event (which is handed out too).
+    """Iterates over the events of an SSE resource, up to and including its ``end`` event.
 
     Args:
-        transport: where.
+        transport: the connection to the server.
         path: the resource.
-        params: its query.
-        after: the number of the last event that is already known; None = from where ``params`` say.
-        finished: asked when the server closes in good order without ``end``; True ends the iteration.
-        on_trouble: called with the error whenever the connection is lost, before it is tried again.
+        params: the query.
+        after: the number of the last known event; None: ``params`` say where to begin.
+        finished: called if the server closes the stream without ``end``; True ends the iteration.
+        on_trouble: called with the error whenever the connection is lost, before the next try.
         patience: seconds without contact after which :class:`Unavailable` is raised.
 
     Raises:
@@ -112,7 +112,7 @@ class Follower:
 
 
 def parse_events(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
-    """The events in a byte stream in the form of ``text/event-stream``; an unfinished one at the end is dropped."""
+    """The events in a stream of the type ``text/event-stream``; an unfinished event at the end is dropped."""
     name, data, number = "message", list[str](), None
     for line in _lines(chunks):
         if not line:
@@ -139,7 +139,7 @@ def _decoded(text: str) -> dict[str, Any]:
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    # By hand, because httpx's iter_lines also breaks at U+2028 and its like, which may stand inside a log line.
+    # Not by httpx's iter_lines, which also splits at U+2028 and the like; these may occur in a log line.
     rest = b""
     for chunk in chunks:
         rest += chunk

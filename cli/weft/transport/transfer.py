@@ -1,4 +1,4 @@
-"""Bytes to and from S3 by presigned URLs, and downloads from the API: in parts, in parallel, repeated, resumed."""
+"""Transfers to and from S3 by presigned URLs, and downloads from the API: in parts, in parallel, with retries."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from weft.errors import TransferError, Unavailable
 from weft.transport.http import jitter
 
 Progress = Callable[[int], None]
-"""Called with the number of bytes that have just passed; negative when a part begins anew."""
+"""Called with the number of bytes that have just been transferred; negative if a part starts again."""
 Opener = Callable[[Mapping[str, str]], AbstractContextManager[httpx.Response]]
 """Opens a GET with the given headers (``Range``)."""
 
 PARALLEL = 4
 _BLOCK = 1 << 18
-_UNMARKED = "unmarked"  # stands in a .part file's name when the server gave nothing to know the object by
+_UNMARKED = "unmarked"  # in the name of a .part file: the server gave nothing to identify the object by
 _DELAYS = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 
 def silent(count: int) -> None:
-    """The progress callback that does nothing."""
+    """A progress callback that does nothing."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of a file and the presigned URL it goes to; bytes."""
+    """A part of a file and its presigned URL; ``offset`` and ``size`` in bytes."""
 
     number: int
     url: str
@@ -45,7 +45,7 @@ class Part:
 
 
 class Parts:
-    """Sends the parts of files, ``PARALLEL`` at a time; may be shared by several files."""
+    """Sends the parts of files, ``PARALLEL`` at a time. Several files may share an object."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class Parts:
         self._sleep = sleep
 
     def send(self, path: Path, parts: Sequence[Part], progress: Progress = silent) -> list[str]:
-        """Upload all parts of ``path``; their ETags in the parts' order.
+        """Upload all parts of ``path``; returns their ETags in the order of the parts.
 
         Raises:
-            TransferError: a part did not get through, also after repetitions, or the file has changed meanwhile.
+            TransferError: a part could not be sent, even after retries, or the file has changed meanwhile.
         """
         if len(parts) == 1:
             return [self._send_part(path, parts[0], progress, threading.Event())]
@@ -72,7 +72,7 @@ class Parts:
             try:
                 return [future.result() for future in futures]
             except BaseException:
-                # One lost part loses the file (and so does Ctrl-C): the others need not go on.
+                # After one failed part (or Ctrl-C) the file is lost, so the other parts can stop.
                 given_up.set()
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -86,7 +86,7 @@ class Parts:
                 nonlocal sent
                 for block in _blocks(path, part):
                     if given_up.is_set():
-                        raise TransferError(f"{path} was given up")
+                        raise TransferError(f"the upload of {path} was stopped")
                     sent += len(block)
                     progress(len(block))
                     yield block
@@ -108,11 +108,11 @@ class Parts:
 
 
 def plan(parts: Sequence[Mapping[str, object]]) -> list[Part]:
-    """The server's list of parts, with where each begins in the file."""
+    """The server's list of parts, with the offset of each."""
     planned, offset = [], 0
-    for one in parts:
-        size = int(str(one["size"]))
-        planned.append(Part(int(str(one["number"])), str(one["url"]), offset, size))
+    for part in parts:
+        size = int(str(part["size"]))
+        planned.append(Part(int(str(part["number"])), str(part["url"]), offset, size))
         offset += size
     return planned
 
@@ -140,16 +140,17 @@ def download(
     delays: Sequence[float] = _DELAYS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Fetch into ``target`` by way of a ``.part`` file beside it, which a later call goes on with (by Range, when the
-    server can and the object is still the same one); ``target`` appears only when complete.
+    """Download into a ``.part`` file beside ``target``, which gets its name when it is complete.
+
+    A later call continues with the ``.part`` file (by Range), if the server supports this and the object is the same.
 
     Args:
-        open_at: opens the GET with the headers it is given.
-        target: the file to make; an existing one is replaced at the end.
-        progress: gets the numbers of bytes; what an earlier call left counts at once.
+        open_at: opens the GET with the given headers.
+        target: the file to create; an existing file is replaced at the end.
+        progress: called with the numbers of bytes, including those from an earlier call.
 
     Raises:
-        TransferError: it did not come through after repetitions, or can't be written; the ``.part`` file stays.
+        TransferError: the download failed, even after retries, or can't be written; the ``.part`` file stays.
     """
     failures = 0
     farthest = 0
@@ -165,12 +166,12 @@ def download(
             _fetch(open_at, target, count)
             return
         except Unavailable as error:
-            # As long as each try brings more than all before, there is no reason to give up.
+            # While each try gets farther than all tries before, there is no reason to give up.
             failures = 0 if counted > farthest else failures + 1
             farthest = max(farthest, counted)
             progress(-counted)
             if failures > len(delays):
-                raise TransferError(f"{target.name} did not come through: {error}") from error
+                raise TransferError(f"{target.name} could not be downloaded: {error}") from error
         except OSError as error:
             raise TransferError(f"{target} can't be written: {error.strerror}") from error
         sleep(jitter(delays[max(failures - 1, 0)]))
@@ -180,7 +181,7 @@ def _fetch(open_at: Opener, target: Path, progress: Progress) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     begun = next(iter(sorted(target.parent.glob(escape(target.name) + ".*.part"))), None)
     start = begun.stat().st_size if begun else 0
-    # Without compression: a range must count the bytes of the object itself.
+    # Without compression, because a range counts the bytes of the object itself.
     headers = {"Accept-Encoding": "identity"}
     with open_at(headers | ({"Range": f"bytes={start}-"} if begun and start else {})) as response:
         part = target.with_name(f"{target.name}.{_mark(response)}.part")
@@ -188,12 +189,12 @@ def _fetch(open_at: Opener, target: Path, progress: Progress) -> None:
         if begun is not None and not resumed:
             begun.unlink(missing_ok=True)
         if (response.status_code == 206 and not resumed) or response.status_code == 416:
-            # The object is another one than the .part file's, or that was complete: begin anew with the next try.
+            # The .part file belongs to another object, or is complete: the next try starts again.
             raise Unavailable("the object has changed meanwhile")
         if resumed:
             progress(start)
         with part.open("ab" if resumed else "wb") as file:
-            # As they arrive: httpx's chunks of a given size would lose what waits for the rest of its chunk.
+            # Blocks as they arrive: with chunks of a fixed size, an interruption would lose the incomplete chunk.
             for block in response.iter_bytes():
                 file.write(block)
                 progress(len(block))
@@ -203,7 +204,7 @@ def _fetch(open_at: Opener, target: Path, progress: Progress) -> None:
 
 
 def _mark(response: httpx.Response) -> str:
-    """What tells two versions of an object apart, short enough for a file's name."""
+    """A short mark for the name of a file, which differs between versions of an object."""
     tag = response.headers.get("etag") or response.headers.get("last-modified") or ""
     return hashlib.sha256(tag.encode()).hexdigest()[:8] if tag else _UNMARKED
 
@@ -213,7 +214,7 @@ def presigned(http: httpx.Client, url: str) -> Opener:
 
     Raises (when it is used):
         TransferError: the store refused.
-        Unavailable: worth another try.
+        Unavailable: another try may succeed.
     """
 
     @contextmanager
@@ -224,7 +225,7 @@ def presigned(http: httpx.Client, url: str) -> Opener:
                     response.read()
                     if response.status_code >= 500:
                         raise Unavailable(_refusal(response))
-                    raise TransferError(f"the store refused: {_refusal(response)}")
+                    raise TransferError(f"the store refused the download: {_refusal(response)}")
                 yield response
         except httpx.TransportError as error:
             raise Unavailable(store_unreachable(url, error)) from error

@@ -120,7 +120,7 @@ HTML = {"Content-Type": "text/html; charset=utf-8"}
         pytest.param(Answer(200, b"<p>", HTML), "200 OK and an HTML page.", id="a page without a title"),
         pytest.param(Answer(404, PAGE, HTML), "404 Not Found and an HTML page", id="a page that is missing"),
         pytest.param(Answer(401, PAGE, HTML), "401 Unauthorized and an HTML page", id="a proxy's own sign-in"),
-        pytest.param(Answer(413, b"", {}), "413 .* and nothing else", id="a proxy's limit"),
+        pytest.param(Answer(413, b"", {}), "413 .* and no content", id="a proxy's limit"),
         pytest.param(as_json({"hello": "world"}), "200 OK and other JSON", id="another API"),
         pytest.param(as_json(["a"]), "200 OK and other JSON", id="a list"),
         pytest.param(as_json({"detail": "Not Found"}, 404), "404 Not Found and other JSON", id="another API's refusal"),
@@ -132,7 +132,7 @@ def test_another_server_is_told_as_that(double: Double, answer: Answer, said: st
     server = Server(double.url, "weft_u_test", source="profile 'default' in /here/config.toml")
     with pytest.raises(errors.NotWeft, match=f"does not answer as Weft does: GET /api/v1/jobs got {said}") as caught:
         list(Client(transport=Transport(server)).jobs.list())
-    assert "is the URL (from profile 'default' in /here/config.toml) right?" in str(caught.value)
+    assert "Check the URL (from profile 'default' in /here/config.toml)" in str(caught.value)
     assert len(double.seen) == 1, "it will not become Weft by asking again"
 
 
@@ -146,7 +146,9 @@ def test_the_real_refusals_of_both_apis_are_wefts(double: Double, transport: Tra
 
 def test_a_proxy_that_does_not_reach_weft_is_told_as_that(double: Double, transport: Transport) -> None:
     double.on("GET", "me", Answer(502, b"<title>502 Bad Gateway</title>", HTML))
-    words = "a proxy before it, or another server, answers with 502 Bad Gateway and an HTML page, '502 Bad Gateway'"
+    words = (
+        "a proxy in front of it, or another server, answers with 502 Bad Gateway and an HTML page, '502 Bad Gateway'"
+    )
     with pytest.raises(errors.Unavailable, match=words):
         transport.json("GET", "/me")
     assert len(double.seen) == 5, "it may come back"
@@ -185,13 +187,13 @@ def test_tls_where_http_is_asked_for_and_the_other_way_round(double: Double, tmp
 
     server, place = listening(answer)
     try:
-        with pytest.raises(errors.Unavailable, match=rf"can't reach Weft at http://{place}: TLS is spoken there"):
+        with pytest.raises(errors.Unavailable, match=rf"can't reach Weft at http://{place}: the server expects TLS"):
             Transport(Server(f"http://{place}"), delays=()).json("GET", "/me")
         with pytest.raises(errors.Unavailable, match="its TLS certificate is not trusted"):
             Transport(Server(f"https://{place}"), delays=()).json("GET", "/me")
     finally:
         closed(server)
-    with pytest.raises(errors.Unavailable, match=r"TLS failed.*is it http:// rather than https://"):
+    with pytest.raises(errors.Unavailable, match=r"TLS failed.*try http:// instead of https://"):
         Transport(Server(double.url.replace("http:", "https:")), delays=()).json("GET", "/me")
 
 
