@@ -16,10 +16,10 @@ from pathlib import Path
 from PIL import Image, ImageOps
 
 from benchmarks.table import median, show, spread
-from weft.prepare.imagenet import Archives, imagenet
-from weft.prepare.options import ImageOptions, Options
-from weft.prepare.run import prepare
-from weft.prepare.targets import Folder
+from weft_data.imagenet import Archives, imagenet
+from weft_data.options import ImageOptions, Options
+from weft_data.run import prepare
+from weft_data.targets import Folder
 
 ROUNDS = 3
 TRAIN, SIZE = 60, 430  # images of each of 10 classes; pixels, about

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from weft import errors as errors
     from weft.client import Client as Client
     from weft.errors import WeftError as WeftError
-    from weft.jobs import Job as Job
     from weft.models import (
         Attempt as Attempt,
     )
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from weft.models import (
         WaitingJob as WaitingJob,
     )
+    from weft.resources.jobs import Job as Job
     from weft.workers import WorkersError as WorkersError
     from weft.workers import WorkersTimeout as WorkersTimeout
     from weft.workers import await_workers as await_workers
@@ -89,7 +89,7 @@ _MODELS = (
 _WORKERS = ("WorkersError", "WorkersTimeout", "await_workers", "launch_workers", "list_workers", "stop_workers")
 _HOMES = {
     "Client": "weft.client",
-    "Job": "weft.jobs",
+    "Job": "weft.resources.jobs",
     "WeftError": "weft.errors",
     **dict.fromkeys(_MODELS, "weft.models"),
     **dict.fromkeys(_WORKERS, "weft.workers"),

@@ -1,4 +1,4 @@
-"""Unpacking a zip that came from elsewhere: into its folder, and nowhere else."""
+"""Unpacking a downloaded zip into its folder, and nowhere else."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from weft.errors import TransferError
 
 
 def unpack(archive: Path, folder: Path) -> int:
-    """Unpack ``archive`` into ``folder`` (made if missing); returns the number of files.
+    """Unpack ``archive`` into ``folder`` (created if missing); returns the number of files.
 
     Raises:
-        TransferError: it is no zip, or an entry would end up outside the folder; nothing is written then.
+        TransferError: it is not a zip, or an entry leads out of the folder; then nothing is written.
     """
     try:
         with zipfile.ZipFile(archive) as source:
@@ -33,7 +33,7 @@ def unpack(archive: Path, folder: Path) -> int:
                 if entry.external_attr >> 16 & stat.S_IXUSR:
                     target.chmod(target.stat().st_mode | 0o111)
     except zipfile.BadZipFile as error:
-        raise TransferError(f"what came is no zip: {error}") from error
+        raise TransferError(f"the downloaded file is not a zip: {error}") from error
     except OSError as error:
         raise TransferError(f"{folder} can't be written: {error}") from error
     return len(entries)

@@ -18,7 +18,7 @@ import yaml
 
 from weft.client import Client
 from weft.errors import WeftError
-from weft.jobs import Job
+from weft.resources.jobs import Job
 
 LABEL = "bench"
 RUN_LABEL = "bench-run"

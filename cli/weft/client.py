@@ -14,23 +14,23 @@ from typing import Any
 import yaml
 
 from weft import profile as profiles
-from weft.account import Me, Secrets, Tokens
-from weft.administration import Projects, Users
 from weft.bundle import Bundle, open_bundle
-from weft.data import Data, Datastores
 from weft.errors import ApiError, NotFound, WeftError
-from weft.http import Body, Transport, segment
-from weft.jobs import Job, Jobs
 from weft.models import Engine, parse_time
-from weft.registry import Models
-from weft.transfer import Progress, silent
+from weft.resources.account import Me, Secrets, Tokens
+from weft.resources.administration import Projects, Users
+from weft.resources.data import Data, Datastores
+from weft.resources.jobs import Job, Jobs
+from weft.resources.registry import Models
+from weft.transport.http import Body, Transport, segment
+from weft.transport.transfer import Progress, silent
 
 _BLOCK = 1 << 18
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What the server makes of a valid manifest: everything resolved, and notes that are no errors."""
+    """The server's answer for a valid manifest: the resolved manifest, and notes that are not errors."""
 
     manifest: Mapping[str, Any]
     notes: tuple[str, ...]
@@ -38,7 +38,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class SignInLink:
-    """A URL that is to be opened in a browser, and until when that works. It opens what its user may: keep it."""
+    """A URL that signs in a browser, and the time when it expires. It gives all rights of its user: keep it secret."""
 
     url: str = field(repr=False)
     expires_at: datetime | None
@@ -48,17 +48,17 @@ class Client:
     """Talks to one Weft server.
 
     Args:
-        url: the server; default: ``WEFT_URL``, ``DLAAS_URL``, or the profile file's.
-        token: an API token; default: ``WEFT_TOKEN``, ``DLAAS_USERNAME`` (a token, or user with ``DLAAS_PASSWORD``), or
-            the profile file's for this URL.
+        url: URL of the server; default: ``WEFT_URL``, ``DLAAS_URL``, or the URL in the profile file.
+        token: an API token; default: ``WEFT_TOKEN``, ``DLAAS_USERNAME`` (a token, or a user with ``DLAAS_PASSWORD``),
+            or the token in the profile file for this URL.
         profile: the name of a profile in the file that ``weft login`` writes.
-        transport: for tests and special cases, instead of all the former.
+        transport: for tests and special cases, instead of the other arguments.
 
-    Every method raises :class:`~weft.errors.Unavailable` when the server can't be reached (after retries) and
-    :class:`~weft.errors.ApiError` when it refuses. May be used by several threads, and as a context manager.
+    Every method raises :class:`~weft.errors.Unavailable` if the server can't be reached (after retries) and
+    :class:`~weft.errors.ApiError` if it refuses. Several threads may share a client. It is also a context manager.
 
     Raises:
-        ConfigurationError: nobody says where the server is.
+        ConfigurationError: no server is known.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Client:
         return self._transport.server.url
 
     def close(self) -> None:
-        """Drop all connections."""
+        """Close all connections."""
         self.data.close()
         self._transport.close()
 
@@ -113,18 +113,18 @@ class Client:
 
         Args:
             manifest: path of the YAML file, or its content as a mapping.
-            code: folder or zip of the training code; None for a command that needs none.
+            code: folder or zip of the training code; None: the command needs no code.
             overrides: values by path, ``{"learners": "2"}``.
-            name: the job's name, instead of the manifest's.
-            keepalive: see :meth:`weft.jobs.Jobs.submit`.
-            progress: gets the numbers of the code's bytes as they are sent.
+            name: the job's name, instead of the name in the manifest.
+            keepalive: see :meth:`weft.resources.jobs.Jobs.submit`.
+            progress: called with the numbers of bytes of the code that have been sent.
 
         Returns:
-            The job, QUEUED; ``job.wait()`` waits for its end.
+            The job, which is QUEUED; ``job.wait()`` waits for its end.
 
         Raises:
-            InvalidManifest: ``problems`` names each fault.
-            BundleError, InvalidBundle: the code can't be packed or is refused.
+            InvalidManifest: ``problems`` lists the faults.
+            BundleError, InvalidBundle: the code can't be packed, or the server refuses it.
 
         Warns:
             UserWarning: a socket, pipe or device in the folder was left out.
@@ -142,10 +142,10 @@ class Client:
             return self.jobs.submit(text, sha256, values, keepalive=keepalive)
 
     def send_code(self, bundle: Bundle, progress: Progress = silent) -> bool:
-        """Upload a bundle unless the server has it; True when bytes were sent.
+        """Upload a bundle unless the server has it; returns whether bytes were sent.
 
         Raises:
-            InvalidBundle: the server refuses the zip: broken, too large, or with names that lead outside.
+            InvalidBundle: the server refuses the zip: it is damaged, is too large, or has names that lead out of it.
         """
         path = f"/code/{segment(bundle.sha256)}"
         try:
@@ -173,10 +173,10 @@ class Client:
     def validate(
         self, manifest: str | Path | Mapping[str, Any], overrides: Mapping[str, str] | None = None
     ) -> Validation:
-        """Let the server check a manifest, without submitting.
+        """Let the server check a manifest, without submitting it.
 
         Raises:
-            InvalidManifest: ``problems`` names each fault.
+            InvalidManifest: ``problems`` lists the faults.
         """
         text, _ = read_manifest(manifest)
         data = text.encode()
@@ -195,45 +195,63 @@ class Client:
     # --- the installation ------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Whether Weft is there; nothing that is a secret is sent. Raises NotWeft, Unavailable."""
+        """Check that a Weft server answers; no secret is sent.
+
+        Raises:
+            NotWeft: another server answers.
+            Unavailable: the server can't be reached.
+        """
         with suppress(ApiError):  # 'not signed in', in Weft's words
             self._transport.json("GET", "/session", signed=False, holds="user")
 
     def me(self) -> Me:
-        """Whose token this is."""
+        """The user, the project and the role of the token."""
         data = self._transport.json("GET", "/me", holds="user")
         return Me(*(_name(data.get(key)) for key in ("user", "project", "role")))
 
     def login(self, user: str, password: str, project: str | None = None) -> str:
-        """A new token for a user's password. Raises AuthenticationError."""
+        """Create a token for a user, by the user's password.
+
+        Raises:
+            AuthenticationError: the password is wrong.
+        """
         body = {"user": user, "password": password} | ({"project": project} if project else {})
         return str(self._transport.json("POST", "/login", json=body, signed=False, holds="token")["token"])
 
     def sign_in_link(self) -> SignInLink:
-        """A link that signs a browser in as this token's user, once and within minutes. Raises PermissionDenied for who
-        has no token but a password."""
+        """A link that signs in a browser as this token's user, once and within minutes.
+
+        Raises:
+            PermissionDenied: this client has a password instead of a token.
+        """
         answer = self._transport.json("POST", "/session/links", holds="path")
         return SignInLink(self.url + str(answer["path"]), parse_time(answer.get("expires_at")))
 
     def engines(self) -> list[Engine]:
-        """Where jobs can run, and how busy that is."""
-        return [Engine.from_json(one) for one in self._transport.json("GET", "/engines", holds="engines")["engines"]]
+        """All engines, and how busy they are."""
+        return [
+            Engine.from_json(engine) for engine in self._transport.json("GET", "/engines", holds="engines")["engines"]
+        ]
 
     def engine(self, name: str) -> Engine:
-        """One of them, with its nodes and what waits for it. Raises NotFound."""
+        """One engine, with its nodes and the jobs that wait for it.
+
+        Raises:
+            NotFound: there is no such engine.
+        """
         return Engine.from_json(self._transport.json("GET", f"/engines/{segment(name)}"))
 
     def catalogue(self) -> list[Mapping[str, Any]]:
-        """The images that manifests can ask for by framework and version."""
+        """The images that manifests can select by framework and version."""
         return list(self._transport.json("GET", "/catalogue").get("images") or [])
 
     def server_version(self) -> str:
-        """The server's version."""
+        """The version of the server."""
         return str(self._transport.json("GET", "/healthz", base="", signed=False, holds="version")["version"])
 
 
 def read_manifest(manifest: str | Path | Mapping[str, Any]) -> tuple[str, Path | None]:
-    """The manifest's text, and its path when it is a file's.
+    """The text of the manifest, and its path if it is a file.
 
     Raises:
         WeftError: the file can't be read.
@@ -246,7 +264,7 @@ def read_manifest(manifest: str | Path | Mapping[str, Any]) -> tuple[str, Path |
     except FileNotFoundError:
         raise WeftError(f"there is no manifest {path}; `weft init` writes a starter") from None
     except UnicodeDecodeError as error:
-        raise WeftError(f"the manifest {path} is no UTF-8 text (byte {error.start})") from error
+        raise WeftError(f"the manifest {path} is not UTF-8 text (byte {error.start})") from error
     except OSError as error:
         raise WeftError(f"the manifest {path} can't be read: {error.strerror}") from error
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft.jobs import Job
     from weft.models import Problem
 
 
 class WeftError(Exception):
-    """The base of all errors of this library; its text is meant for a user."""
+    """The base of all errors of this library. Its text is meant for users."""
 
 
 class ConfigurationError(WeftError):
-    """No server is known, or the profile file is not as it should be."""
+    """No server is known, or the profile file is invalid."""
 
 
 class BundleError(WeftError):
@@ -23,33 +22,29 @@ class BundleError(WeftError):
 
 
 class TransferError(WeftError):
-    """A file could not be uploaded or downloaded; what had arrived is kept where the message says so."""
-
-
-class DatasetError(WeftError):
-    """A data set can't be prepared: what is wrong with its source or its target."""
+    """A file could not be uploaded or downloaded. If the message says so, the part that has arrived is kept."""
 
 
 class Unavailable(WeftError):
-    """The server could not be reached, or answered that it can't serve now, also after retries."""
+    """The server could not be reached or could not serve the request, even after retries."""
 
 
 class NotWeft(WeftError):
-    """What answers at the URL is another server, or something that stands before Weft: a proxy, a sign-in page."""
+    """Another server answers at the URL, or something in front of Weft does: a proxy, or a sign-in page."""
 
 
 class WaitTimeout(WeftError, TimeoutError):
-    """The time given to :meth:`weft.Job.wait` ran out; the job goes on."""
+    """The time given to :meth:`weft.Job.wait` ran out; the job continues."""
 
 
 class ApiError(WeftError):
     """The server refused a request.
 
     Attributes:
-        code: the server's stable word for it, such as ``invalid_manifest``.
+        code: the stable name of the error, such as ``invalid_manifest``.
         status: the HTTP status.
-        detail: the server's sentence.
-        problems: the single faults, for an invalid manifest.
+        detail: the server's explanation, a sentence.
+        problems: the faults of an invalid manifest.
     """
 
     def __init__(self, code: str, status: int, detail: str, problems: Sequence[Problem] = ()) -> None:
@@ -61,7 +56,7 @@ class ApiError(WeftError):
 
 
 class InvalidManifest(ApiError):
-    """The manifest has faults; ``problems`` names each with its line."""
+    """The manifest has faults; ``problems`` lists them with their lines."""
 
 
 class InvalidBundle(ApiError):
@@ -69,7 +64,7 @@ class InvalidBundle(ApiError):
 
 
 class AuthenticationError(ApiError):
-    """No token, or one that is unknown, expired or revoked."""
+    """There is no token, or the token is unknown, expired or revoked."""
 
 
 class PermissionDenied(ApiError):
@@ -77,32 +72,32 @@ class PermissionDenied(ApiError):
 
 
 class NotFound(ApiError):
-    """There is no such thing in the token's project."""
+    """The token's project has no such job, model, file or the like."""
 
 
 class Conflict(ApiError):
-    """The thing's state does not allow this (yet, or any more)."""
+    """The state of the job, model or the like does not allow the request."""
 
 
 class AmbiguousName(WeftError):
-    """A short form of a job's id or a name fits several jobs."""
+    """The beginning of an id, or a name, matches several jobs."""
 
 
 class JobEnded(WeftError):
-    """The base of :class:`JobFailed` and :class:`JobHalted`; ``job`` is its last state."""
+    """The base of :class:`JobFailed` and :class:`JobHalted`; ``job`` is the :class:`weft.Job` in its last state."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Any) -> None:  # the module of weft.Job imports this module
         reason = f": {job.reason}" if job.reason else ""
         super().__init__(f"job {job.id} ({job.name}) is {job.state}{reason}")
         self.job = job
 
 
 class JobFailed(JobEnded):
-    """The job that was waited for FAILED."""
+    """The job that :meth:`weft.Job.wait` waited for is FAILED."""
 
 
 class JobHalted(JobEnded):
-    """The job that was waited for was HALTED."""
+    """The job that :meth:`weft.Job.wait` waited for is HALTED."""
 
 
 _BY_CODE: dict[str, type[ApiError]] = {"invalid_manifest": InvalidManifest, "invalid_bundle": InvalidBundle}
@@ -116,6 +111,6 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def api_error(code: str, status: int, detail: str, problems: Sequence[Problem] = ()) -> ApiError:
-    """The fitting kind of :class:`ApiError`."""
+    """The subclass of :class:`ApiError` that fits the code and the status."""
     kind = _BY_CODE.get(code) or _BY_STATUS.get(status, ApiError)
     return kind(code, status, detail, problems)

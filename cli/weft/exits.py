@@ -21,16 +21,16 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = (
-    (ExitCode.OK, "done"),
-    (ExitCode.ERROR, "another error"),
-    (ExitCode.USAGE, "wrong usage of the command"),
+    (ExitCode.OK, "success"),
+    (ExitCode.ERROR, "any other error"),
+    (ExitCode.USAGE, "incorrect usage of the command"),
     (ExitCode.INVALID, "invalid manifest or code"),
-    (ExitCode.NOT_FOUND, "no such job, file, …"),
+    (ExitCode.NOT_FOUND, "no such job, file or the like"),
     (ExitCode.DENIED, "not signed in, or not permitted"),
     (ExitCode.UNREACHABLE, "the server can't be reached, or is not Weft"),
     (ExitCode.JOB_FAILED, "the job FAILED (with --follow)"),
     (ExitCode.JOB_HALTED, "the job was HALTED (with --follow)"),
-    (ExitCode.INTERRUPTED, "interrupted (Ctrl-C); the job goes on"),
+    (ExitCode.INTERRUPTED, "interrupted (Ctrl-C); the job continues"),
 )
 
 _OF_ERROR: tuple[tuple[type[errors.WeftError], ExitCode], ...] = (
@@ -49,10 +49,10 @@ _OF_ERROR: tuple[tuple[type[errors.WeftError], ExitCode], ...] = (
 
 
 def exit_code_of(error: errors.WeftError) -> ExitCode:
-    """The exit code that an error ends the command with."""
+    """The exit code of the command after an error."""
     return next((code for kind, code in _OF_ERROR if isinstance(error, kind)), ExitCode.ERROR)
 
 
 def exit_code_of_state(state: str) -> ExitCode:
-    """The exit code that a job's last state ends ``--follow`` with."""
+    """The exit code of ``--follow`` for a job's last state."""
     return {"FAILED": ExitCode.JOB_FAILED, "HALTED": ExitCode.JOB_HALTED}.get(state, ExitCode.OK)

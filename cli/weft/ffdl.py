@@ -1,6 +1,6 @@
-"""The command ``ffdl``: FfDL's own command lines with what they printed, for scripts that read it.
+"""The command ``ffdl``: FfDL's command lines with FfDL's output, for scripts that read it.
 
-An error goes to stderr, and the exit code tells of it: those of ``weft``.
+Errors go to stderr, and the exit codes are those of ``weft``.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="FfDL's command line, served by Weft; `weft` can do more. DLAAS_URL, DLAAS_USERNAME and DLAAS_PASSWORD say "
-    "where and who.",
+    help="FfDL's command line for a Weft server; `weft` can do more. DLAAS_URL, DLAAS_USERNAME and DLAAS_PASSWORD "
+    "name the server and the credentials.",
 )
 app.command("init", help="Create a project with a manifest.")(starting.init)
 app.command("loglines", help="View log lines.")(pages.loglines)
@@ -52,8 +52,8 @@ def train(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         job = client_of(ctx).train(manifest, code)
-    for one in caught:
-        print(one.message, file=sys.stderr)
+    for warning in caught:
+        print(warning.message, file=sys.stderr)
     _say(f"Model ID: {job.id}\nOK")
 
 
@@ -110,9 +110,9 @@ def show(ctx: typer.Context, model_id: ModelId, as_json: Annotated[bool, typer.O
 def logs(
     ctx: typer.Context,
     model_id: ModelId,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until the training has ended.")] = False,
-    metrics: Annotated[bool, typer.Option("--metrics", help="Evaluation metrics instead of lines.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Metrics as JSON.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue until the training has ended.")] = False,
+    metrics: Annotated[bool, typer.Option("--metrics", help="Print evaluation metrics instead of lines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON.")] = False,
 ) -> None:
     """View the log."""
     job = client_of(ctx).job(model_id)
@@ -135,9 +135,9 @@ def logs(
 def download(
     ctx: typer.Context,
     model_id: ModelId,
-    definition: Annotated[bool, typer.Option("--definition", help="The code, as it was submitted.")] = False,
-    trained_model: Annotated[bool, typer.Option("--trainedmodel", help="The results.")] = False,
-    filename: Annotated[Path | None, typer.Option("--filename", help="Of the zip.", show_default=False)] = None,
+    definition: Annotated[bool, typer.Option("--definition", help="Download the submitted code.")] = False,
+    trained_model: Annotated[bool, typer.Option("--trainedmodel", help="Download the results.")] = False,
+    filename: Annotated[Path | None, typer.Option("--filename", help="Name of the zip.", show_default=False)] = None,
 ) -> None:
     """Download the model definition or the trained model, as a zip."""
     if definition == trained_model:
@@ -162,7 +162,7 @@ def halt(ctx: typer.Context, model_id: ModelId) -> None:
 
 @app.command("delete")
 def delete(ctx: typer.Context, model_id: ModelId) -> None:
-    """Delete a model. Asks nothing."""
+    """Delete a model, without asking for confirmation."""
     _say(f"Deleting model '{model_id}'...")
     client_of(ctx).job(model_id).delete()
     _say("OK")

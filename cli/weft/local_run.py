@@ -1,4 +1,4 @@
-"""The process behind `weft run`: another package's, which runs a manifest here and says in lines what happens."""
+"""The process behind `weft run`, ``python -m weft_embedded.run``: it runs a manifest and prints the news as lines."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NEEDED = ("weft_embedded", "weft_workers", "weft_core", "pydantic", "pydantic_s
 
 
 class LocalRun:
-    """One run. Leaving the context ends it, and waits until nothing of it is left.
+    """One run. To leave the context ends the run and waits for its processes.
 
     Args:
-        request: as ``weft_embedded.run`` takes it.
+        request: in the form that ``weft_embedded.run`` expects.
 
     Raises:
         WeftError: the packages are missing.
@@ -38,7 +38,7 @@ class LocalRun:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            start_new_session=True,  # a terminal's Ctrl-C is ours to hear
+            start_new_session=True,  # this process handles Ctrl-C
         )
         self._send(request)
 
@@ -52,32 +52,32 @@ class LocalRun:
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        for _ in self._process.stdout:  # or it would wait for a reader
+        for _ in self._process.stdout:  # or it would wait for a reader of its output
             pass
         self._process.wait()
         self._errors.close()
 
     def stop(self, grace: float) -> None:
-        """SIGTERM for the learners, SIGKILL after ``grace`` seconds."""
+        """Send SIGTERM to the learners, and SIGKILL after ``grace`` seconds."""
         self._send({"stop": grace})
 
     def news(self) -> Iterator[dict[str, Any]]:
-        """What happens, until the end; the last one is of type ``end``.
+        """The news of the run; the last item has the type ``end``.
 
         Raises:
-            InvalidManifest: ``problems`` names each fault.
-            WeftError: there can be no such run.
+            InvalidManifest: ``problems`` lists the faults.
+            WeftError: the run is not possible, or its process ended early.
         """
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            one: dict[str, Any] = json.loads(line)
-            if one["type"] == "invalid":
-                problems = [Problem.from_json(fault) for fault in one["problems"]]
+            news: dict[str, Any] = json.loads(line)
+            if news["type"] == "invalid":
+                problems = [Problem.from_json(fault) for fault in news["problems"]]
                 raise InvalidManifest("invalid_manifest", 400, "; ".join(fault.message for fault in problems), problems)
-            if one["type"] == "error":
-                raise WeftError(one["message"])
-            yield one
-            if one["type"] == "end":
+            if news["type"] == "error":
+                raise WeftError(news["message"])
+            yield news
+            if news["type"] == "end":
                 return
         self._process.wait()
         self._errors.seek(0)
@@ -86,6 +86,6 @@ class LocalRun:
 
     def _send(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended: its last words say why
+        with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended, and its output says why
             self._process.stdin.write(json.dumps(dict(message)).encode() + b"\n")
             self._process.stdin.flush()

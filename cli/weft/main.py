@@ -1,4 +1,4 @@
-"""The entry point of the ``weft`` command: global options, the commands (loaded lazily), and how errors end."""
+"""The entry point of the ``weft`` command: global options, commands (loaded lazily), and the handling of errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EPILOG = "Exit codes\n" + "\n".join(f"{code.value:>5}  {meaning}" for code, mea
 
 
 class _LazyGroup(TyperGroup):
-    """Knows all commands by name and first sentence, and imports a command's module only to run or complete it."""
+    """Lists all commands with their first sentences; imports the module of a command only to run or complete it."""
 
     def __init__(self, **options: Any) -> None:
         stubs = {
@@ -28,7 +28,7 @@ class _LazyGroup(TyperGroup):
         super().__init__(**options | {"commands": stubs})
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)  # in our order, whatever typer's version
+        return list(COMMANDS)  # in this order, in all versions of typer
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, stub, rest = super().resolve_command(ctx, args)
@@ -67,10 +67,11 @@ def _print_version(wanted: bool) -> None:
 def weft(
     ctx: typer.Context,
     url: Annotated[
-        str | None, typer.Option(help="The server; else WEFT_URL, DLAAS_URL or the profile's.", metavar="URL")
+        str | None,
+        typer.Option(help="URL of the server. Default: WEFT_URL, DLAAS_URL, or the profile's URL.", metavar="URL"),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="The profile to use; else WEFT_PROFILE or 'default'.", metavar="NAME")
+        str | None, typer.Option(help="The profile to use. Default: WEFT_PROFILE, or 'default'.", metavar="NAME")
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print this client's version.", callback=_print_version, is_eager=True)
@@ -78,15 +79,15 @@ def weft(
 ) -> None:
     """Weft: deep-learning training as a service.
 
-    A manifest and a folder of code in, a trained model back in S3.
-    Begin with `weft init`. A JOB is an id, the beginning of an id, a name
-    that only one job has, or @last, the newest.
+    You submit a manifest and a folder of code, and get a trained model in S3.
+    Start with `weft init`. A JOB is an id, the beginning of an id, a name
+    that only one job has, or @last for the newest job.
     """
     ctx.obj = {"url": url, "profile": profile}
 
 
 def main(arguments: list[str] | None = None, program: typer.Typer = app, name: str = "weft") -> int:
-    """Run the command with ``arguments`` (default: the process's); returns the exit code."""
+    """Run the command with ``arguments`` (default: those of the process); returns the exit code."""
     try:
         program(args=arguments, prog_name=name)
     except SystemExit as end:
@@ -97,13 +98,13 @@ def main(arguments: list[str] | None = None, program: typer.Typer = app, name: s
         print(file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output (`weft list | head -1`) has seen enough; keep the interpreter's own flush quiet.
+        # The reader (`weft list | head -1`) has closed the pipe. The interpreter must not fail when it flushes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.ERROR
     except Exception as error:
         if _debugging():
             raise
-        _complain(f"{name}: error: {type(error).__name__}: {error} (WEFT_DEBUG=1 shows where)")
+        _complain(f"{name}: error: {type(error).__name__}: {error} (WEFT_DEBUG=1 shows the traceback)")
         return ExitCode.ERROR
     return ExitCode.OK
 

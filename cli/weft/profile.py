@@ -1,6 +1,6 @@
-"""Which server, and who am I there: flags > ``WEFT_…`` > ``DLAAS_…`` > the profile file.
+"""The server and the credentials: from flags, ``WEFT_…``, ``DLAAS_…``, or the profile file, in this order.
 
-A token goes only to the server that it was given for: one that stands beside another URL is never sent.
+A token goes only to the server that it was given for. A token for another URL is never sent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOKEN_PREFIX = "weft_"  # noqa: S105 - what tokens begin with
 
 @dataclass(frozen=True)
 class Server:
-    """Where to talk to and how to sign in: with a token, else by user and password. ``source`` says who named it."""
+    """A server and the credentials: a token, or a user and a password. ``source`` says where the URL comes from."""
 
     url: str
     token: str | None = field(default=None, repr=False)
@@ -33,10 +33,10 @@ class Server:
 
 
 def normalise_url(url: str) -> str:
-    """The server's base URL: no slash at its end, without ``/api/v1`` or FfDL's ``/v1``.
+    """The base URL of the server, without a slash, ``/api/v1`` or FfDL's ``/v1`` at its end.
 
     Raises:
-        ConfigurationError: it is no http or https URL.
+        ConfigurationError: it is not an http or https URL.
     """
     url = url.strip()
     if "://" not in url:
@@ -47,7 +47,7 @@ def normalise_url(url: str) -> str:
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https") or any(c.isspace() for c in url) or parts.query:
-        raise ConfigurationError(f"{url!r} is no server URL; expected something like https://weft.example.com")
+        raise ConfigurationError(f"{url!r} is not the URL of a server; expected a URL such as https://weft.example.com")
     if parts.username is not None:
         raise ConfigurationError("the server's URL must not hold a user name or password; use `weft login`")
     url = url.rstrip("/")
@@ -57,7 +57,7 @@ def normalise_url(url: str) -> str:
 
 
 def profile_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """``$WEFT_PROFILE_FILE``, else ``weft/config.toml`` under ``$XDG_CONFIG_HOME`` or ``~/.config``."""
+    """``$WEFT_PROFILE_FILE``, or else ``weft/config.toml`` under ``$XDG_CONFIG_HOME`` or ``~/.config``."""
     if named := environ.get("WEFT_PROFILE_FILE"):
         return Path(named).expanduser()
     base = environ.get("XDG_CONFIG_HOME") or "~/.config"
@@ -65,10 +65,10 @@ def profile_path(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def read_profiles(path: Path) -> dict[str, dict[str, str]]:
-    """All profiles by name; none when the file is missing.
+    """All profiles by name; empty if the file is missing.
 
     Raises:
-        ConfigurationError: the file can't be read, or is not as expected.
+        ConfigurationError: the file can't be read, or is invalid.
     """
     try:
         document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -77,28 +77,28 @@ def read_profiles(path: Path) -> dict[str, dict[str, str]]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the profile file {path} can't be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"the profile file {path} is no TOML: {error}") from error
+        raise ConfigurationError(f"the profile file {path} is not TOML: {error}") from error
     profiles = document.get("profiles", {})
-    if not isinstance(profiles, dict) or not all(isinstance(one, dict) for one in profiles.values()):
-        raise ConfigurationError(f"the profile file {path} must hold tables such as [profiles.default]")
-    return {name: {k: v for k, v in one.items() if isinstance(v, str)} for name, one in profiles.items()}
+    if not isinstance(profiles, dict) or not all(isinstance(values, dict) for values in profiles.values()):
+        raise ConfigurationError(f"the profile file {path} must have tables such as [profiles.default]")
+    return {name: {k: v for k, v in values.items() if isinstance(v, str)} for name, values in profiles.items()}
 
 
 def write_profile(path: Path, name: str, url: str, token: str | None) -> None:
-    """Set one profile and keep the others; the file is readable by its owner only and replaced atomically.
+    """Set one profile and keep the others. Only the owner can read the file, which is replaced atomically.
 
     Raises:
-        ConfigurationError: it can't be written.
+        ConfigurationError: the file can't be written.
     """
     profiles = read_profiles(path)
     profiles[name] = {"url": url, **({"token": token} if token else {})}
-    lines = ["# Written by Weft. Holds tokens: keep it to yourself."]
+    lines = ["# Written by Weft. It contains tokens: keep it secret."]
     for key, values in profiles.items():
         lines += ["", f"[profiles.{key if re.fullmatch('[A-Za-z0-9_-]+', key) else json.dumps(key)}]"]
         lines += [f"{k} = {json.dumps(v)}" for k, v in values.items()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # mkstemp makes the file with mode 0600, so that the token is never readable by others, not even for a moment.
+        # mkstemp creates the file with mode 0600, so that other users can never read the token.
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
@@ -113,27 +113,27 @@ def resolve(
     profile: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Server:
-    """The server to talk to.
+    """The server for the given arguments and the environment.
 
     Args:
-        url: wins over all else.
-        token: wins over all else.
-        profile: the profile's name; wins over the environment's URL and token.
+        url: has the highest priority.
+        token: has the highest priority.
+        profile: name of the profile; has a higher priority than the URL and the token of the environment.
 
     Raises:
-        ConfigurationError: nobody says where the server is, or the profile is missing or broken.
+        ConfigurationError: no server is known, or the profile is missing or invalid.
     """
     path = profile_path(environ)
     profiles = read_profiles(path)
     if profile and profile not in profiles:
         known = ", ".join(sorted(profiles)) or "none yet"
-        raise ConfigurationError(f"{path} has no profile {profile!r}; it has: {known}. `weft login` makes one.")
+        raise ConfigurationError(f"{path} has no profile {profile!r}; it has: {known}. `weft login` creates one.")
     name = profile or environ.get("WEFT_PROFILE") or "default"
     named = [] if profile else _from_environment(environ)
     stored = {
-        key: Server(normalise_url(one["url"]), one.get("token"), source=f"profile {key!r} in {path}")
-        for key, one in profiles.items()
-        if "url" in one
+        key: Server(normalise_url(values["url"]), values.get("token"), source=f"profile {key!r} in {path}")
+        for key, values in profiles.items()
+        if "url" in values
     }
     if url is not None:
         chosen = Server(normalise_url(url), source="--url")
@@ -150,10 +150,10 @@ def resolve(
         token = environ.get("WEFT_TOKEN")
     if token:
         return replace(chosen, token=_checked(token), user=None, password=None)
-    # Any place that knows how to sign in at this very URL will do; the chosen profile first.
-    for one in [chosen, *named, *([stored[name]] if name in stored else []), *stored.values()]:
-        if one.url == chosen.url and (one.token or one.user):
-            return replace(one, token=_checked(one.token) if one.token else None, source=chosen.source)
+    # Any source with credentials for this URL will do; the chosen profile comes first.
+    for server in [chosen, *named, *([stored[name]] if name in stored else []), *stored.values()]:
+        if server.url == chosen.url and (server.token or server.user):
+            return replace(server, token=_checked(server.token) if server.token else None, source=chosen.source)
     return chosen
 
 
@@ -165,7 +165,7 @@ def _from_environment(environ: Mapping[str, str]) -> list[Server]:
         user, password = environ.get("DLAAS_USERNAME"), environ.get("DLAAS_PASSWORD")
         before, scheme, rest = named.rpartition("://")
         own, at, host = rest.rpartition("@")
-        if at:  # as FfDL's client had it: they stand in the URL and win
+        if at:  # as in FfDL's client: credentials in the URL have priority
             named = f"{before}{scheme}{host}"
             user, password = (unquote(part) for part in (*own.split(":", 1), "")[:2])
         if user and user.startswith(TOKEN_PREFIX):
@@ -176,8 +176,8 @@ def _from_environment(environ: Mapping[str, str]) -> list[Server]:
 
 
 def _checked(token: str) -> str:
-    # A header can carry nothing else; a pasted line break or quote must not end in an obscure transport error.
+    # A header can't contain other characters. A pasted line break must not cause an obscure transport error.
     token = token.strip()
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigurationError("the token holds characters that no Weft token has; copy it again")
+        raise ConfigurationError("the token has characters that no Weft token has; copy it again")
     return token

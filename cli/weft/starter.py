@@ -1,4 +1,4 @@
-"""``weft init``: a manifest and a script to begin with."""
+"""``weft init``: a starter manifest and a script."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _FILES = ("manifest.yml", "train.py", ".weftignore")
 
 
 def write(folder: Path) -> list[Path]:
-    """Write the starter files into ``folder`` (made if missing); their paths, the manifest's first.
+    """Write the starter files into ``folder`` (created if missing); returns their paths, the manifest first.
 
     Raises:
-        WeftError: one of them is there already (then none is written), or can't be written.
+        WeftError: a file exists already (then none is written), or can't be written.
     """
     targets = [folder / name for name in _FILES]
     there = [str(path) for path in targets if path.exists()]
     if there:
-        raise WeftError(f"there already: {', '.join(there)}; nothing was written. `weft init DIR` uses another folder")
+        raise WeftError(f"already there: {', '.join(there)}; nothing was written. `weft init DIR` uses another folder")
     templates = files("weft") / "templates"
     try:
         folder.mkdir(parents=True, exist_ok=True)

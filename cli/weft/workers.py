@@ -25,8 +25,8 @@ from typing import Any
 
 from weft.client import Client
 from weft.errors import Conflict, NotFound, WaitTimeout, WeftError
-from weft.jobs import Job
 from weft.models import LearnerStatus
+from weft.resources.jobs import Job
 
 GANG_LABEL, SESSION_LABEL = "weft.workers", "weft.session"
 _LEASE_SECONDS = 45

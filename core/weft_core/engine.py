@@ -37,9 +37,7 @@ class LearnerObservation:
     rank: int
     state: LearnerState
     exit_code: int | None = None  # of the agent's process; negative = killed by that signal
-    reason: str = (
-        ""  # 'killed by the kernel: out of memory (limit 1.0 GiB)', 'unschedulable: …', 'image pull failed: …'
-    )
+    reason: str = ""  # 'killed by the kernel: out of memory (limit 1 GiB)', 'unschedulable: …', 'image pull failed: …'
     oom: bool = False
     over_storage: bool = False  # taken off its node because it wrote more than its own storage
     interrupted: bool = False  # the platform took it back (preempted, drained, evicted), not its fault

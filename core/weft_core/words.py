@@ -1,10 +1,16 @@
-"""Numbers as a user reads them."""
+"""Sizes, durations, counts and exit codes in words: the one place for them in the service.
+
+The client may not import this package and has a copy of some functions, ``weft.words``. ``tests/core/test_words.py``
+compares the two.
+"""
 
 from __future__ import annotations
 
+import signal
+
 
 def size(number: float) -> str:
-    """Bytes: ``512 MiB``, ``1.5 GiB``."""
+    """A number of bytes: ``512 MiB``, ``1.5 GiB``."""
     for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if abs(number) >= factor:
             return f"{number / factor:.1f}".removesuffix(".0") + f" {unit}"
@@ -12,12 +18,25 @@ def size(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``90s`` → ``1m30s``, ``3600`` → ``1h``."""
+    """``90`` → ``1m30s``, ``3600`` → ``1h``."""
     whole = round(seconds)
     parts = [(whole // 3600, "h"), (whole % 3600 // 60, "m"), (whole % 60, "s")]
     return "".join(f"{count}{unit}" for count, unit in parts if count) or f"{seconds:g}s"
 
 
 def count(number: float, noun: str) -> str:
-    """``1 learner``, ``2 GPUs``."""
-    return f"{number:g} {noun}" + ("" if number == 1 else "s")
+    """A number of things: ``1 learner``, ``2 GPUs``, ``1,024 files``."""
+    return f"{number:,.10g} {noun}" + ("" if number == 1 else "s")
+
+
+def describe_exit(code: int) -> str:
+    """The exit code of a process; negative: the signal that killed it.
+
+    ``exit code 3``, ``killed by signal 9 (SIGKILL)``.
+    """
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -11,7 +11,8 @@ from docs.generate.docstrings import attribute_docs, document, own_doc
 from docs.generate.markdown import blocks, code, fenced, prose, table
 
 import weft
-from weft import account, client, data, errors, metrics, models
+from weft import client, errors, models
+from weft.resources import account, data, metrics
 
 _INTRO = """
 `pip install weft` installs the library, which needs neither the server's packages nor a deep-learning framework.
@@ -57,7 +58,8 @@ def _resources(of: object = None, path: str = "client") -> Iterator[tuple[str, t
 def _values() -> list[type]:
     modules = (models, metrics, account, client, data)
     found = {one for module in modules for _, one in inspect.getmembers(module, inspect.isclass)}
-    values = [one for one in found - {weft.Job} if dataclasses.is_dataclass(one) and one.__module__ != "weft.http"]
+    found = {of for of in found - {weft.Job} if not of.__module__.startswith("weft.transport.")}
+    values = [of for of in found if dataclasses.is_dataclass(of)]
     return sorted(values, key=lambda one: one.__name__)
 
 

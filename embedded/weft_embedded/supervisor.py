@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field, replace
 from types import FrameType
 
+from weft_core.words import describe_exit
 from weft_embedded import sign_in
 from weft_embedded.home import Home, PartState, State
 from weft_embedded.part import Part, PartError
@@ -349,9 +350,4 @@ class Supervisor:
 
 
 def _how(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"was killed by signal {-code}"
+    return ("ended with " if code >= 0 else "was ") + describe_exit(code)

@@ -12,10 +12,10 @@ from tests.cli.double import ID, Answer, Double, as_json, job, running
 
 from weft.bundle import open_bundle
 from weft.client import Client
-from weft.http import Transport
 from weft.main import app, main
 from weft.profile import Server
-from weft.transfer import download
+from weft.transport.http import Transport
+from weft.transport.transfer import download
 from weft.ui import console
 
 VALID = {"valid": True, "manifest": {"name": "mnist", "learners": 2, "resources": {"cpus": 1}}, "notes": ["a note"]}

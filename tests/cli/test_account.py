@@ -68,7 +68,7 @@ def test_a_sign_in_link_is_printed_and_nothing_is_kept(double: Double, weft: Wef
     double.on("POST", "session/links", as_json(made, 201))
     done = weft("login", "--browser")
     assert (done.code, done.out) == (0, f"{double.url}/signin#weft_l_secret\n")
-    assert "signs one browser in, until 2026-" in done.err
+    assert "signs in one browser, until 2026-" in done.err
     assert double.seen[0].headers["authorization"] == "Bearer weft_u_test"
     assert not (tmp_path / "profile").exists()
     assert weft("login", "--browser", "--token").code == ExitCode.USAGE

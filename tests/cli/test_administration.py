@@ -53,7 +53,7 @@ def test_an_administrator_makes_a_project_with_members_and_a_quota(api: Api, roo
     table = done("projects", "quota", "compilers", "--jobs", "2", "--gpus", "none")
     rows = {line.split()[0]: line.split()[1:] for line in table.splitlines()[1:]}
     assert rows == {
-        "cpus": ["0", "none"], "gpus": ["0", "none"], "memory": ["0", "B", "64.0", "GiB"], "jobs": ["0", "2"],
+        "cpus": ["0", "none"], "gpus": ["0", "none"], "memory": ["0", "bytes", "64", "GiB"], "jobs": ["0", "2"],
     }  # fmt: skip
     wrong = root("projects", "quota", "compilers", "--gpus", "many")
     assert (wrong.returncode, "'many' is neither a number nor none" in wrong.stderr) == (2, True)

@@ -127,9 +127,9 @@ def test_a_benchmark_submits_checks_first_and_says_what_failed(double: Double, w
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("--learners 1,x", "is not a list of numbers"),
-        ("--learners 0", "is not a list of numbers"),
-        ("--framework keras --launcher torchrun", "torchrun starts PyTorch only"),
+        ("--learners 1,x", "is not a list of positive numbers"),
+        ("--learners 0", "is not a list of positive numbers"),
+        ("--framework keras --launcher torchrun", "torchrun starts only PyTorch"),
         ("--plot /nowhere/at/all.svg", "there is no folder"),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_manifest_that_the_user_never_saw_has_no_lines(double: Double, weft: W
     double.on("POST", "manifests:validate", problem(400, "invalid_manifest", problems=[fault]))
     done = weft("bench", "resnet50", "--learners", "1", "--engine", "nowhere")
     assert done.code == ExitCode.INVALID
-    assert "the benchmark's job with 1 learner is not valid: 1 problem" in done.err
+    assert "the benchmark job with 1 learner is not valid: 1 problem" in done.err
     assert ":15" not in done.err
 
 

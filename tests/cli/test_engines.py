@@ -43,7 +43,7 @@ def test_one_engine_with_its_nodes_and_its_queue(double: Double, weft: Weft) -> 
         "and 29 jobs of other projects",
     ):
         assert wanted in rows, wanted
-    assert "2 × 8 cpus, 4 gpus, 64.0 GiB, for" in out
+    assert "2 × 8 cpus, 4 gpus, 64 GiB, for" in out
     assert json.loads(weft("engines", "gpu", "--json").out) == CLUSTER | QUEUE
 
     double.on("GET", "engines/ray", as_json(AWAY | {"nodes": [], "waiting": [], "waiting_of_others": 1}))

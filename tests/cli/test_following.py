@@ -78,7 +78,10 @@ def test_the_advice_after_a_failure_is_one_that_helps(double: Double, weft: Weft
             ["weft engines local", "--set KEY=VALUE"],
         ),
         ({"error_code": "S103", "reason": "image x: no such image"}, ["weft images list --framework horovod"]),
-        ({"reason": trace + "ModuleNotFoundError: No module named 'timm.data'"}, ["put timm among", "--code DIR"]),
+        (
+            {"reason": trace + "ModuleNotFoundError: No module named 'timm.data'"},
+            ["add timm to the code", "--code DIR"],
+        ),
         ({"reason": trace + "ImportError: cannot import name 'x' from 'y'"}, ["--code DIR"]),
         ({"reason": trace + "SyntaxError: invalid syntax"}, ["--code DIR"]),
         ({"reason": "learner 1: command not found: pyhton"}, ["--set framework.command="]),
@@ -95,4 +98,4 @@ def test_the_advice_after_a_failure_is_one_that_helps(double: Double, weft: Weft
         assert ("weft resume" in done.err) == (changes.get("error_code") == "S103"), "going on as before can't help"
     for state, reason in (("FAILED", "learner 1: exit code 3"), ("HALTED", "halted by request")):
         double.on("GET", f"jobs/{ID}", as_json(job(state=state, reason=reason, error_code=None)))
-        assert f"go on:  weft resume {ID}" in weft("logs", ID, "--follow").err
+        assert f"continue:  weft resume {ID}" in weft("logs", ID, "--follow").err

@@ -25,5 +25,5 @@ def test_images_with_what_manifests_call_them(double: Double, weft: Weft) -> Non
         "keras 2.21.0 is also latest",
     ]
     assert "tensorflow 2.21.0 is also" not in weft("images", "list", "-f", "keras").out
-    assert "no image serves framework caffe" in weft("images", "list", "--framework", "caffe").err
+    assert "there is no image for the framework caffe" in weft("images", "list", "--framework", "caffe").err
     assert json.loads(weft("images", "list", "--json").out) == [image]

@@ -15,8 +15,8 @@ from tests.cli.test_terminal import Terminal
 
 from weft import errors
 from weft.client import Client
-from weft.http import Transport
 from weft.models import Gap, LogLine
+from weft.transport.http import Transport
 from weft.ui.ansi import plain, shown
 
 LOGS = f"jobs/{ID}/logs"

@@ -91,7 +91,7 @@ def test_the_table(weft: Weft, job: Attempted) -> None:
     only = weft("metrics", "digits", "v*", "--learner", "2").out.splitlines()
     assert [line.split()[0] for line in only] == ["METRIC", "val/acc[1m]"]
     assert "system/memory_bytes" in weft("metrics", "digits", "memory*", "--system", "-l", "1").out
-    assert "3.0 MiB" in weft("metrics", "digits", "--system").out
+    assert "3 MiB" in weft("metrics", "digits", "--system").out
     told = json.loads(weft("metrics", "digits", "--json", "-a", "1").out)
     assert [(one["name"], one["last_step"]) for one in told] == [("train/loss", 2)]
     missing = weft("metrics", "digits", "nothing")
@@ -185,7 +185,7 @@ def test_following_ends_with_the_job(api: Api, weft: Weft, job: Attempted, monke
 
 @pytest.mark.slow
 def test_mlflow(weft: Weft, job: Attempted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert "Set MLFLOW_TRACKING_URI" in weft("metrics", "digits", "--mlflow").err
+    assert "set MLFLOW_TRACKING_URI" in weft("metrics", "digits", "--mlflow").err
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     weft("metrics", "digits", "--mlflow")

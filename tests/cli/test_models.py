@@ -17,7 +17,7 @@ from weft import errors
 from weft.client import Client
 from weft.commands import models as commands
 from weft.exits import ExitCode
-from weft.registry import split_reference
+from weft.resources.registry import split_reference
 from weft_core.objects import results_prefix
 
 __all__ = ["api", "api_settings"]  # fixtures
@@ -89,7 +89,7 @@ def test_from_a_job_to_a_stage_and_back(api: Api, ann: Person, real: Weft, job: 
     assert real("models", "download", "digits", "--unpack", "-o", str(folder)).code == 0
     assert (folder / "model.pt").read_bytes() == b"weights" * 200
     again = real("models", "download", "digits", "--unpack", "-o", str(folder))
-    assert (again.code, "no empty folder" in again.err) == (1, True)
+    assert (again.code, "not an empty folder" in again.err) == (1, True)
 
     refused = real("models", "delete", "digits@2", "--yes")
     assert refused.code != 0

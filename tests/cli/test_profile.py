@@ -80,7 +80,7 @@ def test_the_file_is_its_owners_only_and_keeps_other_profiles(tmp_path: Path) ->
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("[profiles\n")
-    with pytest.raises(ConfigurationError, match=rf"{path} is no TOML"):
+    with pytest.raises(ConfigurationError, match=rf"{path} is not TOML"):
         resolve(environ={"WEFT_PROFILE_FILE": str(path)})
 
 

@@ -16,9 +16,9 @@ from tests.api.conftest import PASSWORD, Api, Person, api, api_settings
 
 from weft import errors
 from weft.client import Client
-from weft.http import Transport
 from weft.models import LogLine, StateChange
 from weft.profile import Server
+from weft.transport.http import Transport
 
 __all__ = ["api", "api_settings"]  # fixtures
 

@@ -17,7 +17,7 @@ def test_files_are_listed(double: Double, weft: Weft) -> None:
     double.on("GET", f"jobs/{ID}", as_json(job()))
     files = [{"path": "a/[b].pt", "size": 2048, "modified": "2026-01-31T08:15:03Z"}]
     double.on("GET", f"jobs/{ID}/files", as_json({"files": files}))
-    assert "2.0 KiB" in weft("files", ID).out
+    assert "2 KiB" in weft("files", ID).out
     assert "a/[b].pt" in weft("files", ID).out
 
 
@@ -40,7 +40,7 @@ def test_download_to_a_file_a_folder_and_stdout(
     assert weft("download", ID, "--unpack", "-o", "out").out == "out\n"
     assert Path("out/sub/model.pt").read_text() == "weights"
     again = weft("download", ID, "--unpack", "-o", "out")
-    assert (again.code, "no empty folder" in again.err) == (1, True)
+    assert (again.code, "not an empty folder" in again.err) == (1, True)
     double.on("GET", f"jobs/{ID}/definition", problem(404, "not_found", "the job has no code"))
     done = weft("download", ID, "--definition", "-o", "code.zip")
     assert done.code == ExitCode.NOT_FOUND

@@ -47,7 +47,7 @@ def test_several_are_halted_and_what_one_refuses_stops_no_other(three: Double, w
     assert hit(three) == [FIRST, SECOND, THIRD], "each once"
     lines = [line for line in done.err.splitlines() if line]
     assert lines == [
-        "job-none: no job has the id or name 'job-none', and no id begins so",
+        "job-none: no job has the id or name 'job-none', and no id begins with it",
         f"{FIRST} is being halted",
         f"{SECOND}: the job is COMPLETED: there is nothing to halt",
         f"{THIRD} is being halted",
@@ -64,7 +64,7 @@ def test_a_filter_shows_what_it_finds_and_asks(
     found = [verb, "--label", "team=vision", "--state", "processing"]
     refused = weft(*found)
     assert refused.code == ExitCode.USAGE
-    assert "give --yes" in refused.err
+    assert "use --yes" in refused.err
     assert all(one in refused.err for one in (FIRST, SECOND, THIRD)), "what would be hit"
     assert hit(three) == []
     assert three.requests("GET", "jobs")[0].query == {
@@ -116,5 +116,5 @@ def test_a_server_that_goes_away_is_not_asked_for_each(three: Double, weft: Weft
     three.on("POST", f"jobs/{FIRST}/halt", DROP)
     done = weft("halt", FIRST, SECOND, THIRD)
     assert done.code == ExitCode.UNREACHABLE
-    assert "2 more jobs were not asked" in done.err
+    assert "2 more jobs not tried" in done.err
     assert set(hit(three)) == {FIRST}

@@ -96,8 +96,8 @@ def test_much_code_is_sent_only_with_a_manifest_that_is_right(
         (["train", "missing.yml"], 1, "there is no manifest missing.yml"),
         (["train", "manifest.yml", "missing"], 3, "there is no folder or zip missing"),
         (["train", "manifest.yml", "train.py"], 3, "neither a folder nor a zip"),
-        (["train", "manifest.yml", "--set", "learners"], 2, "key=value"),
-        (["train", "manifest.yml", ".", "--no-code"], 2, "leave out either"),
+        (["train", "manifest.yml", "--set", "learners"], 2, "KEY=VALUE"),
+        (["train", "manifest.yml", ".", "--no-code"], 2, "leave out the code or --no-code"),
         (["train"], 2, "MANIFEST"),
         (["nonsense"], 2, "nonsense"),
     ],
@@ -167,7 +167,7 @@ def test_a_rerun_with_other_code(server: Double, weft: Weft, code: Path) -> None
     (sent,) = server.requests("POST", f"jobs/{ID}/rerun")
     assert sent.json == {"set": {"learners": "1"}, "code_sha256": sha}
     (code / "train.py").unlink()
-    assert "holds no code" in weft("rerun", ID, "--code", str(code)).err
+    assert "has no code" in weft("rerun", ID, "--code", str(code)).err
 
 
 def test_init_writes_a_manifest_and_a_script_once(weft: Weft, tmp_path: Path) -> None:

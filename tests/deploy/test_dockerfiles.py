@@ -65,6 +65,7 @@ def test_what_is_copied_is_in_the_context(image: str) -> None:
         "api/weft_api/app.py",
     ]
     needed += ["workers/weft_workers/app.py", "embedded/weft_embedded/forward.py", "cli/weft/client.py"]
+    needed += ["data/weft_data/run.py"]
     needed += ["trainer_images/catalogue.toml", "examples/imagenet-resnet50/pytorch/train.py"]
     for path in needed:
         assert (ROOT / path).exists(), path
@@ -81,7 +82,7 @@ def test_dependencies_come_before_sources(image: str) -> None:
     packages = next(place for place, line in enumerate(lines) if "--requirement pyproject.toml" in line)
     assert packages < everything
     before = [line for line in lines[:packages] if line.startswith("COPY ") and "--from=" not in line]
-    assert not [line for line in before if re.search(r" (api|cli|core|embedded|workers)\b", line)]
+    assert not [line for line in before if re.search(r" (api|cli|core|data|embedded|workers)\b", line)]
     installs = [line for line in lines if line.startswith("RUN ") and "uv pip install" in line]
     assert len(installs) == 2
     assert all("--mount=type=cache,target=/root/.cache/uv" in line for line in installs)

@@ -15,7 +15,7 @@ from tests.e2e.stack import ENVIRONMENTS, REPOSITORY
 USER = 23456
 """An ordinary user whom this machine does not know yet."""
 FORBID_NAMESPACES = Path(__file__).with_name("forbid_namespaces.py")
-_PARTS = ("api", "cli", "core", "embedded", "examples", "migrations", "trainer_images", "workers", ".venv")
+_PARTS = ("api", "cli", "core", "data", "embedded", "examples", "migrations", "trainer_images", "workers", ".venv")
 _SITE = Path(f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages")
 
 

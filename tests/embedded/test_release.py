@@ -90,7 +90,7 @@ def test_the_wheel_from_the_sdist_has_the_page_and_no_more_than_the_packages(bui
     assert f"weft-{__version__}" in wheel.name
     assert PAGE.removeprefix("api/") in files
     assert {name.partition("/")[0] for name in files} == {
-        *("weft", "weft_api", "weft_core", "weft_embedded", "weft_trainer", "weft_workers"),
+        *("weft", "weft_api", "weft_core", "weft_data", "weft_embedded", "weft_trainer", "weft_workers"),
         f"weft-{__version__}.dist-info",
     }
 

@@ -133,13 +133,14 @@ def test_without_a_collector_nothing_of_it_is_imported() -> None:
         "import sys; from weft_core.settings import TelemetrySettings; from weft_core.tracing import open_tracing\n"
         "import weft_api.app, weft_workers.context\n"
         "with open_tracing(TelemetrySettings(), 'weft-api').span('x', None) as place: assert place is None\n"
-        "print([name for name in sys.modules if name.startswith('opentelemetry.exporter') or name == 'weft_core.otel'])"
+        "wanted = ('opentelemetry.exporter', 'weft_core.tracing.otel')\n"
+        "print([name for name in sys.modules if name.startswith(wanted)])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_a_collector_without_the_extra_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "weft_core.otel", None)
+    monkeypatch.setitem(sys.modules, "weft_core.tracing.otel", None)
     with pytest.raises(ValueError, match=r"telemetry\.otlp_endpoint: this needs pip install 'weft\[otel\]'"):
         open_tracing(TelemetrySettings(otlp_endpoint="http://127.0.0.1:4318"), "weft-api")

@@ -12,8 +12,8 @@ from weft import profile as profiles
 from weft.client import Client
 from weft.commands.asking import ask_secret
 from weft.errors import ConfigurationError
-from weft.http import Transport
-from weft.ui import words
+from weft.transport.http import Transport
+from weft.ui import times
 from weft.ui.console import say
 
 app = typer.Typer()
@@ -22,35 +22,39 @@ app = typer.Typer()
 @app.command("login")
 def login(
     ctx: typer.Context,
-    url: Annotated[str | None, typer.Argument(metavar="URL", help="The server.", show_default=False)] = None,
-    by_token: Annotated[bool, typer.Option("--token", help="Sign in with a token: asked for, or on stdin.")] = False,
-    user: Annotated[str | None, typer.Option("--user", help="Sign in with this user's password.")] = None,
-    project: Annotated[str | None, typer.Option(help="The project, for a user of several.")] = None,
+    url: Annotated[str | None, typer.Argument(metavar="URL", help="URL of the server.", show_default=False)] = None,
+    by_token: Annotated[
+        bool, typer.Option("--token", help="Sign in with a token, which the command asks for or reads from stdin.")
+    ] = False,
+    user: Annotated[str | None, typer.Option("--user", help="Sign in with the password of this user.")] = None,
+    project: Annotated[str | None, typer.Option(help="The project, if the user has several.")] = None,
     browser: Annotated[
-        bool, typer.Option("--browser", help="Print a link that signs a browser in, once, by the token that is kept.")
+        bool, typer.Option("--browser", help="Print a link that signs in a browser once, with the stored token.")
     ] = False,
 ) -> None:
-    """Sign in at a server and keep the token in the profile file.
+    """Sign in to a server and store the token in the profile file.
 
-    Tokens and passwords are asked for, or read from stdin: they are never arguments.
+    The command asks for the token or password, or reads it from stdin. It is never an argument.
     """
     options = ctx.find_root().obj or {}
     if browser:
         if by_token or user or project:
-            raise typer.BadParameter("it uses the token that is kept: give no other way", param_hint="--browser")
+            raise typer.BadParameter(
+                "this uses the stored token; leave out --token, --user and --project", param_hint="--browser"
+            )
         with Client(url or options.get("url"), profile=options.get("profile")) as kept:
             link = kept.sign_in_link()
         print(link.url)
-        say(f"[dim]signs one browser in, until {words.moment(link.expires_at)}[/]")
+        say(f"[dim]signs in one browser, until {times.moment(link.expires_at)}[/]")
         return
     name = options.get("profile") or "default"
     server = profiles.normalise_url(url or options.get("url") or _known_url(name))
     if by_token and user:
-        raise typer.BadParameter("--user signs in with a password: leave out either of the two", param_hint="--token")
+        raise typer.BadParameter("--user signs in with a password; leave out --token or --user", param_hint="--token")
     with Client(transport=Transport(profiles.Server(server))) as nobody:
-        nobody.check()  # before a secret is asked for, and sent
+        nobody.check()  # before the command asks for a secret and sends it
     if user is None and not by_token and sys.stdin.isatty():
-        user = typer.prompt("User (or nothing, to give a token)", default="", show_default=False, err=True) or None
+        user = typer.prompt("User (leave empty to use a token)", default="", show_default=False, err=True) or None
     secret = ask_secret(f"Password of {user}" if user else "Token")
     if user:
         with Client(transport=Transport(profiles.Server(server))) as unsigned:
@@ -61,7 +65,7 @@ def login(
         me = client.me()
     path = profiles.profile_path()
     profiles.write_profile(path, name, server, token)
-    say(f"[green]✓[/] signed in at {escape(server)} as {escape(me.user)}, project {escape(me.project)} ({me.role})")
+    say(f"[green]✓[/] signed in to {escape(server)} as {escape(me.user)}, project {escape(me.project)} ({me.role})")
     say(f"[dim]profile {escape(name)} in {escape(str(path))}[/]")
 
 

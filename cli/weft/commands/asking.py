@@ -1,4 +1,4 @@
-"""Secrets come by a prompt or by stdin, never as arguments: those stand in the shell's history and in `ps`."""
+"""Asking for secrets: by a prompt or on stdin. Arguments would appear in the history of the shell and in `ps`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.errors import WeftError
 
 
 def ask_secret(label: str) -> str:
-    """What the user types unseen, or all of stdin when that is no terminal (without the newline at its end).
+    """The hidden input of the user, or all of stdin if it is not a terminal (without the newline at the end).
 
     Raises:
         WeftError: it is empty.

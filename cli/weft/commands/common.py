@@ -1,4 +1,4 @@
-"""What the commands share: the client of this call, the usual arguments, and the job that is meant."""
+"""What the commands share: the client, the usual arguments and options, and the completion of jobs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import typer
 from weft.client import Client
 from weft.errors import WeftError
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def client_of(ctx: typer.Context) -> Client:
-    """The client that the global options and the environment lead to."""
+    """The client for the global options and the environment."""
     options = ctx.find_root().obj or {}
     client = Client(options.get("url"), profile=options.get("profile"))
     ctx.call_on_close(client.close)
@@ -22,18 +22,22 @@ def client_of(ctx: typer.Context) -> Client:
 
 
 def overrides(settings: Iterable[str] | None) -> dict[str, str]:
-    """``key=value`` pairs as a mapping. Raises BadParameter for what is none."""
+    """``key=value`` pairs as a mapping.
+
+    Raises:
+        BadParameter: a text has another form.
+    """
     values = {}
-    for one in settings or ():
-        key, equals, value = one.partition("=")
+    for setting in settings or ():
+        key, equals, value = setting.partition("=")
         if not equals or not key.strip():
-            raise typer.BadParameter(f"{one!r} is not of the form key=value", param_hint="--set")
+            raise typer.BadParameter(f"{setting!r} does not have the form KEY=VALUE", param_hint="--set")
         values[key.strip()] = value
     return values
 
 
 def complete_job(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """The newest jobs, for the shell's completion; nothing when the server is away."""
+    """The newest jobs, for the shell's completion; empty if the server does not answer."""
     try:
         jobs = list(client_of(ctx).jobs.list(limit=30))
     except WeftError:

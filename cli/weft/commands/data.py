@@ -10,16 +10,17 @@ from rich.markup import escape
 
 from weft.commands import prepare
 from weft.commands.common import JsonOption, client_of
-from weft.data import DEFAULT_STORE, Place
+from weft.resources.data import DEFAULT_STORE, Place
 from weft.ui.console import say, show, show_json, tell
 from weft.ui.jobs import table
 from weft.ui.progress import bar
-from weft.ui.words import count, moment, size
+from weft.ui.times import moment
+from weft.words import count, size
 
-app = typer.Typer(no_args_is_help=True, help="Put data into a data store, list it, get it.")
+app = typer.Typer(no_args_is_help=True, help="Upload, list, download and prepare data.")
 app.add_typer(prepare.app, name="prepare")
 
-_FORM = "DATASTORE:CONTAINER/PREFIX; without DATASTORE: the one named 'default'."
+_FORM = "DATASTORE:CONTAINER/PREFIX. Without DATASTORE, the data store 'default'."
 
 
 @app.command("create")
@@ -27,9 +28,9 @@ def create(
     ctx: typer.Context,
     place: Annotated[str, typer.Argument(metavar="[DATASTORE:]CONTAINER", help=_FORM, show_default=False)],
 ) -> None:
-    """Make a container, for results that go there.
+    """Create a container, for example for results.
 
-    One that is there already is left as it is.
+    If the container exists already, the command does nothing.
     """
     where = Place.parse(place)
     client_of(ctx).data.create(where)
@@ -45,9 +46,9 @@ def put(
 ) -> None:
     """Upload a file or a folder.
 
-    A folder's files go under PREFIX; a file to PREFIX/name when PREFIX is
-    empty or ends with a slash, else to exactly PREFIX.
-    The container is made if it is missing.
+    The files of a folder go under PREFIX. A single file goes to PREFIX/name
+    if PREFIX is empty or ends with a slash, and otherwise to PREFIX itself.
+    The command creates the container if it is missing.
     """
     where = Place.parse(place)
     data = client_of(ctx).data
@@ -65,10 +66,10 @@ def put(
 def ls(
     ctx: typer.Context,
     place: Annotated[str, typer.Argument(metavar="PLACE", help=_FORM, show_default=False)] = f"{DEFAULT_STORE}:",
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Maximum number of objects.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List objects, or the containers when PLACE names none."""
+    """List objects, or the containers if PLACE names no container."""
     where = Place.parse(place)
     data = client_of(ctx).data
     if not where.container:
@@ -84,7 +85,7 @@ def ls(
         show_json([dict(one.raw) for one in objects])
         return
     if not objects:
-        say(f"nothing at {escape(str(where))}")
+        say(f"there is nothing at {escape(str(where))}")
         return
     made = table("SIZE", "MODIFIED", "KEY", numbers=("SIZE",))
     made.columns[2].no_wrap = False
@@ -99,12 +100,13 @@ def get(
     ctx: typer.Context,
     place: Annotated[str, typer.Argument(metavar="PLACE", help=_FORM, show_default=False)],
     target: Annotated[
-        Path, typer.Argument(metavar="TARGET", help="A file, or a folder; default: this one.", show_default=False)
+        Path,
+        typer.Argument(metavar="TARGET", help="A file or a folder. Default: the current folder.", show_default=False),
     ] = Path(),
 ) -> None:
-    """Download one object, or all under a prefix.
+    """Download one object, or all objects under a prefix.
 
-    What an interrupted download left is gone on with.
+    An interrupted download continues where it stopped.
     """
     where = Place.parse(place)
     data = client_of(ctx).data

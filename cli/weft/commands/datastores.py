@@ -13,7 +13,7 @@ from weft.commands.common import JsonOption, client_of
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import table
 
-app = typer.Typer(no_args_is_help=True, help="Data stores (S3) that the server keeps the credentials of.")
+app = typer.Typer(no_args_is_help=True, help="Manage the data stores (S3) whose credentials the server keeps.")
 
 
 @app.command("list")
@@ -23,7 +23,7 @@ def list_stores(ctx: typer.Context, as_json: JsonOption = False) -> None:
     if as_json:
         show_json([dict(one.raw) for one in stores])
     elif not stores:
-        say("no data stores yet; `weft datastores add` keeps one")
+        say("no data stores yet; `weft datastores add` adds one")
     else:
         made = table("NAME", "ENDPOINT", "REGION", "USER NAME")
         for one in stores:
@@ -34,18 +34,18 @@ def list_stores(ctx: typer.Context, as_json: JsonOption = False) -> None:
 @app.command("add")
 def add(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="What manifests call it: `datastore: NAME`.", show_default=False)],
-    endpoint: Annotated[str, typer.Option(help="Its URL, such as https://s3.eu-central-1.amazonaws.com.")],
+    name: Annotated[str, typer.Argument(help="Name in manifests: `datastore: NAME`.", show_default=False)],
+    endpoint: Annotated[str, typer.Option(help="URL of the store, such as https://s3.eu-central-1.amazonaws.com.")],
     user_name: Annotated[str, typer.Option("--user-name", help="The access key.")],
-    region: Annotated[str | None, typer.Option(help="Where the store wants to know it.")] = None,
+    region: Annotated[str | None, typer.Option(help="Region, if the store needs it.")] = None,
     ca: Annotated[
-        typer.FileText | None, typer.Option(help="A file with the certificates (PEM) of a private authority.")
+        typer.FileText | None, typer.Option(help="File with the certificates (PEM) of a private authority.")
     ] = None,
-    check: Annotated[bool, typer.Option(help="Let the server try the credentials first.")] = True,
+    check: Annotated[bool, typer.Option(help="Let the server test the credentials first.")] = True,
 ) -> None:
-    """Keep an S3 store's address and credentials on the server.
+    """Store the address and the credentials of an S3 store on the server.
 
-    The password (secret key) is asked for, or read from stdin: it is never an argument.
+    The command asks for the password (secret key), or reads it from stdin. It is never an argument.
     """
     password = ask_secret("Password (secret key)")
     client_of(ctx).datastores.add(
@@ -57,17 +57,17 @@ def add(
         ca=ca.read() if ca else None,
         check=check,
     )
-    say(f"[green]✓[/] data store {escape(name)} is kept" + (", its credentials work" if check else ""))
+    say(f"[green]✓[/] data store {escape(name)} added" + (", its credentials work" if check else ""))
 
 
 @app.command("remove")
 def remove(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(show_default=False)],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
 ) -> None:
-    """Forget a data store; what is in it stays."""
+    """Remove a data store from the server; the data in it stays."""
     if not yes and sys.stdin.isatty():
-        typer.confirm(f"Forget the data store {name} and its credentials?", abort=True, err=True)
+        typer.confirm(f"Remove the data store {name} and its credentials from the server?", abort=True, err=True)
     client_of(ctx).datastores.remove(name)
-    say(f"[green]✓[/] data store {escape(name)} is forgotten")
+    say(f"[green]✓[/] data store {escape(name)} removed")

@@ -15,7 +15,7 @@ app = typer.Typer()
 
 
 def complete_engine(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """For the shell's completion; nothing when the server is away."""
+    """The engines, for the shell's completion; empty if the server does not answer."""
     try:
         found = client_of(ctx).engines()
     except WeftError:
@@ -30,17 +30,17 @@ def engines(
         str | None,
         typer.Argument(
             metavar="[ENGINE]",
-            help="One engine, with its nodes and its queue.",
+            help="Show only this engine, with its nodes and its queue.",
             autocompletion=complete_engine,
             show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show where jobs can run, how busy it is there, and what waits.
+    """Show the engines that run jobs, how busy they are, and which jobs wait.
 
-    With the name of an engine: its nodes, and the jobs of the project that wait for it, in the order of its queue and
-    with the reason of each.
+    With the name of an engine, the command shows the engine's nodes, and the project's jobs that wait for the engine,
+    in the order of the queue and with the reasons why they wait.
     """
     client = client_of(ctx)
     if name is not None:

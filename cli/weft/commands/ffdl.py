@@ -1,4 +1,4 @@
-"""``loglines``, ``emetrics`` and ``logs --metrics``: FfDL's commands, with its flags and what it printed."""
+"""``loglines``, ``emetrics`` and ``logs --metrics``: FfDL's commands, with its flags and its output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from weft.commands.common import JobArgument, JsonOption, client_of
 from weft.commands.following import interruptible
 from weft.errors import Unavailable
-from weft.jobs import Job
+from weft.resources.jobs import Job
 from weft.ui.ansi import shown
 from weft.ui.console import show_json_lines
 
@@ -21,10 +21,12 @@ app = typer.Typer()
 _PAUSE = 2.0
 _MANY = 1000
 
-PageSize = Annotated[int, typer.Option("--pagesize", min=1, help="So many, at most.")]
-Position = Annotated[int, typer.Option("--pos", help="From this one on, counted from 1; -1: the last page.")]
-Since = Annotated[str, typer.Option("--since", help="From then on: ms since the epoch, 90s, 1h30m, or a date.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")]
+PageSize = Annotated[int, typer.Option("--pagesize", min=1, help="Maximum number of records.")]
+Position = Annotated[int, typer.Option("--pos", help="Number of the first record, from 1. -1: the last page.")]
+Since = Annotated[
+    str, typer.Option("--since", help="Start of the output: ms since the epoch, an age (90s, 1h30m), or a date.")
+]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job has ended.")]
 
 
 @app.command("loglines")
@@ -37,7 +39,7 @@ def loglines(
     follow: Follow = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print log lines with number and time, as FfDL did; `weft logs` shows more."""
+    """Print log lines with numbers and times, as FfDL did; `weft logs` shows more."""
 
     def line(one: Mapping[str, Any]) -> str:
         return f"{one['meta']['rindex']} {one['meta']['time']} {_safe(one['line'])}"
@@ -55,7 +57,7 @@ def emetrics(
     follow: Follow = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print evaluation metrics as they came, as FfDL did; `weft metrics` shows more."""
+    """Print evaluation metrics as they arrived, as FfDL did; `weft metrics` shows more."""
 
     def record(one: Mapping[str, Any]) -> str:
         meta = one["meta"]
@@ -96,7 +98,7 @@ def _print(
 
 
 def print_metrics(job: Job, *, follow: bool, as_json: bool) -> None:
-    """FfDL's ``logs --metrics``: JSON, but for those who follow and don't ask for it."""
+    """FfDL's ``logs --metrics``: prints JSON, or text with ``follow`` and without ``as_json``."""
     for one in _models(job, "emetrics", _MANY, 0, "", follow=follow):
         at = datetime.fromtimestamp(one["meta"]["time"] / 1000, UTC)
         measured = {
@@ -121,17 +123,20 @@ def _value(typed: Mapping[str, str]) -> int | float | str:
     kind, value = typed["type"], typed["value"]
     if kind == "INT":
         return int(value)
-    # JSON has no numbers for the others.
+    # JSON has no numbers for the other values.
     return float(value) if kind == "FLOAT" and value not in ("nan", "inf", "-inf") else value
 
 
 def _models(job: Job, kind: str, size: int, pos: int, since: str, *, follow: bool) -> Iterator[Mapping[str, Any]]:
-    """One page; and what comes after, until the job has ended. It goes on by number: FfDL's went on by time, and left
-    out lines of the same millisecond, or printed all again."""
+    """One page, and with ``follow`` the following records, until the job has ended.
+
+    Each page begins after the number of the last record. FfDL used the time of the last record instead, and lost or
+    repeated records of the same millisecond.
+    """
     ended = False
     while True:
         if follow:
-            ended = _ended(job)  # before the page, which has everything then
+            ended = _ended(job)  # before the request, so that the page is complete if the job has ended
         page = job.training_data(kind, pagesize=size, pos=pos, since_time=since)
         yield from page
         if page:

@@ -1,4 +1,4 @@
-"""What ``train --follow``, ``rerun --follow`` and ``logs --follow`` share."""
+"""Following a job: shared by ``train --follow``, ``rerun --follow`` and ``logs --follow``."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import typer
 from weft.client import Client
 from weft.errors import NotFound
 from weft.exits import ExitCode, exit_code_of_state
-from weft.jobs import Job
 from weft.models import Gap
+from weft.resources.jobs import Job
+from weft.ui.cells import styled_state
 from weft.ui.console import say
 from weft.ui.feed import Feed
 from weft.ui.jobs import outcome
-from weft.ui.words import styled_state
 
 
 def interruptible(job: Job, work: Callable[[], None]) -> None:
-    """Run ``work``; Ctrl-C ends the following only, says how to go on, and exits with 130."""
+    """Run ``work``. Ctrl-C ends only ``work``, prints how to continue, and exits with 130."""
     try:
         work()
     except KeyboardInterrupt:
         say()
-        say(f"[dim]stopped following; [/]{job.id}[dim] goes on[/]")
+        say(f"[dim]stopped following; [/]{job.id}[dim] continues[/]")
         say(f"  [command]weft logs --follow {job.id}[/]  [dim]to follow it again[/]")
         say(f"  [command]weft halt {job.id}[/]           [dim]to stop it[/]")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 def follow_to_the_end(client: Client, job: Job, *, as_json: bool = False) -> None:
-    """Show a job's states, progress and log until it has ended, then its outcome; exits with the outcome's code."""
+    """Show a job's states, progress and log, and at its end the outcome. Exits with the code of the outcome."""
     feed = Feed(tags=job.learners > 1, left_out=reading(job.id), as_json=as_json, events=True)
 
     def work() -> None:
@@ -42,12 +42,12 @@ def follow_to_the_end(client: Client, job: Job, *, as_json: bool = False) -> Non
 
 
 def reading(job_id: str, *options: str) -> Callable[[Gap], str]:
-    """The command that shows the lines that a gap stands for."""
+    """The command that prints the lines of a gap."""
     return lambda gap: " ".join(("weft logs", job_id, f"--from {gap.first} --to {gap.last}", *options))
 
 
 def finish(job: Job, feed: Feed) -> None:
-    """Say what became of a followed job; exits with the outcome's code."""
+    """Print the outcome of a followed job. Exits with the code of the outcome."""
     try:
         job = job.refresh()
     except NotFound:
@@ -60,5 +60,5 @@ def finish(job: Job, feed: Feed) -> None:
         for row in outcome(job):
             say(row)
     if not job.is_terminal:
-        say(f"{job.id} is {styled_state(job.state)} again: it has been resumed meanwhile")
+        say(f"{job.id} is {styled_state(job.state)} again, because it has been resumed")
     raise typer.Exit(exit_code_of_state(job.state))

@@ -11,11 +11,11 @@ import typer
 
 from weft.commands.common import JobArgument, JobsArgument, JsonOption, client_of
 from weft.commands.several import Several, ask, several
-from weft.jobs import Job
 from weft.models import TERMINAL
+from weft.resources.jobs import Job
+from weft.ui.cells import styled_state
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import checkpoint_table, job_panel, job_table, metric_columns
-from weft.ui.words import styled_state
 
 app = typer.Typer()
 _DEFAULT_LIMIT = 20
@@ -34,12 +34,13 @@ class State(StrEnum):
 
 StateOption = Annotated[
     list[State] | None,
-    typer.Option("--state", "-s", case_sensitive=False, help="Only in this state; repeatable.", metavar="STATE"),
+    typer.Option("--state", "-s", case_sensitive=False, help="Only jobs in this state; repeatable.", metavar="STATE"),
 ]
 LabelOption = Annotated[
-    list[str] | None, typer.Option("--label", "-l", help="Only with KEY=VALUE; repeatable: all of them.")
+    list[str] | None,
+    typer.Option("--label", "-l", help="Only jobs with the label KEY=VALUE; repeatable, jobs must have all labels."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
 
 
 @app.command("list")
@@ -48,24 +49,31 @@ def list_jobs(
     state: StateOption = None,
     label: LabelOption = None,
     query: Annotated[
-        str | None, typer.Option("--q", "-q", help="Only with this text in id, name, description.")
+        str | None, typer.Option("--q", "-q", help="Only jobs with this text in id, name or description.")
     ] = None,
-    since: Annotated[str | None, typer.Option(help="Only submitted since: 2h, 3d, or an ISO time.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only jobs submitted since then: 2h, 3d, or an ISO time.")] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", "-m", help="Show this metric; 'NAME<0.3', 'NAME.max>=0.9': only such jobs."),
+        typer.Option(
+            "--metric",
+            "-m",
+            help="Show this metric. With a condition ('NAME<0.3', 'NAME.max>=0.9'), only jobs that meet it.",
+        ),
     ] = None,
     sort: Annotated[
         str | None,
-        typer.Option(help="created_at, name, state, metric:NAME[:min|:max]; - in front: descending.", metavar="ORDER"),
+        typer.Option(
+            help="created_at, name, state or metric:NAME[:min|:max]; a - in front sorts in descending order.",
+            metavar="ORDER",
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = _DEFAULT_LIMIT,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of jobs.")] = _DEFAULT_LIMIT,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="List all jobs.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List jobs, newest first.
 
-    The best by a metric: weft list --sort -metric:val/accuracy:max
+    To list the best jobs by a metric: weft list --sort -metric:val/accuracy:max
     """
     conditions = [one for one in metric or () if any(sign in one for sign in "<>=")]
     found = client_of(ctx).jobs.list(
@@ -75,7 +83,7 @@ def list_jobs(
         since=since,
         metric=conditions,
         sort=sort,
-        # One more than is shown tells whether there are more.
+        # One job more than the command shows: it tells whether there are more.
         limit=None if everything else limit + 1,
     )
     jobs = list(found)
@@ -86,7 +94,7 @@ def list_jobs(
         show_json([dict(job.raw) for job in jobs])
     elif not jobs:
         narrowed = bool(state or label or query or since or conditions)
-        say("no such jobs" if narrowed else "no jobs yet; `weft init` writes a manifest to begin with")
+        say("no such jobs" if narrowed else "no jobs yet; `weft init` writes a starter manifest")
     else:
         show(job_table(jobs, metric_columns(metric or (), sort)))
         if more and sys.stdout.isatty():
@@ -95,7 +103,7 @@ def list_jobs(
 
 @app.command("show")
 def show_job(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) -> None:
-    """Show a job: state and reason, attempts, learners."""
+    """Show a job: its state and the reason for it, its attempts and its learners."""
     found = client_of(ctx).job(job)
     if as_json:
         show_json(dict(found.raw))
@@ -105,17 +113,17 @@ def show_job(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) 
 
 @app.command("checkpoints")
 def checkpoints(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) -> None:
-    """List the checkpoints that are kept of a job, newest first.
+    """List the stored checkpoints of a job, newest first.
 
-    The newest is what a retry, `resume` and `rerun --from-checkpoint` begin
-    with; `rerun --checkpoint` takes any.
+    A retry, `resume` and `rerun --from-checkpoint` start from the newest
+    checkpoint; `rerun --checkpoint` starts from any of them.
     """
     found = client_of(ctx).job(job)
     kept = found.checkpoints()
     if as_json:
         show_json([dict(one.raw) for one in kept])
     elif not kept:
-        say(f"no checkpoint of {found.id} is stored (yet): it writes none into CHECKPOINT_DIR, or none is complete")
+        say(f"{found.id} has no stored checkpoint (yet): it writes none to CHECKPOINT_DIR, or none is complete")
     else:
         show(checkpoint_table(kept, found.id))
 
@@ -127,21 +135,21 @@ def halt(
     state: StateOption = None,
     label: LabelOption = None,
     grace: Annotated[
-        int | None, typer.Option(min=0, metavar="SECONDS", help="From SIGTERM to SIGKILL; else the server's.")
+        int | None, typer.Option(min=0, metavar="SECONDS", help="Time from SIGTERM to SIGKILL. Default: the server's.")
     ] = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Stop a job; it keeps its checkpoints and can be resumed.
 
-    The job gets a signal (SIGTERM) and time to save a checkpoint; this command does not wait for that.
+    The job receives SIGTERM and gets time to save a checkpoint. The command does not wait for this.
 
-    Several jobs may be named, or be found by --state and --label: those are
-    shown, and it is asked first.
+    You can name several jobs, or select jobs by --state and --label. The
+    command shows the selected jobs and asks before it halts them.
     """
     ended = sorted(one for one in state or () if one in TERMINAL)
     if ended:
-        raise typer.BadParameter(f"{', '.join(ended)}: such jobs have ended, and can't be halted", param_hint="--state")
+        raise typer.BadParameter(f"jobs in {', '.join(ended)} have ended and can't be halted", param_hint="--state")
     alive = [one.value for one in State if one not in TERMINAL]
     states = [one.value for one in state] if state else alive if label else []
     found = several(client_of(ctx), jobs or (), states, label or ())
@@ -150,10 +158,10 @@ def halt(
     halted: list[Job] = []
 
     def act(job: Job) -> None:
-        told = job.halt(grace)
-        halted.append(told)
+        now = job.halt(grace)
+        halted.append(now)
         if not as_json:
-            say(_told(told.id, told.state) if told.is_terminal else f"{told.id} is being halted")
+            say(_state(now) if now.is_terminal else f"{now.id} is being halted")
 
     found.each(act)
     if as_json:
@@ -170,7 +178,7 @@ def resume(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) ->
     if as_json:
         show_json(dict(found.raw))
     else:
-        say(_told(found.id, found.state))
+        say(_state(found))
 
 
 @app.command("delete")
@@ -181,18 +189,18 @@ def delete(
     label: LabelOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Stop a job and remove it with its logs.
+    """Stop a job, and remove it and its logs.
 
-    Results that the manifest sent into a data store of your own stay there.
+    Results in your own data store stay there.
 
-    Several jobs may be named, or be found by --state and --label; they are
-    shown before it is asked.
+    You can name several jobs, or select jobs by --state and --label. The
+    command shows the jobs and asks before it deletes them.
     """
     found = several(client_of(ctx), jobs or (), [one.value for one in state or ()], label or ())
     if found.jobs and not yes:
         if not found.single:
             found.ask(f"Delete {_these(found)} with logs and results?")
-        # FfDL's scripts, which name the server in DLAAS_URL, know no --yes.
+        # Scripts for FfDL, which name the server in DLAAS_URL, don't use --yes.
         elif sys.stdin.isatty() or "DLAAS_URL" not in os.environ:
             (job,) = found.jobs
             ask(f"Delete {job.id} ({job.name}, {job.state}) with its logs and results?")
@@ -211,5 +219,5 @@ def _these(found: Several) -> str:
     return "this job" if len(found.jobs) == 1 else f"these {len(found.jobs)} jobs"
 
 
-def _told(job_id: str, state: str) -> str:
-    return f"{job_id} is {styled_state(state)}"
+def _state(job: Job) -> str:
+    return f"{job.id} is {styled_state(job.state)}"

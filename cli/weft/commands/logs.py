@@ -10,13 +10,14 @@ from rich.markup import escape
 from weft.commands.common import JobArgument, JsonOption, client_of
 from weft.commands.ffdl import print_metrics
 from weft.commands.following import finish, interruptible, reading
+from weft.ui.cells import state
 from weft.ui.console import say, show, show_json, show_json_lines, tell
 from weft.ui.feed import Feed
 from weft.ui.jobs import table
-from weft.ui.words import moment, state
+from weft.ui.times import moment
 
 app = typer.Typer()
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job has ended.")]
 
 
 @app.command("logs")
@@ -24,31 +25,41 @@ def logs(
     ctx: typer.Context,
     job: JobArgument,
     follow: Follow = False,
-    learner: Annotated[int | None, typer.Option("--learner", "-l", min=1, help="Only this learner, from 1.")] = None,
-    attempt: Annotated[int | None, typer.Option("--attempt", "-a", min=1, help="Only this attempt, from 1.")] = None,
-    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Only the last so many lines.")] = None,
-    since: Annotated[str | None, typer.Option(help="Only lines since: 30s, 5m, 2h, or an ISO time.")] = None,
-    at: Annotated[str | None, typer.Option(help="Begin with the first line at or after this time.")] = None,
-    first: Annotated[int | None, typer.Option("--from", min=0, help="Begin with the line of this number.")] = None,
-    last: Annotated[int | None, typer.Option("--to", min=0, help="End with the line of this number.")] = None,
-    search: Annotated[str | None, typer.Option("--search", "-s", help="Only lines with this text in them.")] = None,
-    regex: Annotated[str | None, typer.Option("--regex", "-e", help="Only lines that match (RE2's syntax).")] = None,
+    learner: Annotated[
+        int | None, typer.Option("--learner", "-l", min=1, help="Only the lines of this learner, from 1.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", "-a", min=1, help="Only the lines of this attempt, from 1.")
+    ] = None,
+    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Only the last N lines.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only lines since then: 30s, 5m, 2h, or an ISO time.")] = None,
+    at: Annotated[str | None, typer.Option(help="Start with the first line at or after this time.")] = None,
+    first: Annotated[int | None, typer.Option("--from", min=0, help="Start with the line with this number.")] = None,
+    last: Annotated[int | None, typer.Option("--to", min=0, help="End with the line with this number.")] = None,
+    search: Annotated[str | None, typer.Option("--search", "-s", help="Only lines that contain this text.")] = None,
+    regex: Annotated[
+        str | None, typer.Option("--regex", "-e", help="Only lines that match this regular expression (RE2).")
+    ] = None,
     context: Annotated[
-        int, typer.Option("--context", "-C", min=0, max=20, help="Lines before and after each that is found.")
+        int,
+        typer.Option("--context", "-C", min=0, max=20, help="Number of lines to print before and after each match."),
     ] = 0,
-    case: Annotated[bool, typer.Option("--case-sensitive", help="Upper and lower case differ in a search.")] = False,
-    numbers: Annotated[bool, typer.Option("--line-numbers", "-n", help="Put its number before each line.")] = False,
-    timestamps: Annotated[bool, typer.Option("--timestamps", "-t", help="Put the time before each line.")] = False,
+    case: Annotated[bool, typer.Option("--case-sensitive", help="Make the search case-sensitive.")] = False,
+    numbers: Annotated[bool, typer.Option("--line-numbers", "-n", help="Print the number of each line.")] = False,
+    timestamps: Annotated[bool, typer.Option("--timestamps", "-t", help="Print the time of each line.")] = False,
     metrics: Annotated[bool, typer.Option("--metrics", hidden=True)] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print or search a job's log; with --follow as it grows.
+    """Print or search a job's log; --follow prints it as it grows.
 
-    Lines of different learners are told apart by [1], [2], …. With --follow the exit code is the job's outcome.
+    If there are several learners, [1], [2] and so on mark their lines. With --follow, the exit code is the job's
+    outcome.
     """
     sought = _sought(search, regex, follow=follow, tail=tail)
     if follow and last is not None:
-        raise typer.BadParameter("--follow goes on until the job has ended: it has no last line", param_hint="--to")
+        raise typer.BadParameter(
+            "--follow continues until the job has ended; leave out --to or --follow", param_hint="--to"
+        )
     client = client_of(ctx)
     found = client.job(job)
     if metrics:  # FfDL's
@@ -83,18 +94,22 @@ def logs(
 
 
 def _sought(search: str | None, regex: str | None, *, follow: bool, tail: int | None) -> str | None:
-    """What is searched for. Raises BadParameter for what doesn't go together."""
+    """The text or expression to search for.
+
+    Raises:
+        BadParameter: options don't go together.
+    """
     if search is not None and regex is not None:
-        raise typer.BadParameter("there is --regex already: give one of the two", param_hint="--search")
+        raise typer.BadParameter("give either --search or --regex, not both", param_hint="--search")
     sought = regex if search is None else search
     if sought is None:
         return None
     hint = "--search" if regex is None else "--regex"
     if not sought:
-        raise typer.BadParameter("what is to be looked for?", param_hint=hint)
+        raise typer.BadParameter("the text to search for is empty", param_hint=hint)
     if follow or tail is not None:
         raise typer.BadParameter(
-            "searches what is there, from its beginning, --from, --at or --since on; not with --follow or --tail",
+            "a search covers existing lines, from the start, --from, --at or --since; leave out --follow and --tail",
             param_hint=hint,
         )
     return sought
@@ -102,7 +117,7 @@ def _sought(search: str | None, regex: str | None, *, follow: bool, tail: int | 
 
 @app.command("events")
 def events(ctx: typer.Context, job: JobArgument, follow: Follow = False, as_json: JsonOption = False) -> None:
-    """Print what has happened to a job."""
+    """Print the events of a job."""
     client = client_of(ctx)
     found = client.job(job)
     if follow:
@@ -131,4 +146,4 @@ def events(ctx: typer.Context, job: JobArgument, follow: Follow = False, as_json
     if happened:
         show(made)
     else:
-        say("nothing has happened yet")
+        say("there are no events yet")

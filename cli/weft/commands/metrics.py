@@ -19,13 +19,13 @@ from rich.markup import escape
 from weft.commands.common import JobArgument, JsonOption, client_of
 from weft.errors import NotFound, Unavailable, WeftError
 from weft.exits import ExitCode, exit_code_of_state
-from weft.jobs import Job
-from weft.metrics import Axis, Series
-from weft.mlflow_export import log_to_mlflow
+from weft.exports.mlflow import log_to_mlflow
+from weft.resources.jobs import Job
+from weft.resources.metrics import Axis, Series
 from weft.ui.console import out, say, show, show_json, show_json_lines
 from weft.ui.jobs import outcome
 from weft.ui.metrics import chart_names, charts, look, series_table, value
-from weft.ui.words import count, size
+from weft.words import count, size
 
 app = typer.Typer()
 _PAUSE = 2.0
@@ -37,36 +37,53 @@ def metrics(
     ctx: typer.Context,
     job: JobArgument,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Only these; * and ? stand for any.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Only these metrics; * and ? are wildcards.")
     ] = None,
     plot: Annotated[bool, typer.Option("--plot", "-p", help="Draw charts.")] = False,
-    system: Annotated[bool, typer.Option("--system", "-s", help="CPU, memory, disk, network and GPUs.")] = False,
-    learner: Annotated[int | None, typer.Option("--learner", "-l", min=1, help="Only this learner, from 1.")] = None,
-    attempt: Annotated[int | None, typer.Option("--attempt", "-a", min=1, help="Only this attempt, from 1.")] = None,
-    by_time: Annotated[bool, typer.Option("--time", "-t", help="With --plot: over time instead of steps.")] = False,
-    log: Annotated[bool, typer.Option("--log", help="With --plot: values on a logarithmic axis.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
-    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write all points; - is stdout.")] = None,
-    parquet: Annotated[Path | None, typer.Option("--parquet", metavar="FILE", help="Write all points.")] = None,
-    mlflow: Annotated[bool, typer.Option("--mlflow", help="Export to MLflow: a run for each attempt.")] = False,
+    system: Annotated[
+        bool, typer.Option("--system", "-s", help="Show system metrics: CPU, memory, disk, network and GPUs.")
+    ] = False,
+    learner: Annotated[
+        int | None, typer.Option("--learner", "-l", min=1, help="Only the metrics of this learner, from 1.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", "-a", min=1, help="Only the metrics of this attempt, from 1.")
+    ] = None,
+    by_time: Annotated[
+        bool, typer.Option("--time", "-t", help="With --plot: plot over time instead of steps.")
+    ] = False,
+    log: Annotated[bool, typer.Option("--log", help="With --plot: use a logarithmic axis for the values.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job has ended.")] = False,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write all points to a CSV file; - is stdout.")
+    ] = None,
+    parquet: Annotated[
+        Path | None, typer.Option("--parquet", metavar="FILE", help="Write all points to a Parquet file.")
+    ] = None,
+    mlflow: Annotated[bool, typer.Option("--mlflow", help="Export to MLflow, with a run for each attempt.")] = False,
     tracking_uri: Annotated[
-        str | None, typer.Option(metavar="URI", help="With --mlflow; else MLFLOW_TRACKING_URI.")
+        str | None, typer.Option(metavar="URI", help="With --mlflow: the MLflow server. Default: MLFLOW_TRACKING_URI.")
     ] = None,
     experiment: Annotated[
-        str | None, typer.Option(metavar="NAME", help="With --mlflow; else MLFLOW_EXPERIMENT_NAME or the job's name.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="With --mlflow: the experiment. Default: MLFLOW_EXPERIMENT_NAME, or the job's name."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a job measures: newest and best values, charts, exports.
+    """Show a job's metrics: newest and best values, charts, exports.
 
-    With --follow the exit code is the job's outcome.
+    With --follow, the exit code is the job's outcome.
     """
     if (csv is not None) + (parquet is not None) + mlflow + plot > 1:
         raise typer.BadParameter("choose one of --plot, --csv, --parquet and --mlflow")
     if follow and (csv or parquet or mlflow):
-        raise typer.BadParameter("an export is made once, of what there is", param_hint="--follow")
+        raise typer.BadParameter(
+            "an export contains only the existing points; leave out --follow", param_hint="--follow"
+        )
     if (tracking_uri or experiment) and not mlflow:
-        raise typer.BadParameter("this is for --mlflow", param_hint="--tracking-uri, --experiment")
+        raise typer.BadParameter("these options need --mlflow", param_hint="--tracking-uri, --experiment")
     found = client_of(ctx).job(job)
     which = _Which(found, tuple(names or ()), {"kind": "system" if system else "user"})
     which.chosen.update({"learner": learner, "attempt": attempt})
@@ -91,14 +108,18 @@ def metrics(
 
 @dataclass(frozen=True)
 class _Which:
-    """The series that are asked for."""
+    """The series that the user has selected."""
 
     job: Job
     patterns: Sequence[str]
     chosen: dict[str, Any] = field(default_factory=dict)
 
     def series(self, *, empty: bool = False) -> list[Series]:
-        """Raises NotFound when there are none, unless they may be ``empty``."""
+        """The series.
+
+        Raises:
+            NotFound: there are none, and ``empty`` is False.
+        """
         there = list(self.job.metrics(**self.chosen))
         fitting = [one for one in there if not self.patterns or any(_fits(one, text) for text in self.patterns)]
         if fitting or empty:
@@ -131,7 +152,7 @@ def _write(which: _Which, target: Path, form: Literal["csv", "parquet"]) -> None
             sys.stdout.buffer.flush()
         return
     if target.is_dir():
-        raise WeftError(f"{target} is a folder: name a file")
+        raise WeftError(f"{target} is a folder; name a file")
     which.job.export_metrics(target, form, names, **which.chosen)
     say(f"[green]✓[/] {size(target.stat().st_size)}")
     print(target)
@@ -147,7 +168,7 @@ def _charts(which: _Which, series: Sequence[Series], axis: Axis, log: bool, *, f
 def _tell_more(series: Sequence[Series], plot: bool, which: _Which) -> None:
     if plot and len(_names_of(series)) > len(chart_names(series)):
         left = _names_of(series)[len(chart_names(series)) :]
-        say(f"[dim]and {count(len(left), 'more metric')}, to be named: {escape(', '.join(left[:10]))}[/]")
+        say(f"[dim]and {count(len(left), 'more metric')} that you can name: {escape(', '.join(left[:10]))}[/]")
     for note in which.job.metric_notes():
         say(f"[yellow]{escape(note)}[/]")
 
@@ -157,11 +178,11 @@ def _follow(which: _Which, plot: bool, axis: Axis, log: bool, as_json: bool) -> 
         if sys.stdout.isatty() and not as_json:
             state = _redraw(which, plot, axis, log)
         elif plot:
-            raise WeftError("--plot --follow draws in a terminal, and this is none")
+            raise WeftError("--plot --follow needs a terminal")
         else:
             state = _print_news(which, as_json)
     except KeyboardInterrupt:
-        say(f"[dim]stopped following; [/]{which.job.id}[dim] goes on[/]")
+        say(f"[dim]stopped following; [/]{which.job.id}[dim] continues[/]")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     for row in outcome(which.job.refresh()):
         say(row)
@@ -169,10 +190,10 @@ def _follow(which: _Which, plot: bool, axis: Axis, log: bool, as_json: bool) -> 
 
 
 def _looks(which: _Which, look_at: Callable[[list[Series]], None]) -> str:
-    """Call ``look_at`` now and then until the job has ended, and after it; returns the job's last state."""
+    """Call ``look_at`` regularly until the job has ended, and once more afterwards; returns the job's last state."""
     while True:
         try:
-            job = which.job.refresh()  # before the series: when it has ended now, they are all
+            job = which.job.refresh()  # before the series, so that they are complete if the job has ended
             look_at(which.series(empty=True))
         except Unavailable as error:
             say(f"[yellow]{escape(str(error))}[/]")

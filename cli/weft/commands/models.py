@@ -13,17 +13,17 @@ from rich.markup import escape
 from weft.archive import unpack
 from weft.commands.common import JobArgument, JsonOption, client_of
 from weft.errors import WeftError
-from weft.registry import split_reference
+from weft.resources.registry import split_reference
 from weft.ui.console import say, show, show_json
 from weft.ui.models import model_panel, model_table, version_panel
 from weft.ui.progress import bar
-from weft.ui.words import count, size
+from weft.words import count, size
 
-app = typer.Typer(no_args_is_help=True, help="Models that jobs have trained: versions, lineage, stages.")
+app = typer.Typer(no_args_is_help=True, help="Manage the models that jobs have trained: versions, lineage, stages.")
 
 
 def complete_model(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Names, and behind an @ the versions, for the shell's completion; nothing when the server is away."""
+    """Names, and versions after an @, for the shell's completion; empty if the server does not answer."""
     name, at, begun = incomplete.partition("@")
     try:
         models = client_of(ctx).models
@@ -40,7 +40,7 @@ ModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="NAME[@VERSION]",
-        help="A model; VERSION is a number, a stage, or latest.",
+        help="A model. VERSION is a number, a stage, or latest.",
         autocompletion=complete_model,
         show_default=False,
     ),
@@ -59,7 +59,7 @@ VersionArgument = Annotated[
 @app.command("list")
 def list_models(
     ctx: typer.Context,
-    query: Annotated[str | None, typer.Option("--q", "-q", help="Only with this text in the name.")] = None,
+    query: Annotated[str | None, typer.Option("--q", "-q", help="Only models with this text in the name.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the models, by name."""
@@ -67,7 +67,7 @@ def list_models(
     if as_json:
         show_json([dict(one.raw) for one in models])
     elif not models:
-        hint = "`training_results: {…, model: NAME}` in a manifest registers what a job trains"
+        hint = "with `training_results: {…, model: NAME}` in its manifest, a job registers its model"
         say("no such models" if query else f"no models yet; {hint}")
     else:
         show(model_table(models))
@@ -75,7 +75,7 @@ def list_models(
 
 @app.command("show")
 def show_model(ctx: typer.Context, model: ModelArgument, as_json: JsonOption = False) -> None:
-    """Show a model's versions and stages, or with @VERSION where that version came from."""
+    """Show a model's versions and stages, or the origin of one version."""
     models = client_of(ctx).models
     if "@" in model:
         version = models.version(model)
@@ -96,13 +96,13 @@ def download(
     ctx: typer.Context,
     model: VersionArgument,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File or folder to make.", show_default=False)
+        Path | None, typer.Option("--output", "-o", help="File or folder to create.", show_default=False)
     ] = None,
-    unpacked: Annotated[bool, typer.Option("--unpack", help="Make a folder instead of a zip.")] = False,
+    unpacked: Annotated[bool, typer.Option("--unpack", help="Create a folder instead of a zip.")] = False,
 ) -> None:
     """Download a version's files.
 
-    Makes a zip in the current folder, named after the version; with --unpack a folder. Prints the path.
+    Creates a zip (with --unpack, a folder) in the current folder, with the name of the version, and prints its path.
     """
     models = client_of(ctx).models
     version = models.version(model)
@@ -117,7 +117,7 @@ def download(
         say(f"[green]✓[/] {version.reference}, {size(target.stat().st_size)}")
     else:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise WeftError(f"{target} is there already, and no empty folder; --output names another")
+            raise WeftError(f"{target} exists already and is not an empty folder; choose another --output")
         with tempfile.TemporaryDirectory(prefix="weft-download-") as scratch:
             packed = Path(scratch) / "model.zip"
             with bar(escape(target.name), total) as report:
@@ -131,12 +131,12 @@ def download(
 def register(
     ctx: typer.Context,
     job: JobArgument,
-    name: Annotated[str, typer.Argument(help="The model; made if it is new.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the model. A new name creates the model.", show_default=False)],
     as_json: JsonOption = False,
 ) -> None:
     """Make a completed job's results the next version of a model.
 
-    `training_results: {…, model: NAME}` in a manifest does this by itself. Prints the version.
+    Prints the version. With `training_results: {…, model: NAME}` in the manifest, this happens automatically.
     """
     client = client_of(ctx)
     version = client.models.register(client.job(job).id, name)
@@ -150,12 +150,12 @@ def register(
 def promote(
     ctx: typer.Context,
     model: VersionArgument,
-    stage: Annotated[str, typer.Argument(help="Such as production or staging.", show_default=False)],
+    stage: Annotated[str, typer.Argument(help="Name of the stage, such as production or staging.", show_default=False)],
     as_json: JsonOption = False,
 ) -> None:
-    """Move a stage to a version: from then on NAME@STAGE means it.
+    """Move a stage to a version: from now on, NAME@STAGE means this version.
 
-    Jobs that were submitted before keep the version that it meant then.
+    Jobs that were submitted before keep their version.
     """
     found = client_of(ctx).models.promote(model, stage)
     if as_json:
@@ -170,24 +170,25 @@ def demote(
     model: Annotated[str, typer.Argument(metavar="NAME@STAGE", autocompletion=complete_model, show_default=False)],
     as_json: JsonOption = False,
 ) -> None:
-    """Take a stage away; the version that it was at stays."""
+    """Remove a stage; its version stays."""
     name, stage = split_reference(model)
     found = client_of(ctx).models.demote(name, stage)
     if as_json:
         show_json(dict(found.raw))
     else:
-        say(f"[green]✓[/] {found.name} has no stage {escape(stage)} any more")
+        say(f"[green]✓[/] {found.name} no longer has the stage {escape(stage)}")
 
 
 @app.command("delete")
 def delete(
     ctx: typer.Context,
     model: ModelArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
 ) -> None:
-    """Delete a version by its number, or a model with all of its versions.
+    """Delete a version, or a model with all of its versions.
 
-    Refused while a stage is at it, or a job that has not ended starts from it. Files in a data store of your own stay.
+    The server refuses this while a version has a stage, or while an unfinished job starts from it. Files in your own
+    data store stay there.
     """
     models = client_of(ctx).models
     if "@" in model:
@@ -198,7 +199,7 @@ def delete(
         what, name, number = f"{found.name} with {count(found.versions, 'version')}", found.name, None
     if not yes:
         if not sys.stdin.isatty():
-            raise typer.BadParameter("there is no terminal to ask at: give --yes", param_hint="--yes")
+            raise typer.BadParameter("there is no terminal to ask; use --yes", param_hint="--yes")
         typer.confirm(f"Delete {what}?", abort=True, err=True)
     models.delete(name, number)
-    say(f"[green]✓[/] {what} is deleted")
+    say(f"[green]✓[/] {what} deleted")

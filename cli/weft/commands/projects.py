@@ -12,9 +12,10 @@ from weft.commands.common import JsonOption, client_of
 from weft.models import Quota
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import table
-from weft.ui.words import ago, size
+from weft.ui.times import ago
+from weft.words import size
 
-app = typer.Typer(no_args_is_help=True, help="Projects: members and quotas.")
+app = typer.Typer(no_args_is_help=True, help="Manage projects, their members and their quotas.")
 NameArgument = Annotated[str, typer.Argument(metavar="PROJECT", show_default=False)]
 UserArgument = Annotated[str, typer.Argument(metavar="USER", show_default=False)]
 _UNITS = {"mb": 10**6, "gb": 10**9, "tb": 10**12, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
@@ -22,7 +23,7 @@ _UNITS = {"mb": 10**6, "gb": 10**9, "tb": 10**12, "mib": 1 << 20, "gib": 1 << 30
 
 @app.command("list")
 def list_projects(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """List your projects; an administrator sees all."""
+    """List your projects; administrators see all projects."""
     projects = client_of(ctx).projects.list()
     if as_json:
         show_json([dict(one.raw) for one in projects])
@@ -37,18 +38,20 @@ def list_projects(ctx: typer.Context, as_json: JsonOption = False) -> None:
 def create(
     ctx: typer.Context,
     name: NameArgument,
-    owner: Annotated[str | None, typer.Option(help="Its first owner; default: you.", show_default=False)] = None,
+    owner: Annotated[
+        str | None, typer.Option(help="First owner of the project. Default: you.", show_default=False)
+    ] = None,
 ) -> None:
-    """Make a project (administrators)."""
+    """Create a project (administrators)."""
     client_of(ctx).projects.create(name, owner)
-    say(f"[green]✓[/] project {escape(name)} is made; its members sign in with: weft login --project {escape(name)}")
+    say(f"[green]✓[/] project {escape(name)} created; its members sign in with: weft login --project {escape(name)}")
 
 
 @app.command("delete")
 def delete(ctx: typer.Context, name: NameArgument) -> None:
-    """Delete a project that is empty (administrators)."""
+    """Delete an empty project (administrators)."""
     client_of(ctx).projects.delete(name)
-    say(f"[green]✓[/] project {escape(name)} is gone")
+    say(f"[green]✓[/] project {escape(name)} deleted")
 
 
 @app.command("members")
@@ -69,31 +72,37 @@ def add(
     ctx: typer.Context,
     name: NameArgument,
     user: UserArgument,
-    role: Annotated[Literal["owner", "editor", "viewer"], typer.Option(help="What they may do there.")] = "editor",
+    role: Annotated[
+        Literal["owner", "editor", "viewer"], typer.Option(help="Role of the user in the project.")
+    ] = "editor",
 ) -> None:
-    """Make a user a member, or give another role (owners, administrators)."""
+    """Add a user to a project, or change the user's role (owners, administrators)."""
     client_of(ctx).projects.set_member(name, user, role)
     say(f"[green]✓[/] {escape(user)} is {role} in {escape(name)}")
 
 
 @app.command("remove")
 def remove(ctx: typer.Context, name: NameArgument, user: UserArgument) -> None:
-    """Remove a member; their tokens for the project end at once."""
+    """Remove a member; the member's tokens for the project stop working at once."""
     client_of(ctx).projects.remove_member(name, user)
-    say(f"[green]✓[/] {escape(user)} is no member of {escape(name)} any more")
+    say(f"[green]✓[/] {escape(user)} is no longer a member of {escape(name)}")
 
 
 @app.command("quota")
 def quota(
     ctx: typer.Context,
     name: NameArgument,
-    cpus: Annotated[str | None, typer.Option(metavar="N|none", show_default=False)] = None,
-    gpus: Annotated[str | None, typer.Option(metavar="N|none", show_default=False)] = None,
-    memory: Annotated[str | None, typer.Option(metavar="SIZE|none", help="Such as 64Gb.", show_default=False)] = None,
-    jobs: Annotated[str | None, typer.Option(metavar="N|none", help="Running at once.", show_default=False)] = None,
+    cpus: Annotated[str | None, typer.Option(metavar="N|none", help="Number of CPUs.", show_default=False)] = None,
+    gpus: Annotated[str | None, typer.Option(metavar="N|none", help="Number of GPUs.", show_default=False)] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE|none", help="Memory, such as 64Gb.", show_default=False)
+    ] = None,
+    jobs: Annotated[
+        str | None, typer.Option(metavar="N|none", help="Number of jobs that run at the same time.", show_default=False)
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a project's running jobs may hold at once, or change what is named (administrators)."""
+    """Show the limits for a project's running jobs, or change the limits that you name (administrators)."""
     projects = client_of(ctx).projects
     found = projects.quota(name)
     asked = {"cpus": cpus, "gpus": gpus, "memory": memory, "jobs": jobs}

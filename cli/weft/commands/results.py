@@ -14,19 +14,20 @@ from rich.markup import escape
 from weft.archive import unpack
 from weft.commands.common import JobArgument, JsonOption, client_of
 from weft.errors import WeftError
-from weft.jobs import Job
-from weft.transfer import Progress
+from weft.resources.jobs import Job
+from weft.transport.transfer import Progress
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import table
 from weft.ui.progress import bar
-from weft.ui.words import count, moment, size
+from weft.ui.times import moment
+from weft.words import count, size
 
 app = typer.Typer()
 
 
 @app.command("files")
 def files(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) -> None:
-    """List the files among a job's results."""
+    """List the files of a job's results."""
     found = client_of(ctx).job(job)
     listed = found.files()
     if as_json:
@@ -47,23 +48,25 @@ def files(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) -> 
 def download(
     ctx: typer.Context,
     job: JobArgument,
-    trained_model: Annotated[bool, typer.Option("--trainedmodel", help="The results (default).")] = False,
-    definition: Annotated[bool, typer.Option("--definition", help="The code, as it was submitted.")] = False,
-    file: Annotated[str | None, typer.Option("--file", metavar="PATH", help="One file of the results.")] = None,
+    trained_model: Annotated[bool, typer.Option("--trainedmodel", help="Download the results (default).")] = False,
+    definition: Annotated[bool, typer.Option("--definition", help="Download the submitted code.")] = False,
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="PATH", help="Download one file of the results.")
+    ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", "--filename", help="File or folder to make; - is stdout.", show_default=False),
+        typer.Option("--output", "-o", "--filename", help="File or folder to create; - is stdout.", show_default=False),
     ] = None,
-    unpacked: Annotated[bool, typer.Option("--unpack", help="Make a folder instead of a zip.")] = False,
+    unpacked: Annotated[bool, typer.Option("--unpack", help="Create a folder instead of a zip.")] = False,
 ) -> None:
     """Download a job's trained model, or the code it was submitted with.
 
-    Makes a zip in the current folder, named after the job; with --unpack a folder. Prints the path.
+    Creates a zip (with --unpack, a folder) in the current folder, with the name of the job, and prints its path.
     """
     if trained_model + definition + (file is not None) > 1:
         raise typer.BadParameter("choose one of --trainedmodel, --definition and --file")
     if unpacked and (file is not None or output == Path("-")):
-        raise typer.BadParameter("only zips can be unpacked, and into a folder", param_hint="--unpack")
+        raise typer.BadParameter("only a zip can be unpacked, and only into a folder", param_hint="--unpack")
     found = client_of(ctx).job(job)
     kind = "file" if file is not None else "code" if definition else "model"
     default = Path(file).name if file is not None else f"{_file_name(found)}-{kind}" + ("" if unpacked else ".zip")
@@ -75,7 +78,7 @@ def download(
         target /= default
     if unpacked:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise WeftError(f"{target} is there already, and no empty folder; --output names another")
+            raise WeftError(f"{target} exists already and is not an empty folder; choose another --output")
         with tempfile.TemporaryDirectory(prefix="weft-download-") as scratch:
             packed = Path(scratch) / "download.zip"
             _fetch(found, packed, file, definition, target.name)

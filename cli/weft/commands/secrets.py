@@ -11,20 +11,20 @@ from weft.commands.asking import ask_secret
 from weft.commands.common import JsonOption, client_of
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import table
-from weft.ui.words import ago
+from weft.ui.times import ago
 
-app = typer.Typer(no_args_is_help=True, help="Secrets that manifests name and learners get.")
+app = typer.Typer(no_args_is_help=True, help="Manage the secrets that manifests name and learners receive.")
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
 
 @app.command("list")
 def list_secrets(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """List the names of the secrets; values never come back."""
+    """List the names of the secrets; the server never returns values."""
     secrets = client_of(ctx).secrets.list()
     if as_json:
         show_json([dict(one.raw) for one in secrets])
     elif not secrets:
-        say("no secrets yet; `weft secrets set NAME` keeps one")
+        say("no secrets yet; `weft secrets set NAME` adds one")
     else:
         made = table("NAME", "CREATED", "UPDATED")
         for one in secrets:
@@ -34,16 +34,16 @@ def list_secrets(ctx: typer.Context, as_json: JsonOption = False) -> None:
 
 @app.command("set")
 def set_secret(ctx: typer.Context, name: NameArgument) -> None:
-    """Keep a secret, or give it another value.
+    """Store a secret on the server, or change its value.
 
-    The value is asked for, or read from stdin: it is never an argument.
+    The command asks for the value, or reads it from stdin. It is never an argument.
     """
     client_of(ctx).secrets.set(name, ask_secret(f"Value of {name}"))
-    say(f"[green]✓[/] secret {escape(name)} is kept")
+    say(f"[green]✓[/] secret {escape(name)} stored")
 
 
 @app.command("remove")
 def remove(ctx: typer.Context, name: NameArgument) -> None:
-    """Forget a secret."""
+    """Remove a secret."""
     client_of(ctx).secrets.remove(name)
-    say(f"[green]✓[/] secret {escape(name)} is forgotten")
+    say(f"[green]✓[/] secret {escape(name)} removed")

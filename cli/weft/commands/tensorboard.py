@@ -17,12 +17,12 @@ from rich.markup import escape
 from weft.commands.common import client_of, complete_job
 from weft.errors import WeftError
 from weft.exits import ExitCode
-from weft.tensorboard import NOT_INSTALLED, JobFolder
+from weft.exports.tensorboard import NOT_INSTALLED, JobFolder
 from weft.ui.console import say
 
 app = typer.Typer()
 _PAUSE = 15.0
-"""Seconds between two looks at jobs that run."""
+"""Seconds between two updates from running jobs."""
 
 
 @app.command("tensorboard")
@@ -30,21 +30,28 @@ def tensorboard(
     ctx: typer.Context,
     jobs: Annotated[
         list[str],
-        typer.Argument(metavar="JOB…", help="As elsewhere; several are compared.", autocompletion=complete_job),
+        typer.Argument(
+            metavar="JOB…",
+            help="Ids, beginnings of ids, unique names, or @last. TensorBoard compares several jobs.",
+            autocompletion=complete_job,
+        ),
     ],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where it listens; 0: a free port.")] = 6006,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port that TensorBoard listens on; 0: a free port.")
+    ] = 6006,
     logdir: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Keep the event files here; else they are removed.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep the event files in this folder. Default: remove them at the end."),
     ] = None,
-    no_start: Annotated[bool, typer.Option("--no-start", help="Only bring the event files (--logdir).")] = False,
+    no_start: Annotated[bool, typer.Option("--no-start", help="Only fetch the event files, into --logdir.")] = False,
 ) -> None:
-    """Open TensorBoard on the event files of jobs.
+    """Open TensorBoard with the event files of jobs.
 
-    Of a job that has ended, those among its results. Of one that runs, or has none, they are written from what it
-    reports as metrics, and go on growing while TensorBoard is open.
+    For a job that has ended, these are the event files in its results. If there are none, or while the job runs, the
+    command writes event files from the job's metrics, and adds new points while TensorBoard is open.
     """
     if no_start and logdir is None:
-        raise typer.BadParameter("where to? --logdir says", param_hint="--no-start")
+        raise typer.BadParameter("this needs --logdir", param_hint="--no-start")
     if find_spec("tensorboard") is None:
         raise NOT_INSTALLED
     client = client_of(ctx)
@@ -63,10 +70,10 @@ def tensorboard(
 
 
 def _serve(target: Path, port: int, folders: list[JobFolder]) -> None:
-    """Run TensorBoard until it ends or Ctrl-C; it says itself where it listens."""
+    """Run TensorBoard until it ends or Ctrl-C stops it. It prints its address itself."""
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(target), "--port", str(port)]
     process = subprocess.Popen([*command, "--reload_interval", "5"])
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it must not outlive us
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that TensorBoard ends with this process
     try:
         while True:
             live = [folder for folder in folders if not folder.is_complete]

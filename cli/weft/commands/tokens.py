@@ -11,14 +11,14 @@ from rich.markup import escape
 from weft.commands.common import JsonOption, client_of
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import table
-from weft.ui.words import ago, moment
+from weft.ui.times import ago, moment
 
-app = typer.Typer(no_args_is_help=True, help="API tokens: list, create, revoke.")
+app = typer.Typer(no_args_is_help=True, help="List, create and revoke API tokens.")
 
 
 @app.command("list")
 def list_tokens(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """List your tokens in this project, by their first characters."""
+    """List your tokens in this project; of each token, only the first characters are shown."""
     tokens = client_of(ctx).tokens.list()
     if as_json:
         show_json([dict(one.raw) for one in tokens])
@@ -33,22 +33,24 @@ def list_tokens(ctx: typer.Context, as_json: JsonOption = False) -> None:
 @app.command("create")
 def create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="What it is for.", show_default=False)],
-    days: Annotated[int | None, typer.Option("--days", min=1, help="In force for so many days; else for good.")] = None,
+    name: Annotated[str, typer.Argument(help="Purpose of the token.", show_default=False)],
+    days: Annotated[
+        int | None, typer.Option("--days", min=1, help="Number of days until the token expires. Default: never.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a token and print it, this once."""
+    """Create a token and print it. It can't be shown again."""
     made = client_of(ctx).tokens.create(name, days)
     if as_json:
         show_json(dict(made.raw))
         return
     print(made.token)
     if sys.stderr.isatty():
-        say("[dim]keep it now: it is not shown again[/]")
+        say("[dim]store it now; it can't be shown again[/]")
 
 
 @app.command("revoke")
 def revoke(ctx: typer.Context, token_id: Annotated[str, typer.Argument(metavar="ID", show_default=False)]) -> None:
-    """End a token at once, by its id."""
+    """Revoke a token by its id; it stops working at once."""
     client_of(ctx).tokens.revoke(token_id)
-    say(f"[green]✓[/] token {escape(token_id)} is revoked")
+    say(f"[green]✓[/] token {escape(token_id)} revoked")

@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from weft import starter
+from weft import starter, words
 from weft.bundle import Bundle, open_bundle
 from weft.client import Client, read_manifest
 from weft.commands.common import JobArgument, JsonOption, client_of, overrides
 from weft.commands.following import follow_to_the_end
 from weft.errors import BundleError, InvalidManifest
 from weft.exits import ExitCode
-from weft.jobs import Job
-from weft.ui import problems, words
+from weft.resources.jobs import Job
+from weft.ui import cells, problems
 from weft.ui.console import say, show_json, show_json_lines
 from weft.ui.progress import bar
 
@@ -28,20 +28,26 @@ _LARGE = 4 << 20
 ManifestArgument = Annotated[Path, typer.Argument(metavar="MANIFEST", help="The YAML file.", show_default=False)]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Another value, by path: learners=4, framework.command='…'."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change a value of the manifest, by path: learners=4, framework.command='…'."
+    ),
 ]
-NameOption = Annotated[str | None, typer.Option("--name", help="Another name for the job.")]
-LearnersOption = Annotated[int | None, typer.Option("--learners", min=1, help="Another number of learners.")]
-FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Show states and log until the job has ended.")]
+NameOption = Annotated[str | None, typer.Option("--name", help="Change the name of the job.")]
+LearnersOption = Annotated[int | None, typer.Option("--learners", min=1, help="Change the number of learners.")]
+FollowOption = Annotated[
+    bool, typer.Option("--follow", "-f", help="Show the states and the log until the job has ended.")
+]
 
 
 @app.command("init")
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Made if it is missing.", show_default=False)] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder for the files; created if it is missing.", show_default=False)
+    ] = Path(),
 ) -> None:
     """Write a commented starter manifest and training script.
 
-    Files that are there already are never overwritten.
+    The command never overwrites existing files.
     """
     written = starter.write(folder)
     for path in written:
@@ -54,7 +60,7 @@ def init(
 def validate(
     ctx: typer.Context, manifest: ManifestArgument, settings: SetOption = None, as_json: JsonOption = False
 ) -> None:
-    """Check a manifest, without submitting it."""
+    """Check a manifest without submitting it."""
     client = client_of(ctx)
     text, _ = read_manifest(manifest)
     try:
@@ -68,14 +74,14 @@ def validate(
     if as_json:
         show_json({"valid": True, "manifest": dict(valid.manifest), "notes": list(valid.notes)})
         return
-    told = valid.manifest
-    framework = told.get("framework") or {}
-    learners = words.count(int(told.get("learners") or 1), "learner")
+    checked = valid.manifest
+    framework = checked.get("framework") or {}
+    learners = words.count(int(checked.get("learners") or 1), "learner")
     say(f"[bold green]✓[/] [bold]{escape(str(manifest))}[/] is valid")
     say(
-        f"  {escape(str(told.get('name', '')))}: {learners} × {words.resources(told.get('resources') or {})}, "
+        f"  {escape(str(checked.get('name', '')))}: {learners} × {cells.resources(checked.get('resources') or {})}, "
         f"{framework.get('name')} {framework.get('version') or ''}, launcher {framework.get('launcher')}, "
-        f"engine {told.get('engine')}"
+        f"engine {checked.get('engine')}"
     )
     for note in valid.notes:
         say(f"  [yellow]note:[/] {escape(note)}")
@@ -87,25 +93,26 @@ def train(
     manifest: ManifestArgument,
     code: Annotated[
         Path | None,
-        typer.Argument(metavar="DIR|ZIP", help="The code; default: the manifest's folder.", show_default=False),
+        typer.Argument(metavar="DIR|ZIP", help="The code. Default: the manifest's folder.", show_default=False),
     ] = None,
     follow: FollowOption = False,
     settings: SetOption = None,
     learners: LearnersOption = None,
     name: NameOption = None,
-    no_code: Annotated[bool, typer.Option("--no-code", help="Send no code: the command needs none.")] = False,
+    no_code: Annotated[bool, typer.Option("--no-code", help="Send no code, because the command needs none.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Submit a training job: a manifest, and the folder or zip of its code.
 
-    Of a folder, what .gitignore and .weftignore name stays out, and so does
-    the manifest itself. Code that the server has already is not sent again.
+    If the code is a folder, files that .gitignore or .weftignore excludes are
+    left out, and so is the manifest itself. Code that the server already has
+    is not sent again.
 
-    Prints the job's id; with --follow then its log, and the exit code is
-    the job's outcome.
+    Prints the job's id. With --follow, also prints the job's log, and the
+    exit code is the job's outcome.
     """
     if no_code and code is not None:
-        raise typer.BadParameter("there is code as well: leave out either of the two", param_hint="--no-code")
+        raise typer.BadParameter("leave out the code or --no-code", param_hint="--no-code")
     values = overrides(settings) | ({"name": name} if name else {}) | ({"learners": str(learners)} if learners else {})
     client = client_of(ctx)
     text, _ = read_manifest(manifest)
@@ -126,17 +133,19 @@ def rerun(
     job: JobArgument,
     settings: SetOption = None,
     from_checkpoint: Annotated[
-        bool, typer.Option("--from-checkpoint", help="Begin with a copy of its last complete checkpoint.")
+        bool, typer.Option("--from-checkpoint", help="Start from a copy of the job's last complete checkpoint.")
     ] = False,
     checkpoint: Annotated[
         str | None,
-        typer.Option(metavar="CHECKPOINT", help="Begin with a copy of this one of `weft checkpoints JOB`."),
+        typer.Option(
+            metavar="CHECKPOINT", help="Start from a copy of this checkpoint; `weft checkpoints JOB` lists them."
+        ),
     ] = None,
     code: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR|ZIP",
-            help="Other code, instead of the job's; a manifest.yml in it stays out.",
+            help="Code to use instead of the job's code; a manifest.yml in it is left out.",
             show_default=False,
         ),
     ] = None,
@@ -162,20 +171,20 @@ def rerun(
 def _submit_with_code(client: Client, manifest: Path, text: str, code: Path, values: dict[str, str]) -> Job:
     with open_bundle(code, leave_out=manifest) as bundle:
         if bundle is None:
-            say(f"[dim]{escape(str(code))} holds no code: none is sent[/]")
+            say(f"[dim]{escape(str(code))} has no code, so none is sent[/]")
             return client.jobs.submit(text, None, values)
         if bundle.size > _LARGE:
-            # Before many bytes are sent, the manifest should be right.
+            # Check the manifest before many bytes are sent.
             client.validate(manifest, values)
         return client.jobs.submit(text, _send(client, bundle, code), values)
 
 
 def _send_code(client: Client, code: Path) -> str:
-    """Send other code for a job. A manifest stays out, as with `train`: it may hold credentials."""
+    """Send other code for a job. As with `train`, a manifest is left out, because it may contain credentials."""
     manifest = next((code / name for name in ("manifest.yml", "manifest.yaml") if (code / name).is_file()), None)
     with open_bundle(code, leave_out=manifest) as bundle:
         if bundle is None:
-            raise BundleError(f"{code} holds no code")
+            raise BundleError(f"{code} has no code")
         return _send(client, bundle, code)
 
 

@@ -12,9 +12,9 @@ from weft.commands.asking import ask_secret
 from weft.commands.common import JsonOption, client_of
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import table
-from weft.ui.words import ago
+from weft.ui.times import ago
 
-app = typer.Typer(no_args_is_help=True, help="Users of the server, for its administrators.")
+app = typer.Typer(no_args_is_help=True, help="Manage the users of the server (administrators).")
 NameArgument = Annotated[str, typer.Argument(metavar="USER", show_default=False)]
 
 
@@ -37,24 +37,27 @@ def list_users(ctx: typer.Context, as_json: JsonOption = False) -> None:
 def create(
     ctx: typer.Context,
     name: NameArgument,
-    email: Annotated[str | None, typer.Option(show_default=False)] = None,
-    admin: Annotated[bool, typer.Option("--admin", help="May look after users, projects and quotas.")] = False,
-    no_password: Annotated[bool, typer.Option("--no-password", help="They will sign in with tokens only.")] = False,
+    email: Annotated[str | None, typer.Option(help="Email address.", show_default=False)] = None,
+    admin: Annotated[
+        bool, typer.Option("--admin", help="Make the user an administrator, who manages users, projects and quotas.")
+    ] = False,
+    no_password: Annotated[bool, typer.Option("--no-password", help="The user can sign in only with tokens.")] = False,
 ) -> None:
-    """Make a user; `weft projects add` gives them something to do.
+    """Create a user; `weft projects add` makes the user a member of a project.
 
-    The password is asked for, or read from stdin: it is never an argument.
+    The command asks for the password, or reads it from stdin. It is never an argument.
     """
     password = None if no_password else ask_secret(f"Password of {name} (at least 8 characters)")
     client_of(ctx).users.create(name, password, email=email, admin=admin)
-    say(f"[green]✓[/] user {escape(name)} is made; next: weft projects add PROJECT {escape(name)}")
+    say(f"[green]✓[/] user {escape(name)} created; next: weft projects add PROJECT {escape(name)}")
 
 
 @app.command("password")
 def change_password(ctx: typer.Context, name: NameArgument) -> None:
-    """Give a user another password; your own with the one before.
+    """Change the password of a user; for your own password, the current one is needed.
 
-    Both are asked for, or read from stdin: for your own the old one, then the new one, a line each.
+    The command asks for the passwords, or reads them from stdin: the current password (only if it is your own) and the
+    new password, one per line.
     """
     client = client_of(ctx)
     changes: dict[str, Any] = {}
@@ -64,21 +67,21 @@ def change_password(ctx: typer.Context, name: NameArgument) -> None:
         else:
             changes["current_password"] = sys.stdin.readline().rstrip("\r\n")
     client.users.change(name, **changes, password=ask_secret("New password (at least 8 characters)"))
-    say(f"[green]✓[/] {escape(name)} has another password")
+    say(f"[green]✓[/] the password of {escape(name)} is changed")
 
 
 @app.command("disable")
 def disable(ctx: typer.Context, name: NameArgument) -> None:
-    """Keep a user out from now on: passwords, tokens, sessions."""
+    """Disable a user: passwords, tokens and sessions stop working at once."""
     client_of(ctx).users.change(name, disabled=True)
-    say(f"[green]✓[/] {escape(name)} is out")
+    say(f"[green]✓[/] {escape(name)} is disabled")
 
 
 @app.command("enable")
 def enable(ctx: typer.Context, name: NameArgument) -> None:
-    """Let a disabled user in again."""
+    """Enable a disabled user again."""
     client_of(ctx).users.change(name, disabled=False)
-    say(f"[green]✓[/] {escape(name)} may come in again")
+    say(f"[green]✓[/] {escape(name)} is enabled")
 
 
 @app.command("promote")
@@ -90,6 +93,6 @@ def promote(ctx: typer.Context, name: NameArgument) -> None:
 
 @app.command("demote")
 def demote(ctx: typer.Context, name: NameArgument) -> None:
-    """Take a user's administrator's rights."""
+    """Revoke a user's administrator rights."""
     client_of(ctx).users.change(name, admin=False)
-    say(f"[green]✓[/] {escape(name)} is no administrator any more")
+    say(f"[green]✓[/] {escape(name)} is no longer an administrator")

@@ -1,4 +1,4 @@
-"""``version``, with as few imports as can be: it must answer at once."""
+"""``version``, with as few imports as possible, because it must answer at once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import typer
 
 from weft import profile as profiles
 from weft.errors import WeftError
-from weft.http import Transport, client_version
+from weft.transport.http import Transport, client_version
 
 app = typer.Typer()
 
 
 @app.command("version")
-def version(
-    ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False
-) -> None:
+def version(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Print the versions of this client and of the server."""
     server: str | None = None
     where = ""
@@ -27,7 +25,7 @@ def version(
         options = ctx.find_root().obj or {}
         known = profiles.resolve(options.get("url"), profile=options.get("profile"))
         where = known.url
-        # One try: this must answer at once, also when the server is away.
+        # Without retries, because the command must answer at once even if the server does not.
         transport = Transport(known, delays=())
         server = str(transport.json("GET", "/healthz", base="", signed=False).get("version") or "unknown")
         transport.close()

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from weft.models.base import Json, Told, parse_time
+from weft.models.base import Json, ServerValue, parse_time
 
 
 @dataclass(frozen=True)
-class Token(Told):
+class Token(ServerValue):
     """An API token. ``token`` is the token itself, only in the answer to its creation."""
 
     id: str
@@ -36,7 +36,7 @@ class Token(Told):
 
 
 @dataclass(frozen=True)
-class User(Told):
+class User(ServerValue):
     """Of the installation. ``projects`` is each one's name and the user's role there."""
 
     name: str
@@ -60,7 +60,7 @@ class User(Told):
 
 
 @dataclass(frozen=True)
-class Project(Told):
+class Project(ServerValue):
     """The tenant. ``role`` is one's own in it; None: seen as an administrator only."""
 
     name: str
@@ -82,7 +82,7 @@ class Project(Told):
 
 
 @dataclass(frozen=True)
-class Member(Told):
+class Member(ServerValue):
     """Of a project."""
 
     user: str
@@ -102,7 +102,7 @@ class Member(Told):
 
 
 @dataclass(frozen=True)
-class Quota(Told):
+class Quota(ServerValue):
     """``limits`` and ``used`` by ``cpus``, ``gpus``, ``memory`` (bytes) and ``jobs``; a limit of None is none."""
 
     limits: Mapping[str, float | None]

@@ -1,4 +1,4 @@
-"""What all of them share."""
+"""The base of the values, times, and the faults of a manifest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 Json = Mapping[str, Any]
 
 TERMINAL = frozenset({"COMPLETED", "FAILED", "HALTED"})
-"""States that a job does not leave by itself."""
+"""The states that a job does not leave by itself."""
 
 
 def parse_time(value: Any) -> datetime | None:
@@ -19,15 +19,15 @@ def parse_time(value: Any) -> datetime | None:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the server has told. ``raw`` is all of its JSON."""
+class ServerValue:
+    """A value from the server; ``raw`` is its whole JSON object."""
 
     raw: Json = field(default_factory=dict, repr=False, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One fault of a manifest: where (``path``, ``line`` from 1), what stood there, what is accepted."""
+    """A fault of a manifest: its place (``path``; ``line`` from 1), the value found there, and the accepted values."""
 
     path: str
     message: str
@@ -39,7 +39,7 @@ class Problem:
     def from_json(cls, data: Json) -> Problem:
         def text(value: Any) -> str | None:
             if isinstance(value, list):
-                return ", ".join(str(one) for one in value) or None
+                return ", ".join(str(item) for item in value) or None
             return None if value is None else str(value)
 
         line = data.get("line")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from weft.models.base import Json, Told, parse_time
+from weft.models.base import Json, ServerValue, parse_time
 
 
 @dataclass(frozen=True)
-class EngineNode(Told):
+class EngineNode(ServerValue):
     """A node of an engine. ``capacity``, ``used`` (by Weft's jobs) and ``busy`` (by others) as an :class:`Engine`'s."""
 
     name: str
@@ -35,7 +35,7 @@ class EngineNode(Told):
 
 
 @dataclass(frozen=True)
-class WaitingJob(Told):
+class WaitingJob(ServerValue):
     """A job of the project's that waits for an engine; ``place`` counts other projects' jobs, too."""
 
     id: str
@@ -65,7 +65,7 @@ class WaitingJob(Told):
 
 
 @dataclass(frozen=True)
-class Engine(Told):
+class Engine(ServerValue):
     """Where learners run. ``capacity``, ``used`` (by Weft's jobs), ``busy`` (by others) and ``free`` hold ``cpus``,
     ``gpus`` and ``memory`` (bytes); empty until a worker has seen the engine. ``health``: up, or unreachable or unseen
     with more in ``condition``. ``nodes``, ``waiting`` and ``waiting_of_others`` only from :meth:`Client.engine`."""

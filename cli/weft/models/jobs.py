@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from weft.models.base import Json, Told, parse_time
+from weft.models.base import Json, ServerValue, parse_time
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Framework:
 
 
 @dataclass(frozen=True)
-class LearnerStatus(Told):
+class LearnerStatus(ServerValue):
     """One learner of an attempt. ``learner`` counts from 1, as ``LEARNER_ID`` does."""
 
     learner: int
@@ -48,7 +48,7 @@ class LearnerStatus(Told):
 
 
 @dataclass(frozen=True)
-class Round(Told):
+class Round(ServerValue):
     """Who trains together now, in an elastic job."""
 
     n: int
@@ -64,7 +64,7 @@ class Round(Told):
 
 
 @dataclass(frozen=True)
-class Attempt(Told):
+class Attempt(ServerValue):
     """One try of a job, ``n`` from 1. ``outcome`` is None while it lasts."""
 
     n: int
@@ -97,7 +97,7 @@ class Attempt(Told):
 
 
 @dataclass(frozen=True)
-class Checkpoint(Told):
+class Checkpoint(ServerValue):
     """A complete state of a learner's CHECKPOINT_DIR. ``learner`` counts from 1; ``job`` is the one whose learner
     stored it; ``size`` in bytes."""
 
@@ -124,7 +124,7 @@ class Checkpoint(Told):
 
 
 @dataclass(frozen=True)
-class Event(Told):
+class Event(ServerValue):
     """Something that happened to a job. ``state`` is set for kind ``state``: the state entered."""
 
     id: int
@@ -159,7 +159,7 @@ class StateChange:
 
 
 @dataclass(frozen=True)
-class FileInfo(Told):
+class FileInfo(ServerValue):
     """A file among a job's results; ``size`` in bytes."""
 
     path: str

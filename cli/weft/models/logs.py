@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.models.base import Json, Told
+from weft.models.base import Json, ServerValue
 
 
 @dataclass(frozen=True)
-class LogLine(Told):
+class LogLine(ServerValue):
     """One line of a learner's output. ``n`` is its place in the job's log, ``t`` milliseconds since the epoch by the
     learner's clock, ``learner`` counts from 1."""
 
@@ -31,7 +31,7 @@ class LogLine(Told):
 
 
 @dataclass(frozen=True)
-class LogMatch(Told):
+class LogMatch(ServerValue):
     """A line that was searched for, the lines around it, and what matches in its text: (begin, end) in characters."""
 
     line: LogLine
@@ -51,7 +51,7 @@ class LogMatch(Told):
 
 
 @dataclass(frozen=True)
-class Gap(Told):
+class Gap(ServerValue):
     """Stands in a followed log for the lines from number ``first`` to number ``last``, which came faster than they were
     taken; those of other learners count in ``lines``."""
 

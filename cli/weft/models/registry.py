@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from weft.models.base import Json, Told, parse_time
+from weft.models.base import Json, ServerValue, parse_time
 
 
 @dataclass(frozen=True)
-class Model(Told):
+class Model(ServerValue):
     """A name in the registry. ``latest`` is the highest version's number, ``stages`` says at which version each is.
     ``promotions``, newest first, only from :meth:`Models.get`: {stage, version, user, at}."""
 
@@ -35,7 +35,7 @@ class Model(Told):
 
 
 @dataclass(frozen=True)
-class ModelVersion(Told):
+class ModelVersion(ServerValue):
     """The results of one job as a version of a model. ``files`` holds ``files``, ``bytes`` and ``sha256`` of what was
     registered, ``place`` where it is in a store of the user's own (None: the installation's). ``lineage`` and
     ``children`` only from :meth:`Models.version`."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from weft.models.base import Json, Told, parse_time
+from weft.models.base import Json, ServerValue, parse_time
 
 
 @dataclass(frozen=True)
-class ObjectInfo(Told):
+class ObjectInfo(ServerValue):
     """An object in a data store; ``size`` in bytes."""
 
     key: str
@@ -22,7 +22,7 @@ class ObjectInfo(Told):
 
 
 @dataclass(frozen=True)
-class Datastore(Told):
+class Datastore(ServerValue):
     """An S3 endpoint whose credentials the server keeps; they never come back."""
 
     name: str
@@ -38,7 +38,7 @@ class Datastore(Told):
 
 
 @dataclass(frozen=True)
-class Secret(Told):
+class Secret(ServerValue):
     """The name of a secret that the server keeps; its value never comes back."""
 
     name: str

@@ -8,8 +8,9 @@ from html import escape
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from weft import words
 from weft.bench import Measurement, Point, efficiency
-from weft.ui import words
+from weft.ui import cells
 from weft.ui.console import out
 from weft.ui.jobs import table
 
@@ -23,7 +24,7 @@ def bench_panel(points: Sequence[Point]) -> RenderableType:
         numbers=("LEARNERS", "DEVICES", "IMAGES/SEC", "±", "PER DEVICE", "EFFICIENCY"),
     )
     for point in points:
-        made.add_row(str(point.learners), *_cells(point, points), point.job.id, words.state(point.job.state))
+        made.add_row(str(point.learners), *_cells(point, points), point.job.id, cells.state(point.job.state))
     parts: list[RenderableType] = [made]
     if out().is_terminal and any(point.measured for point in points):
         parts += ["", *_bars(points)]
@@ -48,7 +49,7 @@ def _cells(point: Point, points: Sequence[Point]) -> list[str]:
 def _why_not(point: Point) -> str:
     if point.job.state == "COMPLETED":
         return "its log holds no measurement"
-    return words.first_line(point.job.condition or point.job.reason) or point.job.state
+    return cells.first_line(point.job.condition or point.job.reason) or point.job.state
 
 
 def _bars(points: Sequence[Point]) -> list[Text]:

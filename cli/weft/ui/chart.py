@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from rich.text import Text
 
-from weft.metrics import Axis, Curve
+from weft.resources.metrics import Axis, Curve
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "red", "blue", "bright_cyan", "bright_yellow")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -8,8 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from weft import words
 from weft.models import Engine, EngineNode, Json, WaitingJob
-from weft.ui import words
+from weft.ui import cells, times
 from weft.ui.console import out
 from weft.ui.jobs import table
 
@@ -30,12 +31,12 @@ def engine_table(engines: Sequence[Engine]) -> RenderableType:
     headers = ["ENGINE", *(["TYPE"] if more else []), "HEALTH", "CPUS", "GPUS", "MEMORY"]
     made = table(*headers, *(["NODES"] if more else []), "RUNNING", "QUEUED", numbers=("RUNNING", "QUEUED"))
     for one in engines:
-        name = Text(one.name if more else words.shortened(one.name, _NAME))
+        name = Text(one.name if more else cells.shortened(one.name, _NAME))
         name.append(" (default)" if one.default else "", style="dim")
-        cells: list[RenderableType] = [name, *([one.type] if more else []), _health(one)]
+        row: list[RenderableType] = [name, *([one.type] if more else []), _health(one)]
         used = _sum(one.used, one.busy)
-        cells += [_use(kind, one.capacity, used) for kind in _KINDS]
-        made.add_row(*cells, *([_nodes_short(one)] if more else []), str(one.running), str(one.queued))
+        row += [_use(kind, one.capacity, used) for kind in _KINDS]
+        made.add_row(*row, *([_nodes_short(one)] if more else []), str(one.running), str(one.queued))
     wrong = [Text(f"{one.name}: {one.condition}", style=_style(one)) for one in engines if one.condition]
     return Group(made, *wrong)
 
@@ -62,7 +63,7 @@ def _facts(engine: Engine) -> list[tuple[str, Text]]:
     if engine.condition:
         rows.append(("condition", Text(engine.condition, style=_style(engine))))
     if engine.seen_at and engine.health != "up":
-        rows.append(("last seen", Text(words.moment(engine.seen_at))))
+        rows.append(("last seen", Text(times.moment(engine.seen_at))))
     for kind in _KINDS:
         if engine.capacity.get(kind):
             rows.append((kind, _load(kind, engine)))
@@ -129,13 +130,13 @@ def _node_table(nodes: Sequence[EngineNode]) -> list[RenderableType]:
     )
     for one in shown:
         used = _sum(one.used, one.busy)
-        cells: list[RenderableType] = [Text(one.name), Text(one.state, style=_STATES.get(one.state, ""))]
-        cells.append(_use("cpus", one.capacity, used))
-        cells += [_use("gpus", one.capacity, used)] if gpus else []
-        cells += [Text(one.gpu_type or "–")] if types else []
-        cells.append(_use("memory", one.capacity, used))
-        cells += [Text(", ".join(one.taints))] if taints else []
-        made.add_row(*cells)
+        row: list[RenderableType] = [Text(one.name), Text(one.state, style=_STATES.get(one.state, ""))]
+        row.append(_use("cpus", one.capacity, used))
+        row += [_use("gpus", one.capacity, used)] if gpus else []
+        row += [Text(one.gpu_type or "–")] if types else []
+        row.append(_use("memory", one.capacity, used))
+        row += [Text(", ".join(one.taints))] if taints else []
+        made.add_row(*row)
     rest = len(nodes) - len(shown)
     return [made, *([Text(f"and {words.count(rest, 'more node')}; --json shows all", style="dim")] if rest else [])]
 
@@ -152,16 +153,16 @@ def _queue(engine: Engine) -> list[RenderableType]:
         made.add_column(header, no_wrap=True, overflow="ellipsis", justify="right" if header == "PLACE" else "left")
     made.add_column("WHY IT WAITS", overflow="fold", ratio=1)
     for one in engine.waiting:
-        place = Text(str(one.place)) if one.place else words.state(one.state)
-        name = words.shortened(one.name, 24 if _roomy() else 12)
+        place = Text(str(one.place)) if one.place else cells.state(one.state)
+        name = cells.shortened(one.name, 24 if _roomy() else 12)
         made.add_row(place, one.id, Text(name), _why(one))
     return [made, *([Text(f"and {others}", style="dim")] if others else [])]
 
 
 def _why(job: WaitingJob) -> Text:
-    since = f", for {words.span(words.age(job.state_since))}" if job.state_since else ""
-    why = Text(words.first_line(job.condition or job.reason) or "nobody has looked at it yet")
-    return why.append(f"\n{job.learners} × {words.resources(job.resources)}{since}", style="dim")
+    since = f", for {times.span(times.age(job.state_since))}" if job.state_since else ""
+    why = Text(cells.first_line(job.condition or job.reason) or "no worker has looked at it yet")
+    return why.append(f"\n{job.learners} × {cells.resources(job.resources)}{since}", style="dim")
 
 
 # --- amounts -----------------------------------------------------------------------------------------------------
@@ -192,7 +193,7 @@ def _bar(part: float, width: int = _BAR) -> Text:
 
 
 def _sayer(kind: str) -> Callable[[float], str]:
-    return (lambda number: words.size(int(number)).replace(".0 ", " ")) if kind == "memory" else _number
+    return (lambda number: words.size(number)) if kind == "memory" else _number
 
 
 def _number(number: float) -> str:
@@ -203,5 +204,5 @@ def _short_size(number: float) -> str:
     """``1.5G``, for tables."""
     if not number:
         return "0"
-    value, unit = words.size(int(number)).split()
-    return value.removesuffix(".0") + unit.removesuffix("iB")
+    value, unit = words.size(number).split()
+    return value + unit.removesuffix("iB").replace("bytes", "B")

@@ -11,8 +11,8 @@ from rich.markup import escape
 from weft.errors import Unavailable
 from weft.models import Event, Gap, Json, LogLine, LogMatch, StateChange
 from weft.ui.ansi import harmless, plain, shown
+from weft.ui.cells import first_line, styled_state
 from weft.ui.console import err, say, to_json
-from weft.ui.words import first_line, styled_state
 
 _LEARNER_COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95, 92, 94, 91)  # ANSI foregrounds, told apart easily
 

@@ -14,9 +14,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from weft.jobs import Job
+from weft import words
 from weft.models import Attempt, Checkpoint, Json, Round
-from weft.ui import words
+from weft.resources.jobs import Job
+from weft.ui import cells, times
 from weft.ui.advice import advice
 from weft.ui.console import out
 
@@ -52,7 +53,7 @@ def metric_columns(metrics: Sequence[str], sort: str | None) -> list[tuple[str, 
 
 
 def _metric_header(name: str, stat: str) -> str:
-    return words.shortened(name, _LONGEST_METRIC) + ("" if stat == "last" else f" {stat}")
+    return cells.shortened(name, _LONGEST_METRIC) + ("" if stat == "last" else f" {stat}")
 
 
 def _metric_cell(job: Job, name: str, stat: str) -> str:
@@ -74,11 +75,11 @@ def job_table(jobs: Sequence[Job], metrics: Sequence[tuple[str, str]] = ()) -> T
         [
             job.id,
             "",
-            words.state(job.state),
+            cells.state(job.state),
             *(_metric_cell(job, *one) for one in metrics),
             *([job.framework.name] if wide else []),
             *([str(job.learners)] if wide or not metrics else []),
-            words.ago(job.created_at),
+            times.ago(job.created_at),
             _run_time(job),
         ]
         for job in jobs
@@ -87,13 +88,13 @@ def job_table(jobs: Sequence[Job], metrics: Sequence[tuple[str, str]] = ()) -> T
     room = console.width - _width(_filled(table(*columns, numbers=numbers), rows))
     longest = max(min(room + len("NAME"), _LONGEST_NAME), len("NAME")) if console.is_terminal else None
     for row, job in zip(rows, jobs, strict=True):
-        row[1] = Text(words.shortened(job.name, longest) if longest else job.name)
+        row[1] = Text(cells.shortened(job.name, longest) if longest else job.name)
     plain = _filled(table(*columns, numbers=numbers), rows)
     room = console.width - _width(plain)
     if not wide or room < _REASON_LEAST:
         return plain
     for row, job in zip(rows, jobs, strict=True):
-        row.append(Text(words.shortened(_short_reason(job), room - 2), style="dim"))
+        row.append(Text(cells.shortened(_short_reason(job), room - 2), style="dim"))
     return _filled(table(*columns, "REASON", numbers=numbers), rows)
 
 
@@ -108,12 +109,12 @@ def _filled(made: Table, rows: Sequence[Sequence[RenderableType]]) -> Table:
 
 
 def _short_reason(job: Job) -> str:
-    return "" if job.state == "COMPLETED" else words.first_line(job.condition or job.reason)
+    return "" if job.state == "COMPLETED" else cells.first_line(job.condition or job.reason)
 
 
 def job_panel(job: Job) -> RenderableType:
     """All that a human wants to know of one job."""
-    head = Text.assemble((job.id, "bold"), "  ", job.name, "  ", words.state(job.state))
+    head = Text.assemble((job.id, "bold"), "  ", job.name, "  ", cells.state(job.state))
     facts = Table.grid(padding=(0, 2, 0, 0))
     facts.add_column(style="key", no_wrap=True)
     facts.add_column(overflow="fold")
@@ -140,8 +141,8 @@ def _metric_table(job: Job) -> Table:
     shown = list(job.metric_values.items())[:_MOST_METRICS]
     made = table("METRIC", "LAST", "MIN", "MAX", "STEP", numbers=("LAST", "MIN", "MAX", "STEP"))
     for name, values in shown:
-        cells = (_metric_cell(job, name, stat) for stat in ("last", "min", "max"))
-        made.add_row(Text(name), *cells, "" if values.step is None else f"{values.step:,}")
+        numbers = (_metric_cell(job, name, stat) for stat in ("last", "min", "max"))
+        made.add_row(Text(name), *numbers, "" if values.step is None else f"{values.step:,}")
     if len(job.metric_values) > len(shown):
         made.add_row(Text(f"and {len(job.metric_values) - len(shown)} more: weft metrics {job.id}", style="dim"))
     return made
@@ -159,13 +160,13 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
         ("description", job.description),
         ("framework", f"{framework.name} {framework.version}{launcher}"),
         ("command", framework.command),
-        ("learners", f"{job.learners} × {words.resources(job.resources)}{_elastic(job)}"),
+        ("learners", f"{job.learners} × {cells.resources(job.resources)}{_elastic(job)}"),
         ("engine", f"{job.engine}, priority {job.priority}"),
         ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
         ("retries", f"{job.failures} of {job.retries} used" if job.retries else None),
         ("user", job.user),
-        ("submitted", words.moment(job.created_at)),
-        ("started", words.moment(job.started_at) if job.started_at else None),
+        ("submitted", times.moment(job.created_at)),
+        ("started", times.moment(job.started_at) if job.started_at else None),
         ("ended", _ended(job) if job.ended_at else None),
         ("rerun of", job.rerun_of),
         ("pretrained", job.raw.get("pretrained_model")),
@@ -184,7 +185,7 @@ def _elastic(job: Job) -> str:
 def _checkpoint(told: Json, job_id: str | None) -> str:
     """'of 12:03:41, by attempt 1 of job-…: 3 files, 4.7 MiB'."""
     at, attempt, job = told.get("at"), told.get("attempt"), told.get("job")
-    when = f"of {words.moment(datetime.fromtimestamp(at, UTC))}" if isinstance(at, int | float) else ""
+    when = f"of {times.moment(datetime.fromtimestamp(at, UTC))}" if isinstance(at, int | float) else ""
     whose = " ".join(
         part
         for part in (f"by attempt {attempt}" if attempt else "", f"of {job}" if job not in (None, job_id) else "")
@@ -205,7 +206,7 @@ def checkpoint_table(checkpoints: Sequence[Checkpoint], job_id: str) -> Table:
         made.add_row(
             one.generation,
             *([str(one.learner)] if several else []),
-            f"{words.moment(one.at)} ({words.ago(one.at)})" if one.at else "",
+            f"{times.moment(one.at)} ({times.ago(one.at)})" if one.at else "",
             whose if one.attempt else "",
             f"{one.files:,}",
             words.size(one.size),
@@ -214,7 +215,7 @@ def checkpoint_table(checkpoints: Sequence[Checkpoint], job_id: str) -> Table:
 
 
 def _ended(job: Job) -> str:
-    return words.moment(job.ended_at) + (f", after {words.span(job.duration)}" if job.duration is not None else "")
+    return times.moment(job.ended_at) + (f", after {times.span(job.duration)}" if job.duration is not None else "")
 
 
 def _attempt_title(attempt: Attempt) -> Text:
@@ -224,9 +225,9 @@ def _attempt_title(attempt: Attempt) -> Text:
         title.append("  ").append(attempt.outcome, style=style)
     if attempt.created_at and attempt.ended_at:
         took = (attempt.ended_at - attempt.created_at).total_seconds()
-        title.append(f"  {words.span(took)}", style="dim")
+        title.append(f"  {times.span(took)}", style="dim")
     if attempt.reason:
-        title.append(f"  {words.first_line(attempt.reason)}")
+        title.append(f"  {cells.first_line(attempt.reason)}")
     return title
 
 
@@ -266,8 +267,8 @@ def results_place(job: Job) -> str | None:
 
 def outcome(job: Job) -> list[str]:
     """The lines (markup) that end a followed job: what became of it, how long it took, where the results are."""
-    took = f" in {words.span(job.duration)}" if job.duration is not None else ""
-    lines = [f"{words.styled_state(job.state)}  {escape(job.name)} ({job.id}){took}"]
+    took = f" in {times.span(job.duration)}" if job.duration is not None else ""
+    lines = [f"{cells.styled_state(job.state)}  {escape(job.name)} ({job.id}){took}"]
     if job.state == "COMPLETED":
         if place := results_place(job):
             lines.append(f"[key]results:[/]  {escape(place)}")
@@ -286,4 +287,4 @@ def outcome(job: Job) -> list[str]:
 def _run_time(job: Job) -> str:
     if job.started_at is None:
         return "–"
-    return words.short_span(((job.ended_at or datetime.now(UTC)) - job.started_at).total_seconds())
+    return times.short_span(((job.ended_at or datetime.now(UTC)) - job.started_at).total_seconds())

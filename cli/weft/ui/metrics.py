@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from weft.metrics import Axis, Curve, Series
-from weft.ui import words
+from weft import words
+from weft.resources.metrics import Axis, Curve, Series
+from weft.ui import times
 from weft.ui.chart import Look, chart
 from weft.ui.console import out
 from weft.ui.jobs import table
@@ -40,7 +41,7 @@ def series_table(series: Sequence[Series]) -> Table:
             f"{one.points:,}",
             *([f"{one.last_step:,}"] if steps else []),
             *(value(one.name, of, one.kind) for of in (one.last, one.min, one.max)),
-            words.ago(one.last_time),
+            times.ago(one.last_time),
         )
     return made
 

@@ -8,8 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from weft import words
 from weft.models import Json, Model, ModelVersion, parse_time
-from weft.ui import metrics, words
+from weft.ui import metrics, times
 from weft.ui.jobs import table
 
 _MOVES = 10
@@ -20,7 +21,7 @@ def model_table(models: Sequence[Model]) -> Table:
     made = table("NAME", "LATEST", "VERSIONS", "STAGES", "CHANGED", numbers=("LATEST", "VERSIONS"))
     for one in models:
         latest = "–" if one.latest is None else str(one.latest)
-        made.add_row(Text(one.name), latest, str(one.versions), Text(_stages(one)), words.ago(one.updated_at))
+        made.add_row(Text(one.name), latest, str(one.versions), Text(_stages(one)), times.ago(one.updated_at))
     return made
 
 
@@ -30,7 +31,7 @@ def model_panel(model: Model, versions: Sequence[ModelVersion]) -> RenderableTyp
     for one in versions:
         made.add_row(
             *(str(one.version), Text(", ".join(one.stages)), _files(one.files), one.job, Text(one.parent or "–")),
-            *(Text(one.user), words.ago(one.created_at)),
+            *(Text(one.user), times.ago(one.created_at)),
         )
     parts: list[RenderableType] = [Text.assemble((model.name, "bold"), f"  {_stages(model)}"), "", made]
     if model.promotions:
@@ -43,14 +44,14 @@ def version_panel(version: ModelVersion) -> RenderableType:
     """All that a human wants to know of one version: what it is, and how it came to be."""
     lineage = version.lineage
     run, image, job = (lineage.get(key) or {} for key in ("run", "image", "job"))
-    took = f", {words.span(run['seconds'])}" if run.get("seconds") is not None else ""
+    took = f", {times.span(run['seconds'])}" if run.get("seconds") is not None else ""
     attempts = f", attempt {run['attempt']}" if (run.get("attempt") or 1) > 1 else ""
     rows = [
         ("stages", ", ".join(version.stages)),
         ("files", _files(version.files)),
         ("place", version.place or "Weft's own store"),
         ("listing", _short(version.files.get("sha256"))),
-        ("registered", f"{words.moment(version.created_at)} by {version.user}"),
+        ("registered", f"{times.moment(version.created_at)} by {version.user}"),
         ("job", f"{version.job}  {job.get('name', '')}"),
         ("run", f"{words.count(run.get('learners') or 1, 'learner')} on {run.get('engine', '')}{attempts}{took}"),
         ("parent", version.parent),
@@ -96,4 +97,4 @@ def _short(digest: str | None) -> str:
 
 def _move(move: Json) -> Text:
     what = f"{move['stage']} → {move['version']}" if move.get("version") else f"{move['stage']} taken away"
-    return Text(f"{words.moment(parse_time(move.get('at')))}  {what}  by {move.get('user', '')}", style="dim")
+    return Text(f"{times.moment(parse_time(move.get('at')))}  {what}  by {move.get('user', '')}", style="dim")

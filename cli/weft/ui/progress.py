@@ -17,8 +17,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from weft.transfer import Progress as Report
-from weft.transfer import silent
+from weft.transport.transfer import Progress as Report
+from weft.transport.transfer import silent
 from weft.ui.console import err
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ from weft_core.engine import LearnerObservation, LearnerState
 from weft_core.lifecycle.actions import RecordExits, SearchExits, Settle
 from weft_core.lifecycle.states import Outcome
 from weft_core.lifecycle.view import LearnerView, View
-from weft_core.words import duration, size
+from weft_core.words import describe_exit, duration, size
 
 CRASHED = "C201"
 VANISHED = "S104"
@@ -166,16 +165,6 @@ def _lost(view: View, learner: LearnerView, seen: LearnerObservation | None) -> 
         return Failure(learner.rank, Outcome.INTERRUPTED, what, VANISHED, None, (0, learner.rank))
     what = f"vanished: its engine does not know it any more, and it has been silent for {duration(silence)}"
     return Failure(learner.rank, Outcome.LOST, what, VANISHED, None, (3, learner.rank))
-
-
-def describe_exit(code: int) -> str:
-    """``exit code 3``, ``killed by signal 9 (SIGKILL)``."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"killed by signal {-code} ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"killed by signal {-code}"
 
 
 def with_log(reason: str, lines: list[str]) -> str:

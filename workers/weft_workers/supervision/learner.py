@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft_core import processes
+from weft_core.words import describe_exit, size
 from weft_workers.supervision import cgroups, spawn
 from weft_workers.supervision.run import Exit, RunFolder
 
@@ -144,7 +145,7 @@ class LearnerSupervisor:
         if self._group and self._group.oom_kills():
             what = "killed" if code else "a process of it was killed"
             return Exit(
-                code, f"{what} by the kernel: out of memory (limit {_size(self._spec['memory'])})", True, interrupted
+                code, f"{what} by the kernel: out of memory (limit {size(self._spec['memory'])})", True, interrupted
             )
         killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
         if note or code == 0:
@@ -152,8 +153,8 @@ class LearnerSupervisor:
         if killed and not self._group and cgroups.machine_oom_kills() > self._machine_kills:
             return Exit(code, "killed by signal 9 (SIGKILL), probably out of memory", True, interrupted)
         if code < 0:
-            return Exit(code, f"killed by signal {-code} ({signal.Signals(-code).name})", False, interrupted)
-        return Exit(code, f"exit code {code}{self._last_line()}", False, interrupted)
+            return Exit(code, describe_exit(code), False, interrupted)
+        return Exit(code, f"{describe_exit(code)}{self._last_line()}", False, interrupted)
 
     def _last_line(self) -> str:
         """What the agent itself said last: an import that failed, say."""
@@ -176,7 +177,3 @@ class LearnerSupervisor:
                 time.sleep(1)
             else:
                 return
-
-
-def _size(number: int) -> str:
-    return f"{number / (1 << 30):.1f} GiB" if number >= 1 << 30 else f"{number / (1 << 20):.0f} MiB"

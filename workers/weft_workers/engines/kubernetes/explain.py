@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from weft_core.engine import LearnerObservation, LearnerState
-from weft_core.words import size
+from weft_core.words import describe_exit, size
 from weft_workers.engines.kubernetes import names, quantity, schedule
 from weft_workers.engines.kubernetes.errors import brief, pull_error
 
@@ -209,18 +209,14 @@ def _own_end(pod: Json, ended: Json, code: int | None) -> str:
     if _over_storage(pod):
         return f"evicted: it used more storage than it has: {brief(status.get('message') or '')}"
     if code and (message := (ended.get("message") or "").strip()):
-        return f"{_how(code)}: {brief(message.splitlines()[-1])}"
+        return f"{describe_exit(code)}: {brief(message.splitlines()[-1])}"
     if status.get("phase") == "Failed" and not ended:
         for one in status.get("initContainerStatuses") or []:
             if failed := (one.get("state") or {}).get("terminated"):
                 why = brief((failed.get("message") or "").strip()) or failed.get("reason") or "no reason given"
                 return f"the agent could not be brought into its pod: exit code {failed.get('exitCode')}: {why}"
         return f"its pod failed: {brief(status.get('message') or status.get('reason') or 'no reason given')}"
-    return _how(code) if code else ""
-
-
-def _how(code: int) -> str:
-    return f"exit code {code}" if code > 0 else f"killed by signal {-code} ({signal.Signals(-code).name})"
+    return describe_exit(code) if code else ""
 
 
 def _taken(pod: Json, ended: Json | None) -> str:

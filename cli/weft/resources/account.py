@@ -1,0 +1,72 @@
+"""The user of the token, the user's tokens, and the project's secrets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.models import Secret, Token
+from weft.transport.http import Transport, segment
+
+
+@dataclass(frozen=True)
+class Me:
+    """The user and the project of the token, and the user's role there (``owner``, ``editor`` or ``viewer``)."""
+
+    user: str
+    project: str
+    role: str
+
+
+class Secrets:
+    """Secrets that manifests name. The server never returns their values."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> list[Secret]:
+        """The names and times of all secrets."""
+        page = self._transport.json("GET", "/secrets")
+        return [Secret.from_json(secret) for secret in page.get("secrets") or []]
+
+    def set(self, name: str, value: str) -> None:
+        """Create a secret or change its value; jobs that start from now on get the new value."""
+        self._transport.request("PUT", f"/secrets/{segment(name)}", json={"value": value})
+
+    def remove(self, name: str) -> None:
+        """Remove a secret.
+
+        Raises:
+            NotFound: there is no such secret.
+        """
+        self._transport.request("DELETE", f"/secrets/{segment(name)}")
+
+
+class Tokens:
+    """API tokens of the user in the project."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> list[Token]:
+        """All valid tokens; none contains the token itself."""
+        page = self._transport.json("GET", "/tokens")
+        return [Token.from_json(token) for token in page.get("tokens") or []]
+
+    def create(self, name: str, expires_in_days: int | None = None) -> Token:
+        """Create a token; only this answer contains ``token``.
+
+        Args:
+            expires_in_days: None: the token is valid until it is revoked.
+        """
+        body: dict[str, object] = {"name": name}
+        if expires_in_days is not None:
+            body["expires_in_days"] = expires_in_days
+        return Token.from_json(self._transport.json("POST", "/tokens", json=body))
+
+    def revoke(self, token_id: str) -> None:
+        """Revoke a token; it stops working at once.
+
+        Raises:
+            NotFound: there is no such token.
+        """
+        self._transport.request("DELETE", f"/tokens/{segment(token_id)}")

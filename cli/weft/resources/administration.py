@@ -1,0 +1,92 @@
+"""Users, projects, members and quotas, for administrators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weft.models import Member, Project, Quota, User
+from weft.transport.http import Transport, segment
+
+
+class Users:
+    """Users of the installation. Only administrators may use this, except to change their own password."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> list[User]:
+        """All users, by name."""
+        return [User.from_json(user) for user in self._transport.json("GET", "/users").get("users") or []]
+
+    def create(self, name: str, password: str | None = None, *, email: str | None = None, admin: bool = False) -> User:
+        """Create a user, who is not a member of any project yet.
+
+        Raises:
+            Conflict: the name is taken.
+        """
+        body: dict[str, Any] = {"name": name, "admin": admin}
+        body |= {key: value for key, value in (("password", password), ("email", email)) if value is not None}
+        return User.from_json(self._transport.json("POST", "/users", json=body))
+
+    def change(self, name: str, **changes: Any) -> User:
+        """Change ``password``, ``disabled`` or ``admin``; your own password also needs ``current_password``."""
+        return User.from_json(self._transport.json("PATCH", f"/users/{segment(name)}", json=changes))
+
+
+class Projects:
+    """Projects, their members and quotas."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> list[Project]:
+        """The caller's projects; for administrators, all projects."""
+        return [
+            Project.from_json(project) for project in self._transport.json("GET", "/projects").get("projects") or []
+        ]
+
+    def create(self, name: str, owner: str | None = None) -> Project:
+        """Create a project; ``owner`` defaults to the caller.
+
+        Raises:
+            Conflict: the name is taken.
+        """
+        body = {"name": name} | ({"owner": owner} if owner else {})
+        return Project.from_json(self._transport.json("POST", "/projects", json=body))
+
+    def delete(self, name: str) -> None:
+        """Delete an empty project.
+
+        Raises:
+            NotFound: there is no such project.
+            Conflict: the project is not empty; the text says what is in it.
+        """
+        self._transport.request("DELETE", f"/projects/{segment(name)}")
+
+    def members(self, name: str) -> Sequence[Member]:
+        """The members of a project, owners first."""
+        page = self._transport.json("GET", f"/projects/{segment(name)}/members")
+        return [Member.from_json(member) for member in page.get("members") or []]
+
+    def set_member(self, name: str, user: str, role: str) -> None:
+        """Add a user to a project or change the user's role: ``owner``, ``editor`` or ``viewer``."""
+        path = f"/projects/{segment(name)}/members/{segment(user)}"
+        self._transport.request("PUT", path, json={"role": role})
+
+    def remove_member(self, name: str, user: str) -> None:
+        """Remove a user from a project.
+
+        Raises:
+            NotFound: the user is not a member.
+            Conflict: the user is the last owner.
+        """
+        self._transport.request("DELETE", f"/projects/{segment(name)}/members/{segment(user)}")
+
+    def quota(self, name: str) -> Quota:
+        """The limits for a project's running jobs, and what these jobs use."""
+        return Quota.from_json(self._transport.json("GET", f"/projects/{segment(name)}/quota"))
+
+    def set_quota(self, name: str, limits: Mapping[str, float | None]) -> Quota:
+        """Set the limits ``cpus``, ``gpus``, ``memory`` (bytes) and ``jobs``; None or a missing key means no limit."""
+        return Quota.from_json(self._transport.json("PUT", f"/projects/{segment(name)}/quota", json=dict(limits)))

@@ -1,0 +1,601 @@
+"""Jobs: the state of a job, and all requests about jobs."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+
+from weft.errors import AmbiguousName, JobFailed, JobHalted, NotFound, Unavailable, WaitTimeout
+from weft.models import (
+    TERMINAL,
+    Attempt,
+    Checkpoint,
+    Event,
+    FileInfo,
+    Framework,
+    Gap,
+    Json,
+    LogLine,
+    LogMatch,
+    StateChange,
+    parse_time,
+)
+from weft.resources.logs import Log, Which
+from weft.resources.metrics import Curve, Metrics, MetricValues, Point, Series
+from weft.resources.watch import Item, watch
+from weft.transport.http import Query, Transport, segment
+from weft.transport.sse import PATIENCE, Follower
+from weft.transport.transfer import Progress, download, silent
+
+_PAGE = 500
+_QUICKEST, _SLOWEST = 0.1, 2.0
+"""Seconds between two requests while :meth:`Jobs.wait` waits."""
+_ID = re.compile(r"job-[0-9a-z]{12}")
+Trouble = Callable[[Unavailable], None]
+
+
+def _path(job_id: str, rest: str = "") -> str:
+    return f"/jobs/{segment(job_id)}" + (f"/{rest}" if rest else "")
+
+
+def _ignore(error: Unavailable) -> None:
+    """Ignore lost connections, which are restored automatically."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job in the state of the server's last answer; :meth:`refresh` asks again.
+
+    Times are aware datetimes. ``state`` is one of QUEUED, PENDING, DOWNLOADING, PROCESSING, STORING, COMPLETED, FAILED
+    and HALTED. ``reason`` explains the state; ``condition`` describes a current problem. ``resources`` are those of one
+    learner (``memory`` in bytes). ``metric_values`` holds the newest and best values of each metric by its name,
+    from the first learner that reports it. Only :meth:`Jobs.get` sets ``attempts`` and ``manifest``; in lists they are
+    empty.
+    """
+
+    id: str
+    name: str
+    state: str
+    desired: str
+    reason: str
+    error_code: str | None
+    condition: str | None
+    description: str
+    labels: Mapping[str, str]
+    engine: str
+    priority: int
+    framework: Framework
+    learners: int
+    resources: Mapping[str, Any]
+    attempt: int
+    retries: int
+    failures: int
+    code_sha256: str | None
+    rerun_of: str | None
+    checkpoint_of: Json | None
+    user: str | None
+    created_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    queue_position: int | None
+    metric_values: Mapping[str, MetricValues]
+    attempts: tuple[Attempt, ...]
+    manifest: Mapping[str, Any]
+    raw: Json = field(repr=False, compare=False)
+    _jobs: Jobs = field(repr=False, compare=False)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the state is COMPLETED, FAILED or HALTED."""
+        return self.state in TERMINAL
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds from the submission to the end; None if the job has not ended."""
+        if self.created_at is None or self.ended_at is None:
+            return None
+        return (self.ended_at - self.created_at).total_seconds()
+
+    def refresh(self) -> Job:
+        """The current state of the job.
+
+        Raises:
+            NotFound: the job has been deleted.
+        """
+        return self._jobs.get(self.id)
+
+    def wait(self, timeout: float | None = None, *, check: bool = True) -> Job:
+        """Block until the job has ended; see :meth:`Jobs.wait`."""
+        return self._jobs.wait(self.id, timeout, check=check)
+
+    def logs(self, **options: Any) -> Iterator[LogLine]:
+        """The log so far; see :meth:`Jobs.logs`."""
+        return self._jobs.logs(self.id, **options)
+
+    def search_logs(self, text: str, **options: Any) -> Iterator[LogMatch]:
+        """The lines of the log that contain ``text``; see :meth:`Jobs.search_logs`."""
+        return self._jobs.search_logs(self.id, text, **options)
+
+    def training_data(self, kind: str, **page: Any) -> Sequence[Json]:
+        """FfDL's ``loglines`` or ``emetrics``; see :meth:`Jobs.training_data`."""
+        return self._jobs.training_data(self.id, kind, **page)
+
+    def follow_logs(self, **options: Any) -> Iterator[LogLine | StateChange | Gap]:
+        """The log until the job has ended; see :meth:`Jobs.follow_logs`."""
+        return self._jobs.follow_logs(self.id, **options)
+
+    def metrics(self, names: Sequence[str] = (), **chosen: Any) -> Sequence[Series]:
+        """The metrics so far; see :meth:`weft.resources.metrics.Metrics.list`."""
+        return self._jobs.metrics.list(self.id, names, **chosen)
+
+    def curves(self, names: Sequence[str] = (), **options: Any) -> Sequence[Curve]:
+        """The metrics as points for a chart; see :meth:`weft.resources.metrics.Metrics.curves`."""
+        return self._jobs.metrics.curves(self.id, names, **options)
+
+    def metric_points(self, names: Sequence[str] = (), **chosen: Any) -> Iterator[Point]:
+        """All points of the metrics; see :meth:`weft.resources.metrics.Metrics.points`."""
+        return self._jobs.metrics.points(self.id, names, **chosen)
+
+    def export_metrics(
+        self, target: str | Path, form: Literal["csv", "parquet"] = "csv", names: Sequence[str] = (), **chosen: Any
+    ) -> Path:
+        """All points of the metrics as a file; see :meth:`weft.resources.metrics.Metrics.export`."""
+        return self._jobs.metrics.export(self.id, target, form, names, **chosen)
+
+    def metric_notes(self) -> Sequence[str]:
+        """Notes about metrics that the server has dropped, with the reasons."""
+        return self._jobs.metrics.notes(self.id)
+
+    def events(self) -> Iterator[Event]:
+        """The events so far."""
+        return self._jobs.events(self.id)
+
+    def files(self) -> Sequence[FileInfo]:
+        """The files of its results."""
+        return self._jobs.files(self.id)
+
+    def halt(self, grace_seconds: int | None = None) -> Job:
+        """Stop the job and keep what it has stored; see :meth:`Jobs.halt`."""
+        return self._jobs.halt(self.id, grace_seconds)
+
+    def resume(self) -> Job:
+        """Queue the job again, from its last checkpoint; see :meth:`Jobs.resume`."""
+        return self._jobs.resume(self.id)
+
+    def rerun(
+        self,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        from_checkpoint: bool | str = False,
+        code_sha256: str | None = None,
+    ) -> Job:
+        """Submit a new job with the same manifest and code; see :meth:`Jobs.rerun`."""
+        return self._jobs.rerun(self.id, overrides, from_checkpoint=from_checkpoint, code_sha256=code_sha256)
+
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        """The stored checkpoints of the job; see :meth:`Jobs.checkpoints`."""
+        return self._jobs.checkpoints(self.id)
+
+    def delete(self) -> None:
+        """Stop the job and remove it; see :meth:`Jobs.delete`."""
+        self._jobs.delete(self.id)
+
+    def download_trained_model(self, target: str | Path, progress: Progress = silent) -> Path:
+        """Download the results as a zip; see :meth:`Jobs.download_trained_model`."""
+        return self._jobs.download_trained_model(self.id, target, progress)
+
+    def download_file(self, path: str, target: str | Path, progress: Progress = silent) -> Path:
+        """Download one file of the results; see :meth:`Jobs.download_file`."""
+        return self._jobs.download_file(self.id, path, target, progress)
+
+    def download_definition(self, target: str | Path, progress: Progress = silent) -> Path:
+        """Download the submitted code as a zip; see :meth:`Jobs.download_definition`."""
+        return self._jobs.download_definition(self.id, target, progress)
+
+
+class Jobs:
+    """The jobs of the token's project. Every method raises a :class:`~weft.errors.WeftError`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.metrics = Metrics(transport)
+
+    def submit(
+        self,
+        manifest: str,
+        code_sha256: str | None = None,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        keepalive: Mapping[str, int] | None = None,
+    ) -> Job:
+        """Queue a job, whose code is on the server already.
+
+        Args:
+            manifest: the YAML text.
+            code_sha256: the SHA-256 of the code's zip; None: the command needs no code.
+            overrides: values by path, ``{"learners": "2", "framework.command": "…"}``.
+            keepalive: ``{"seconds": …}``: the server halts the job if :meth:`keep_alive` has not been called for so
+                long. ``"idle_seconds"`` (optional): the server also halts the job if it has been idle for so long.
+
+        Raises:
+            InvalidManifest: ``problems`` lists the faults.
+        """
+        body: dict[str, Any] = {"manifest": manifest, "code_sha256": code_sha256, "set": dict(overrides or {})}
+        if keepalive is not None:
+            body["keepalive"] = dict(keepalive)
+        return self._job(self._transport.json("POST", "/jobs", json=body, holds="id"))
+
+    def get(self, job_id: str) -> Job:
+        """One job, with its attempts and manifest."""
+        return self._job(self._transport.json("GET", _path(job_id), holds="id"))
+
+    def list(
+        self,
+        *,
+        state: str | Sequence[str] | None = None,
+        label: str | Sequence[str] | None = None,
+        q: str | None = None,
+        since: str | None = None,
+        metric: str | Sequence[str] | None = None,
+        sort: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Job]:
+        """Jobs, newest first unless ``sort`` is given. The iteration fetches further pages when it needs them.
+
+        Args:
+            state: only jobs in these states.
+            label: only jobs with these labels, each ``key=value``.
+            q: only jobs with this text in id, name or description.
+            since: only jobs submitted after this time (ISO 8601, or an age such as ``2h``).
+            metric: only jobs whose metrics meet these conditions: ``NAME<0.3``, ``NAME.max>=0.9`` and so on.
+            sort: ``created_at``, ``name``, ``state`` or ``metric:NAME[:min|:max]``; a ``-`` in front sorts in
+                descending order.
+            limit: maximum number of jobs; None: all.
+        """
+        cursor: str | None = None
+        left = limit
+        while left is None or left > 0:
+            page = self._transport.json(
+                "GET",
+                "/jobs",
+                holds="jobs",
+                params={
+                    "state": state,
+                    "label": label,
+                    "q": q,
+                    "since": since,
+                    "metric": metric,
+                    "sort": sort,
+                    "limit": 100 if left is None else min(left, 100),
+                    "cursor": cursor,
+                },
+            )
+            jobs = page["jobs"]
+            for job in jobs[:left]:
+                yield self._job(job)
+            cursor = page.get("next_cursor")
+            if left is not None:
+                left -= len(jobs)
+            if not cursor:
+                return
+
+    def keep_alive(self, job_id: str) -> datetime | None:
+        """Renew the lease of a job that was submitted with ``keepalive``; returns the end of the lease.
+
+        Raises:
+            Conflict: the job has ended.
+        """
+        return parse_time(self._transport.json("PUT", _path(job_id, "keepalive")).get("until"))
+
+    def halt(self, job_id: str, grace_seconds: int | None = None) -> Job:
+        """Stop the job's learners (SIGTERM, after ``grace_seconds`` SIGKILL) and keep what the job has stored.
+
+        The job can be resumed. This returns at once, before the learners have stopped.
+
+        Raises:
+            Conflict: the job is COMPLETED or FAILED.
+        """
+        body = {} if grace_seconds is None else {"grace_seconds": grace_seconds}
+        return self._job(self._transport.json("POST", _path(job_id, "halt"), json=body))
+
+    def resume(self, job_id: str) -> Job:
+        """Queue a halted or failed job again; it continues from its last checkpoint.
+
+        Raises:
+            Conflict: the job is in another state.
+        """
+        return self._job(self._transport.json("POST", _path(job_id, "resume"), json={}))
+
+    def rerun(
+        self,
+        job_id: str,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        from_checkpoint: bool | str = False,
+        code_sha256: str | None = None,
+    ) -> Job:
+        """Submit a new job with the same manifest and code; returns the new job.
+
+        Args:
+            overrides: as for :meth:`submit`.
+            from_checkpoint: True: start from a copy of the last complete checkpoint; a text: from a copy of the
+                checkpoint of this ``generation``. The copy does not depend on the old job.
+            code_sha256: other code, which :meth:`weft.Client.send_code` has sent.
+
+        Raises:
+            Conflict: there is no such checkpoint.
+        """
+        body: dict[str, Any] = {"set": dict(overrides or {})}
+        if from_checkpoint:
+            body["from_checkpoint"] = from_checkpoint
+        if code_sha256 is not None:
+            body["code_sha256"] = code_sha256
+        return self._job(self._transport.json("POST", _path(job_id, "rerun"), json=body))
+
+    def checkpoints(self, job_id: str) -> Sequence[Checkpoint]:
+        """The stored checkpoints of a job, newest first. Each learner that writes checkpoints has its own."""
+        page = self._transport.json("GET", _path(job_id, "checkpoints"))
+        return [Checkpoint.from_json(checkpoint) for checkpoint in page.get("checkpoints") or []]
+
+    def delete(self, job_id: str) -> None:
+        """Stop the job, and remove it, its logs, and its results in the installation's own store."""
+        self._transport.request("DELETE", _path(job_id))
+
+    # --- events and logs -------------------------------------------------------------------------------------------
+
+    def events(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
+        """The events so far, oldest first; only events after the event with the id ``after``."""
+        while True:
+            page = self._transport.json("GET", _path(job_id, "events"), params={"after": after, "limit": _PAGE})
+            events = [Event.from_json(event) for event in page.get("events") or []]
+            yield from events
+            if len(events) < _PAGE:
+                return
+            after = events[-1].id
+
+    def follow_events(
+        self, job_id: str, *, after: int | None = None, on_trouble: Trouble = _ignore, patience: float = PATIENCE
+    ) -> Iterator[Event]:
+        """The events so far and the new ones, until the job has ended. Lost connections are restored.
+
+        Raises:
+            Unavailable: no contact for ``patience`` seconds.
+        """
+        for event in Follower(
+            self._transport,
+            _path(job_id, "events"),
+            params={"after": after},
+            after=after,
+            finished=lambda: self.get(job_id).is_terminal,
+            on_trouble=on_trouble,
+            patience=patience,
+        ):
+            if "id" in event.data and "kind" in event.data:
+                yield Event.from_json(event.data)
+
+    def logs(self, job_id: str, **which: Any) -> Iterator[LogLine]:
+        """The log so far, in order. ``which`` are the attributes of :class:`~weft.resources.logs.Which`:
+
+        Args:
+            learner: only lines of this learner, from 1.
+            attempt: only lines of this attempt, from 1.
+            tail: only the last ``tail`` lines.
+            since: only lines since this time: ISO 8601, milliseconds since the epoch, or an age such as ``30s``.
+            at: start with the first line at or after this time.
+            start, end: the numbers of the first and the last line.
+        """
+        return Log(self._transport, job_id, Which(**which)).read()
+
+    def search_logs(
+        self, job_id: str, text: str, *, regex: bool = False, case: bool = False, context: int = 0, **which: Any
+    ) -> Iterator[LogMatch]:
+        """The lines so far that contain ``text``, in order.
+
+        Args:
+            text: a substring, or with ``regex`` a regular expression in RE2's syntax.
+            case: whether the search is case-sensitive.
+            context: number of lines before and after each match, up to 20.
+            which: see :meth:`logs`; all except ``tail``.
+
+        Raises:
+            ApiError: ``text`` is not a valid regular expression.
+        """
+        return Log(self._transport, job_id, Which(**which)).search(text, regex=regex, case=case, context=context)
+
+    def training_data(
+        self, job_id: str, kind: str, *, pagesize: int = 20, pos: int = 0, since_time: str = ""
+    ) -> Sequence[Json]:
+        """A page of FfDL's ``loglines`` or ``emetrics``, in its form (docs/from-ffdl.md).
+
+        Args:
+            pos: number of the first record, from 1; negative: counted from the end.
+            since_time: start of the page: milliseconds since the epoch, a span such as ``1h30m``, or a date; ``pos``
+                then has no effect.
+        """
+        params: Query = {"pagesize": pagesize, "pos": pos, "since_time": since_time}
+        return list(self.ffdl(f"/logs/{segment(job_id)}/{kind}", params)["models"])
+
+    def ffdl(self, path: str, params: Query | None = None) -> dict[str, Any]:
+        """The answer of FfDL's API for a path below ``/v1``, in its form (docs/from-ffdl.md)."""
+        return self._transport.json("GET", path, params=params, base="/v1")
+
+    def follow_logs(
+        self,
+        job_id: str,
+        *,
+        on_trouble: Trouble = _ignore,
+        patience: float = PATIENCE,
+        complete: bool = True,
+        **which: Any,
+    ) -> Iterator[LogLine | StateChange | Gap]:
+        """The log so far and the new lines, until the job has ended, retries included.
+
+        Each line comes once, even if connections are lost or the server restarts. Among the lines are the values
+        :class:`~weft.models.StateChange`; the last one is ``final``.
+
+        Args:
+            complete: False: if the caller reads too slowly, the server leaves out lines, and a
+                :class:`~weft.models.Gap` takes their place.
+            which: see :meth:`logs`; all except ``end``.
+
+        Raises:
+            Unavailable: no contact for ``patience`` seconds.
+        """
+        return Log(self._transport, job_id, Which(**which)).follow(on_trouble, patience, complete=complete)
+
+    def watch(self, job_id: str, *, on_trouble: Trouble = _ignore, complete: bool = True) -> Iterator[Item]:
+        """Events and log lines together, until the job has ended, as ``weft train --follow`` shows them."""
+        log = self.follow_logs(job_id, on_trouble=on_trouble, complete=complete)
+        return watch(self.follow_events(job_id, on_trouble=on_trouble), log)
+
+    # --- files -----------------------------------------------------------------------------------------------------
+
+    def files(self, job_id: str) -> Sequence[FileInfo]:
+        """The files of the job's results so far."""
+        page = self._transport.json("GET", _path(job_id, "files"))
+        return [FileInfo.from_json(file) for file in page.get("files") or []]
+
+    def download_file(self, job_id: str, path: str, target: str | Path, progress: Progress = silent) -> Path:
+        """Download one file of the results.
+
+        Raises:
+            TransferError: the download failed.
+        """
+        quoted = "/".join(segment(part) for part in path.split("/"))
+        return self._download(_path(job_id, f"files/{quoted}"), target, progress)
+
+    def download_trained_model(self, job_id: str, target: str | Path, progress: Progress = silent) -> Path:
+        """Download all results as a zip.
+
+        Raises:
+            Conflict: there are no results.
+            TransferError: the download failed.
+        """
+        return self._download(_path(job_id, "trained-model"), target, progress)
+
+    def download_definition(self, job_id: str, target: str | Path, progress: Progress = silent) -> Path:
+        """Download the submitted code as a zip.
+
+        Raises:
+            NotFound: the job has no code.
+            TransferError: the download failed.
+        """
+        return self._download(_path(job_id, "definition"), target, progress)
+
+    def _download(self, path: str, target: str | Path, progress: Progress) -> Path:
+        def open_at(headers: Mapping[str, str]) -> AbstractContextManager[httpx.Response]:
+            return self._transport.stream("GET", path, headers=headers)
+
+        target = Path(target)
+        download(open_at, target, progress)
+        return target
+
+    # --- waiting ---------------------------------------------------------------------------------------------------
+
+    def wait(self, job_id: str, timeout: float | None = None, *, check: bool = True) -> Job:
+        """Block until the job has ended. Lost connections are restored.
+
+        Args:
+            job_id: the job.
+            timeout: seconds; None: no limit.
+            check: raise an error unless the job is COMPLETED.
+
+        Raises:
+            JobFailed, JobHalted: only with ``check``; ``error.job`` is the job.
+            WaitTimeout: the time ran out.
+            NotFound: the job has been deleted.
+            Unavailable: no contact for ten minutes.
+        """
+        begun = contact = time.monotonic()
+        deadline = None if timeout is None else begun + timeout
+        while True:
+            try:
+                job = self.get(job_id)
+                contact = time.monotonic()
+            except Unavailable:
+                if time.monotonic() - contact > PATIENCE:
+                    raise
+            else:
+                if job.is_terminal:
+                    break
+            # The pauses grow: the end is noticed after at most a twentieth of the time that has passed.
+            pause = min(max(_QUICKEST, 0.05 * (time.monotonic() - begun)), _SLOWEST)
+            if deadline is not None:
+                pause = min(pause, deadline - time.monotonic())
+                if pause <= 0:
+                    raise WaitTimeout(f"job {job_id} has not ended within {timeout:g} s")
+            time.sleep(pause)
+        if check and job.state == "FAILED":
+            raise JobFailed(job)
+        if check and job.state == "HALTED":
+            raise JobHalted(job)
+        return job
+
+    def find(self, reference: str) -> Job:
+        """The job with this id, beginning of an id, or name (if only one job has it); ``@last`` is the newest job.
+
+        Raises:
+            NotFound: no job matches.
+            AmbiguousName: several jobs match; the text lists them.
+        """
+        if reference == "@last":
+            for job in self.list(limit=1):
+                return self.get(job.id)
+            raise NotFound("not_found", 404, "there are no jobs yet, so @last means none")
+        if _ID.fullmatch(reference):
+            return self.get(reference)
+        fitting = [
+            job
+            for job in self.list(q=reference, limit=500)
+            if job.name == reference or job.id.startswith((reference, f"job-{reference}"))
+        ]
+        if not fitting:
+            raise NotFound("not_found", 404, f"no job has the id or name {reference!r}, and no id begins with it")
+        if len(fitting) > 1:
+            shown = "".join(f"\n  {job.id}  {job.state:<10}  {job.name}" for job in fitting[:10])
+            more = f"\n  and {len(fitting) - 10} more" if len(fitting) > 10 else ""
+            raise AmbiguousName(f"{reference!r} matches {len(fitting)} jobs, newest first:{shown}{more}")
+        return self.get(fitting[0].id)
+
+    def _job(self, data: Json) -> Job:
+        framework = data.get("framework") or {}
+        return Job(
+            id=str(data["id"]),
+            name=str(data.get("name") or ""),
+            state=str(data.get("state") or ""),
+            desired=str(data.get("desired") or ""),
+            reason=str(data.get("reason") or ""),
+            error_code=data.get("error_code"),
+            condition=data.get("condition"),
+            description=str(data.get("description") or ""),
+            labels=data.get("labels") or {},
+            engine=str(data.get("engine") or ""),
+            priority=int(data.get("priority") or 0),
+            framework=Framework(*(str(framework.get(k) or "") for k in ("name", "version", "launcher", "command"))),
+            learners=int(data.get("learners") or 1),
+            resources=data.get("resources") or {},
+            attempt=int(data.get("attempt") or 0),
+            retries=int(data.get("retries") or 0),
+            failures=int(data.get("failures") or 0),
+            code_sha256=data.get("code_sha256"),
+            rerun_of=data.get("rerun_of"),
+            checkpoint_of=data.get("checkpoint_of"),
+            user=data.get("user"),
+            created_at=parse_time(data.get("created_at")),
+            started_at=parse_time(data.get("started_at")),
+            ended_at=parse_time(data.get("ended_at")),
+            queue_position=data.get("queue_position"),
+            metric_values={name: MetricValues.from_json(one) for name, one in (data.get("metrics") or {}).items()},
+            attempts=tuple(Attempt.from_json(one) for one in data.get("attempts") or ()),
+            manifest=data.get("manifest") or {},
+            raw=data,
+            _jobs=self,
+        )

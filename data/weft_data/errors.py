@@ -1,0 +1,7 @@
+"""What can go wrong while a data set is prepared."""
+
+from __future__ import annotations
+
+
+class DatasetError(Exception):
+    """A data set can't be prepared; the text tells the user what is wrong with the source or the target."""

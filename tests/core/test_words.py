@@ -1,0 +1,58 @@
+"""Sizes, counts, durations and exit codes in words; the client's copy says the same as core."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import weft.words
+from weft_core import words
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1 << 10, "1 KiB"),
+        (3 << 19, "1.5 MiB"),
+        (64 << 30, "64 GiB"),
+        (5 << 50, "5120 TiB"),
+    ],
+)
+def test_sizes(number: int, said: str) -> None:
+    assert words.size(number) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, "0 GPUs"), (1, "1 GPU"), (0.5, "0.5 GPUs"), (2.0, "2 GPUs"), (1_281_167, "1,281,167 GPUs")]
+)
+def test_counts(number: float, said: str) -> None:
+    assert words.count(number, "GPU") == said
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.5, "0.5s"), (90, "1m30s"), (3600, "1h"), (86_461, "24h1m1s")])
+def test_durations(seconds: float, said: str) -> None:
+    assert words.duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (0, "exit code 0"),
+        (3, "exit code 3"),
+        (-signal.SIGKILL, "killed by signal 9 (SIGKILL)"),
+        (-127, "killed by signal 127"),  # a number without a name
+    ],
+)
+def test_exit_codes(code: int, said: str) -> None:
+    assert words.describe_exit(code) == said
+
+
+@given(st.one_of(st.integers(-(1 << 60), 1 << 60), st.floats(allow_nan=False, allow_infinity=False)))
+def test_the_clients_copy_says_the_same(number: float) -> None:
+    assert weft.words.size(number) == words.size(number)
+    assert weft.words.count(number, "file") == words.count(number, "file")
