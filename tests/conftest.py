@@ -20,8 +20,10 @@ from tests.servers import Servers
 from weft_core.settings import S3Settings, Settings
 from weft_core.store.database import Database
 
-# Of `make test`'s two processes: what shares a cluster or a stack stays together, and the slowest begins first.
-_TOGETHER = ("kubernetes", "e2e", "ray", "dashboard", "gpu")
+# Of `make test`'s processes: what shares a cluster or a stack stays together, and the slowest begins first.
+_TOGETHER = ("kubernetes", "training", "e2e", "ray", "dashboard", "gpu")
+_TRAINING = ("test_elastic", "test_examples", "test_image_examples", "test_imagenet_resnet50")
+"""Files of tests/e2e whose jobs train with a framework: half of the work there, on a stack of their own."""
 _SLOW = ("deploy", "embedded", "engines", "examples", "trainer", "trainer_images", "workers")
 """Folders whose tests start stacks, installations or learners. A slow test of another folder has the mark itself."""
 _CONTAINERS = Path(__file__).parent / "containers"
@@ -102,11 +104,13 @@ class _AtOnce:
 def _group(item: pytest.Item) -> str:
     kind = item.callspec.params.get("bench") if hasattr(item, "callspec") else None
     path = item.path.relative_to(Path(__file__).parent)
-    if kind == "kubernetes" or "kube" in getattr(item, "fixturenames", ()) or "kubernetes" in path.parts:
+    if kind == "kubernetes" or "kube" in getattr(item, "fixturenames", ()) or path.parts[0] == "kubernetes":
         return "kubernetes"
     if kind == "ray" or "ray" in path.parts or path.stem == "test_ray_launcher":
         return "ray"
-    return path.parts[0] if path.parts[0] in ("e2e", "dashboard", "gpu") else str(path)
+    if path.parts[0] == "e2e" and path.stem in _TRAINING:
+        return "training"
+    return path.parts[0] if path.parts[0] in _TOGETHER else str(path)
 
 
 @pytest.fixture(scope="session", autouse=True)
