@@ -46,9 +46,9 @@ demo: $(VENV)/.installed ## start the embedded stack, train on two learners, dow
 # Two cores hold a Kubernetes, a Ray and whole stacks at once, in which some wait of some test may end too early. So what
 # fails is run once more; what then passes is in the summary as RERUN, with how it failed, for somebody to look into.
 # A stack is ten Python processes: each would compile Weft anew where PYTHONDONTWRITEBYTECODE is set.
-# Four processes: tests of clusters and stacks wait half of their time, for pods, for intervals and for the loss of a node.
-PYTEST_FLAGS := -n 4 --dist loadgroup --no-loadscope-reorder
-test: setup ## all tests, in four processes
+# Three processes for two cores: tests of clusters and stacks wait for pods, for intervals and for the loss of a node.
+PYTEST_FLAGS := -n 3 --dist loadgroup --no-loadscope-reorder
+test: setup ## all tests, in three processes
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest $(PYTEST_FLAGS) --reruns 1 $(ARGS)
 
 # Which tests are heavy or slow: tests/conftest.py.

@@ -69,10 +69,10 @@ def _kill_the_second_learner(stack: Stack, program: str) -> None:
 def test_a_horovod_learner_that_is_killed_costs_an_epoch_at_most(stack: Stack, digits: Path) -> None:
     folder = EXAMPLES / "mnist-horovod-pytorch"
     # The first attempt never ends by itself.
-    command = "python train.py --epochs $([ $WEFT_ATTEMPT = 1 ] && echo 10000 || echo 30)"
+    command = "python train.py --epochs $([ $WEFT_ATTEMPT = 1 ] && echo 10000 || echo 16)"
     changes = {"framework.command": command, "checkpoint.every": "1s"}
     job = stack.client.train(folder / "manifest.yml", folder, overrides=changes)
-    eventually(saw(job, "epoch 6/10000  loss"), "training under way", 1200)
+    eventually(saw(job, "epoch 3/10000  loss"), "training under way", 1200)
     _kill_the_second_learner(stack, "train.py")
     job = job.wait(timeout=1200)
     assert [attempt.outcome for attempt in job.attempts] == ["FAILED", "SUCCEEDED"]
@@ -90,10 +90,10 @@ def test_fsdp_goes_on_from_its_learners_shards(stack: Stack, digits: Path) -> No
     """A learner is killed; later another job goes on from the shards with another number of learners."""
     folder = EXAMPLES / "mnist-torchrun"
     command = "python train_fsdp.py --epochs"
-    until = "$([ $WEFT_ATTEMPT = 1 ] && echo 10000 || echo 40)"  # the first attempt never ends by itself
+    until = "$([ $WEFT_ATTEMPT = 1 ] && echo 10000 || echo 24)"  # the first attempt never ends by itself
     changes = {"framework.command": f"{command} {until}", "checkpoint.every": "1s"}
     job = stack.client.train(folder / "manifest-fsdp.yml", folder, overrides=changes)
-    eventually(saw(job, "epoch 6/10000  loss"), "training under way", 1200)
+    eventually(saw(job, "epoch 3/10000  loss"), "training under way", 1200)
     _kill_the_second_learner(stack, "train_fsdp.py")
     job = job.wait(timeout=1200)
     assert [attempt.outcome for attempt in job.attempts] == ["FAILED", "SUCCEEDED"]
@@ -106,9 +106,9 @@ def test_fsdp_goes_on_from_its_learners_shards(stack: Stack, digits: Path) -> No
     assert float(next(line for line in reversed(lines(job, 1)) if line.startswith("test accuracy")).split()[2]) >= 0.95
     assert any(file.path.endswith("model.pt") for file in job.files())
 
-    alone = {"learners": "1", "framework.command": f"{command} 41"}
+    alone = {"learners": "1", "framework.command": f"{command} 25"}
     again = job.rerun(alone, from_checkpoint=True).wait(timeout=1200)
-    assert "resuming after epoch 40 from epoch-0040" in lines(again)
+    assert "resuming after epoch 24 from epoch-0024" in lines(again)
     assert "rank 0 keeps 105,866 of 105,866 weights" in lines(again)
     assert sum(_epoch(line) > 0 for line in lines(again)) == 1
 

@@ -128,7 +128,7 @@ def test_a_job_that_must_wait_says_for_what_and_priority_decides_who_is_next(sta
 def test_a_job_that_can_never_fit_is_told_so(stack: Stack) -> None:
     job = stack.train(manifest("true", cpus=1000)).wait(timeout=120, check=False)
     assert job.state == "FAILED"
-    assert "can never fit: asks 1000 CPUs" in job.reason
+    assert "can never fit: asks 1,000 CPUs" in job.reason
 
 
 def test_max_runtime_ends_a_job(stack: Stack) -> None:

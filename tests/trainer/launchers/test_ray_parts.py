@@ -56,8 +56,10 @@ def test_ray_start_waits_for_its_raylet_and_no_longer(monkeypatch: pytest.Monkey
             raise RuntimeError("not registered")
         return {"node_manager_port": 1}
 
-    services, params = types.ModuleType("ray._private.services"), types.SimpleNamespace()
+    services = types.ModuleType("ray._private.services")
+    params = types.SimpleNamespace(dashboard_agent_listen_port=2002)
     monkeypatch.setattr(services, "get_node", get_node, raising=False)
+    monkeypatch.setattr(services, "start_ray_process", lambda command, kind: (command, kind), raising=False)
     monkeypatch.setitem(sys.modules, "ray._private.services", services)
     monkeypatch.setenv("RAY_START_HOOK", ray_options.START_HOOK)
     ray_options.start_hook(params, True)
@@ -73,6 +75,14 @@ def test_ray_start_waits_for_its_raylet_and_no_longer(monkeypatch: pytest.Monkey
     with pytest.raises(RuntimeError, match="not registered"):
         services.get_node("10.0.0.1:1001", "id")
     assert len(asked) == 1
+
+    raylet.unlink()
+    raylet.write_bytes(b"an old one\0")
+    assert services.start_ray_process([str(raylet), "--head"], "raylet") == ([str(raylet), "--head"], "raylet")
+    raylet.write_bytes(b"\0FLAGS_dashboard_agent_listen_portE\0")
+    told = [str(raylet), "--head", "--dashboard_agent_listen_port=2002"]
+    assert services.start_ray_process([str(raylet), "--head"], "raylet") == (told, "raylet")
+    assert services.start_ray_process(["/bin/gcs_server"], "gcs_server") == (["/bin/gcs_server"], "gcs_server")
 
 
 def test_the_command_runs_on_learner_1_only() -> None:
@@ -294,3 +304,13 @@ def test_rays_sockets_have_room_in_any_path(monkeypatch: pytest.MonkeyPatch, tmp
         longest = f"{folder}/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store"
         assert len(longest) <= 107
         assert folder.parent == Path("/tmp")
+
+
+def test_the_logs_of_rays_servers_are_quoted_without_their_statistics(tmp_path: Path) -> None:
+    logs = tmp_path / "session_latest" / "logs"
+    logs.mkdir(parents=True)
+    said = [f"[2026-11-23 05:46:{second:02} I 1 1] (raylet) step {second}" for second in range(20)]
+    (logs / "raylet.out").write_text("\n".join([*said, "Global stats: 128 total", "raylet(+0xfc) [0x5] main()"]))
+    found = ray_node.last_lines(tmp_path)
+    assert found == [f"raylet.out: {line}" for line in said[-8:]]
+    assert ray_node.last_lines(tmp_path / "none") == []

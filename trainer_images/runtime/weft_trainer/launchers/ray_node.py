@@ -41,6 +41,9 @@ _OLDEST = (2, 52)
 _JOIN_SECONDS = 540.0
 """How long the slowest learner may need until its node has joined, downloads included, when the fastest is there."""
 _POLL = 0.05
+_LOGS = ("gcs_server.out", "raylet.out")
+_LAST = 8
+"""Lines of each of them."""
 
 
 class NodeFailed(Exception):
@@ -151,6 +154,8 @@ class Keeper:
         assert self._ray is not None
         if self._ray.poll() is not None:
             learner = self._options.rank + 1
+            for line in last_lines(folder):
+                print(line, flush=True)
             raise NodeFailed(f"Ray has ended on learner {learner}: {why_it_ended(folder / 'start.log')}")
 
     def _is_well(self) -> bool:
@@ -187,6 +192,19 @@ def why_it_ended(log: Path) -> str:
         if "exited unexpectedly" in line:
             return " ".join(lines[number + 1 : number + 2]) or line
     return lines[-1] if lines else "it said nothing"
+
+
+def last_lines(folder: Path) -> list[str]:
+    """The last lines of the logs of Ray's servers, for the job's log: `ray start` names a server that died, but says
+    nothing about the reason, and the logs go with the folder."""
+    found = []
+    for name in _LOGS:
+        log = folder / "session_latest" / "logs" / name
+        with contextlib.suppress(OSError):
+            lines = log.read_text(errors="replace").splitlines()
+            dated = [line for line in lines if line.startswith("[")]  # the others are statistics and stack frames
+            found += [f"{name}: {line}" for line in dated[-_LAST:]]
+    return found
 
 
 def end_descendants() -> None:

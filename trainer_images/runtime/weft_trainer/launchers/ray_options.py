@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import mmap
 import os
 import shutil
 import sys
@@ -19,6 +20,7 @@ _SMALLEST_STORE = 80 << 20  # Ray refuses less than 75 MiB
 START_SECONDS = 600.0
 """For `ray start` as a whole."""
 START_HOOK = f"{__name__}.start_hook"
+_PORT_FLAG = "dashboard_agent_listen_port"
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,36 @@ class NodeOptions:
 def start_hook(ray_params: object, _head: bool) -> None:
     """Called by `ray start` (RAY_START_HOOK): no Ray Client server, a process of 90 MB for drivers from outside.
 
-    And more patience than Ray's own 30 s until the node is there: a dozen processes start, on perhaps one busy CPU. It
-    ends with the raylet.
+    And more patience than Ray's own, as a dozen processes start, on perhaps one busy CPU: `ray start` waits for its
+    node as long as the raylet lives, not 30 s, and the raylet does not wait for the dashboard agent's port.
     """
     del os.environ["RAY_START_HOOK"]
-    ray_params.ray_client_server_port = None  # type: ignore[attr-defined]
+    params: Any = ray_params
+    params.ray_client_server_port = None
     services: Any = importlib.import_module("ray._private.services")
     services.get_node = _patient(services.get_node, _raylet_runs)
+    services.start_ray_process = _telling_the_port(services.start_ray_process, params.dashboard_agent_listen_port)
+
+
+def _telling_the_port(start: Callable[..., T], port: int) -> Callable[..., T]:
+    """``start``, a function that starts one of Ray's servers, so that a raylet is told the dashboard agent's HTTP port.
+
+    `ray start` tells the raylet the agents' other ports, but not this one (Ray 2.60). The raylet then waits 15 s for a
+    file with the port, and crashes without it: "Check failed: … Timed out waiting for file".
+    """
+
+    def started(command: Sequence[str], *arguments: object, **options: object) -> T:
+        if Path(command[0]).name == "raylet" and _has_flag(Path(command[0]), _PORT_FLAG):
+            command = [*command, f"--{_PORT_FLAG}={port}"]
+        return start(command, *arguments, **options)
+
+    return started
+
+
+def _has_flag(raylet: Path, flag: str) -> bool:
+    """Whether this raylet has a flag: one that it does not know would end it."""
+    with raylet.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as program:
+        return program.find(f"FLAGS_{flag}".encode()) >= 0
 
 
 def _patient(ask: Callable[..., T], may_come: Callable[[], bool]) -> Callable[..., T]:
@@ -83,7 +108,8 @@ def _raylet_runs() -> bool:
 
 
 AGENT_PORTS = ("dashboard-agent-grpc", "dashboard-agent-listen", "metrics-export", "runtime-env-agent")
-"""Of the node's two agents. A raylet that has to find them out waits 15 s for each agent to start, and then ends."""
+"""Of the node's two agents. A raylet that is not told them waits 15 s for each agent to start, and then ends. The second
+reaches it through :func:`start_hook`."""
 
 
 def start_command(
