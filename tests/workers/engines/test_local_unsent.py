@@ -1,11 +1,10 @@
-"""All supervisors and agents of a run are killed at once: what the agents had not sent is sent all the same."""
+"""Agents are killed, perhaps with all supervisors at once: what they had not sent is sent all the same."""
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ import psutil
 import pytest
 from tests.trainer.agents import spec as learner_spec
 from tests.trainer.api_double import ApiDouble
-from tests.workers.engines.bench import Bench, until
+from tests.workers.engines.bench import Bench, kill, until
 
 from weft_core import processes
 from weft_core.engine import LearnerState
@@ -68,8 +67,8 @@ def api(bench: Bench) -> Iterator[ApiDouble]:
 
 
 @pytest.fixture
-def spec(bench: Bench, api: ApiDouble) -> LaunchSpec:
-    """A run that was killed as a whole while the API was away, with half of its log and a metric unsent."""
+def running(bench: Bench, api: ApiDouble) -> LaunchSpec:
+    """A run while the API is away, with half of its log and a metric unsent."""
     launched = replace(bench.spec("", learners=2), api_url=api.url, token=api.token)
     bench.engine.launch(launched)
     until(lambda: _lines(api) == [HALF] * 2)
@@ -77,8 +76,14 @@ def spec(bench: Bench, api: ApiDouble) -> LaunchSpec:
     (bench.out / "go").touch()
     agents = [bench.run(launched).learner(rank) / "agent" for rank in range(2)]
     until(lambda: all(LINES[-1] in _spooled(one / "spool") and "done" in _spooled(one / "metrics") for one in agents))
-    bench.kill_everyone(launched)
     return launched
+
+
+@pytest.fixture
+def spec(bench: Bench, running: LaunchSpec) -> LaunchSpec:
+    """Such a run after all its supervisors and agents were killed."""
+    bench.kill_everyone(running)
+    return running
 
 
 def _lines(api: ApiDouble) -> list[list[str]]:
@@ -93,9 +98,25 @@ def _spooled(spool: Path) -> str:
     return "".join(path.read_text() for path in spool.glob("*.jsonl"))
 
 
-def _senders(bench: Bench, spec: LaunchSpec) -> list[processes.Identity]:
-    ours = [processes.with_environment(f"WEFT_WORKDIR={bench.run(spec).learner(rank)}") for rank in range(2)]
-    return [who for who in processes.with_environment("WEFT_LEFTOVERS=1") if any(who in one for one in ours)]
+def _senders(bench: Bench, spec: LaunchSpec) -> list[psutil.Process]:
+    """The processes that have started agents for both learners, to send what is left."""
+    found = []
+    for one in psutil.process_iter():
+        with suppress(psutil.Error):
+            if {"weft_workers.supervision.unsent", str(bench.run(spec).path)} <= set(one.cmdline()):
+                agents = [child for child in one.children() if "weft_trainer" in child.cmdline()]
+                found += [one] if len(agents) == 2 else []
+    return found
+
+
+def test_a_supervisor_that_lives_has_it_sent_itself(bench: Bench, running: LaunchSpec, api: ApiDouble) -> None:
+    for rank in range(2):
+        kill(bench.agent_of(running, rank))
+    api.away = False
+    learners = bench.ended(running).values()
+    assert {one.reason for one in learners} == {"killed by signal 9 (SIGKILL)"}
+    assert (_lines(api), _metrics(api)) == ([LINES] * 2, [METRIC] * 2)
+    assert api.problems == []
 
 
 @pytest.mark.parametrize("restarted", [True, False], ids=["a restart", "no restart"])
@@ -141,10 +162,10 @@ def test_however_many_look_it_is_sent_once_at_a_time(bench: Bench, spec: LaunchS
         look.start()
     for look in looks:
         look.join()
-    until(lambda: len(_senders(bench, spec)) == 2)
+    [sender] = until(lambda: _senders(bench, spec))
     for engine in engines:
         engine.observe()
-    assert len(_senders(bench, spec)) == 2, "one for each learner"
+    assert _senders(bench, spec) == [sender]
     api.away = False
     bench.ended(spec)
     assert _lines(api) == [LINES] * 2
@@ -152,10 +173,9 @@ def test_however_many_look_it_is_sent_once_at_a_time(bench: Bench, spec: LaunchS
 
 
 def _kill_sender(bench: Bench, spec: LaunchSpec) -> None:
-    """The process that has it sent; its agents die with it."""
-    until(lambda: len(_senders(bench, spec)) == 2)
-    [sender] = {psutil.Process(who.pid).ppid() for who in _senders(bench, spec)}
-    os.kill(sender, signal.SIGKILL)
+    """Its agents die with it."""
+    [sender] = until(lambda: _senders(bench, spec))
+    sender.kill()
     until(lambda: not bench.run(spec).alive())
 
 
