@@ -112,6 +112,18 @@ class Bench:
         assert found
         return found
 
+    def kill_everyone(self, spec: LaunchSpec) -> None:
+        """Kill all supervisors and agents of a run at once, as a restart of the machine does."""
+        run = self.run(spec)
+        agents = [self.agent_of(spec, rank) for rank in range(spec.learners)]
+        everyone = [run.gang(), *(run.supervisor(rank) for rank in range(spec.learners)), *agents]
+        for who in everyone:
+            assert who
+            os.kill(who.pid, signal.SIGSTOP)  # so that none can act when another dies
+        for who in everyone:
+            kill(who)
+        until(lambda: not run.alive())
+
     def said(self, name: str) -> Path:
         """A file that a script writes, once it is there."""
         path = self.out / name

@@ -129,14 +129,7 @@ def test_the_restart_of_a_container_is_an_interruption(bench: Bench, monkeypatch
     """It takes all processes at once; the machine's boot is the same, its first process is another one."""
     spec = bench.spec(FOREVER, learners=1)
     bench.engine.launch(spec)
-    run, agent = bench.run(spec), bench.agent_of(spec)
-    everyone = [run.gang(), run.supervisor(0), agent]
-    for who in everyone:
-        assert who
-        os.kill(who.pid, signal.SIGSTOP)
-    for who in everyone:
-        kill(who)
-    until(lambda: not run.alive())
+    bench.kill_everyone(spec)
     monkeypatch.setattr(processes, "machine_life", lambda: f"{processes.boot_id()} 12345")
     [learner] = bench.ended(spec).values()
     assert (learner.reason, learner.interrupted) == ("its machine or container was restarted", True)

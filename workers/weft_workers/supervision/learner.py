@@ -16,11 +16,12 @@ from weft_workers.supervision import cgroups, spawn
 from weft_workers.supervision.run import Exit, RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
 """Blocked in all supervisors, and waited for: none gets lost between a look and a wait."""
-_LEFTOVER_SECONDS = 10.0
+UNSENT_SECONDS = 10.0
+"""How long a learner's end may be put off while what its killed agent had not sent is sent."""
 _LOOK = 5.0  # seconds after which it looks around even if no signal came
 
 
@@ -45,8 +46,8 @@ class LearnerSupervisor:
         self._run.write_supervisor(self._rank, self._agent)
         status, note = self._wait()
         processes.end_descendants(others=self._group.pids if self._group else tuple)
-        if os.WIFSIGNALED(status):
-            self._bring_leftovers()
+        if os.WIFSIGNALED(status) and self._run.has_unsent(self._rank):
+            send_unsent(self._run, {self._rank: self._spec}, lambda: UNSENT_SECONDS)
         self._write_exit(self._exit(os.waitstatus_to_exitcode(status), note))
         if self._group:
             self._group.remove()
@@ -60,7 +61,7 @@ class LearnerSupervisor:
         self._agent = os.fork()
         if self._agent == 0:
             os.close(go_write)
-            self._become_agent(supervisor, self._spec["environment"], go_read)
+            _become_agent(self._run, self._rank, self._spec, supervisor, go_read)
         os.close(go_read)
         # It waits outside until it is in its group, as all it starts shall be born there.
         if self._group and not self._group.enter(self._agent):
@@ -68,30 +69,6 @@ class LearnerSupervisor:
             self._group = None
         os.write(go_write, b"!")
         os.close(go_write)
-
-    def _become_agent(self, supervisor: int, environment: Mapping[str, str], go: int | None = None) -> NoReturn:
-        try:
-            processes.die_with_parent(supervisor)
-            os.setsid()
-            if go is not None:
-                os.read(go, 1)
-            output = os.open(self._run.agent_log(self._rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            os.close(output)
-            os.chdir(self._run.learner(self._rank))
-            with suppress(OSError):  # the machine's own servers shall outlive a learner that eats its memory
-                Path("/proc/self/oom_score_adj").write_text("500")
-            if cores := self._spec["cores"]:
-                with suppress(OSError):  # a core that has gone offline is no reason not to run
-                    os.sched_setaffinity(0, cores)
-            spawn.default_signals()
-            command = self._spec["command"]
-            os.execve(command[0], command, environment)  # noqa: S606
-        except BaseException as error:
-            os.write(2, f"can't start {' '.join(self._spec['command'])}: {error}\n".encode())
-        finally:
-            os._exit(127)
 
     # --- until its end ---
 
@@ -123,20 +100,6 @@ class LearnerSupervisor:
     def _kill(self) -> int:
         ended = processes.end_descendants(others=self._group.pids if self._group else tuple)
         return ended[self._agent]
-
-    def _bring_leftovers(self) -> None:
-        """Have another agent send what a killed one had still to send of its log. Not for ever, as the attempt waits;
-        what the API does not take by then is lost."""
-        if not (self._run.learner(self._rank) / "agent" / "spool" / "cursor.json").exists():
-            return
-        supervisor = os.getpid()
-        sender = os.fork()
-        if sender == 0:
-            self._become_agent(supervisor, {**self._spec["environment"], "WEFT_LEFTOVERS": "1"})
-        end = time.monotonic() + _LEFTOVER_SECONDS
-        while sender not in processes.reap() and (left := end - time.monotonic()) > 0:
-            signal.sigtimedwait(SIGNALS, left)
-        processes.end_descendants()
 
     # --- how it ended ---
 
@@ -177,3 +140,54 @@ class LearnerSupervisor:
                 time.sleep(1)
             else:
                 return
+
+
+def send_unsent(run: RunFolder, learners: Mapping[int, Mapping[str, Any]], seconds: Callable[[], float]) -> None:
+    """Start another agent for each learner whose agent was killed. It sends what is left in the learner's spools.
+
+    The calling process has no other children. What the API does not take in time is lost.
+
+    Args:
+        learners: as the run's spec has them, by rank.
+        seconds: how long all this may take; asked again every second.
+    """
+    supervisor = os.getpid()
+    senders = set()
+    for rank, learner in learners.items():
+        pid = os.fork()
+        if pid == 0:
+            environment = {**learner["environment"], "WEFT_LEFTOVERS": "1"}
+            _become_agent(run, rank, {**learner, "environment": environment}, supervisor)
+        senders.add(pid)
+    begun = time.monotonic()
+    while (senders := senders - processes.reap().keys()) and (left := begun + seconds() - time.monotonic()) > 0:
+        signal.sigtimedwait(SIGNALS, min(left, 1.0))
+    processes.end_descendants()
+
+
+def _become_agent(
+    run: RunFolder, rank: int, learner: Mapping[str, Any], supervisor: int, go: int | None = None
+) -> NoReturn:
+    """Turn this process, which ``supervisor`` forked, into a learner's agent once something can be read from ``go``."""
+    try:
+        processes.die_with_parent(supervisor)
+        os.setsid()
+        if go is not None:
+            os.read(go, 1)
+        output = os.open(run.agent_log(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        os.chdir(run.learner(rank))
+        with suppress(OSError):  # the machine's own servers shall outlive a learner that eats its memory
+            Path("/proc/self/oom_score_adj").write_text("500")
+        if cores := learner["cores"]:
+            with suppress(OSError):  # a core that has gone offline is no reason not to run
+                os.sched_setaffinity(0, cores)
+        spawn.default_signals()
+        command = learner["command"]
+        os.execve(command[0], command, learner["environment"])  # noqa: S606
+    except BaseException as error:
+        os.write(2, f"can't start {' '.join(learner['command'])}: {error}\n".encode())
+    finally:
+        os._exit(127)

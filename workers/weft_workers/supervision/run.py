@@ -9,6 +9,7 @@
 ``learner-<rank>.exit.json``         how it ended
 ``stop.json``, ``interrupted``       what is asked of the supervisors
 ``failed.json``                      why the gang could not start
+``unsent.json``                      a process was started that sends what the agents had not sent
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class RunFolder:
     # --- who looks after it ---
 
     def alive(self) -> bool:
-        """Whether one of its supervisors lives."""
+        """Whether one of its supervisors lives, or a process that sends what their agents had not sent."""
         return files.held(self.lock)
 
     def started(self) -> bool:
@@ -168,6 +169,24 @@ class RunFolder:
             self.request_interrupt(_SHUTDOWN_GRACE)
 
     # --- when nobody looks after it any more ---
+
+    def has_unsent(self, rank: int) -> bool:
+        """Whether a learner's agent has left a spool, which may hold log lines or metrics that it has not sent."""
+        return any((self.learner(rank) / "agent").glob("*/cursor.json"))
+
+    def unsent(self) -> dict[int, dict[str, Any]]:
+        """The learners (as the spec has them, by rank) whose end is not known and that have something unsent."""
+        learners = enumerate((self.read_spec() or {"learners": []})["learners"])
+        return {rank: one for rank, one in learners if self.exit(rank) is None and self.has_unsent(rank)}
+
+    def sending(self) -> str:
+        """The machine's life (``processes.machine_life``) in which a process was last started to send what is unsent.
+        Empty: there has been none, as the supervisors were never killed all at once."""
+        return str((files.read_json(self.path / "unsent.json") or {}).get("machine", ""))
+
+    def write_sending(self) -> None:
+        """Note that such a process is about to start."""
+        files.write_json(self.path / "unsent.json", {"machine": processes.machine_life()})
 
     def end_leftovers(self, rank: int) -> None:
         """End whatever of a learner has survived all of its supervisors."""

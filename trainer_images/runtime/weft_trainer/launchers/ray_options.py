@@ -108,8 +108,8 @@ def _raylet_runs() -> bool:
 
 
 AGENT_PORTS = ("dashboard-agent-grpc", "dashboard-agent-listen", "metrics-export", "runtime-env-agent")
-"""Of the node's two agents. A raylet that is not told them waits 15 s for each agent to start, and then ends. The second
-reaches it through :func:`start_hook`."""
+"""Of the node's two agents. A raylet that does not know them waits 15 s for each agent to start, and then ends. It gets
+the second from :func:`start_hook`."""
 
 
 def start_command(

@@ -97,7 +97,7 @@ class LocalEngine:
             missing = [rank for rank in sorted(ranks) if rank >= first]
             if not missing:
                 return
-            if not run.alive() or run.stop_request():
+            if not run.alive() or run.sending() or run.stop_request():
                 raise LaunchRefused(f"run {spec.run_name} has ended")
             if missing != list(range(first, first + len(missing))):
                 raise ValueError(f"{spec.run_name} has {first} learners, after which {missing} can't come")
@@ -126,7 +126,7 @@ class LocalEngine:
                 if not run.path.is_dir() or (there is not None and not self._is_ours(there)):
                     return
                 run.request_stop(grace.total_seconds(), remove=True)
-                if not run.alive():
+                if not run.alive() and not self._send_unsent(run):
                     self._forget(run)
 
     def capacity(self) -> Capacity:
@@ -222,28 +222,28 @@ class LocalEngine:
             # Held: by a supervisor that comes into being right now, or for a moment by somebody who observes.
             lock = files.take(run.lock)
             if lock is not None:
-                if run.interrupted() or run.stop_request():
+                try:
+                    if run.interrupted() or run.stop_request():
+                        return
+                    self._spawn("gang", run, lock)
+                finally:
                     os.close(lock)
-                    return
-                self._spawn(run, lock)
             if time.monotonic() > deadline:
                 raise EngineUnreachable(f"the supervisor of {run.name} did not start within {_START_SECONDS:g} s")
             time.sleep(0.002)
 
     @staticmethod
-    def _spawn(run: RunFolder, lock: int) -> None:
+    def _spawn(program: str, run: RunFolder, lock: int) -> None:
+        """Start a program of ``weft_workers.supervision`` that holds the run's lock as long as it lives."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
-        try:
-            # It inherits the lock, so there is no moment at which a second one could start.
-            spawn.detached(
-                "weft_workers.supervision.gang",
-                [str(run.path), str(lock)],
-                log=run.path / "supervisor.log",
-                environment=kept,
-                keep=[lock],
-            )
-        finally:
-            os.close(lock)
+        # It inherits the lock, so there is no moment at which a second one could start.
+        spawn.detached(
+            f"weft_workers.supervision.{program}",
+            [str(run.path), str(lock)],
+            log=run.path / "supervisor.log",
+            environment=kept,
+            keep=[lock],
+        )
 
     def _check_adopted(self, run: RunFolder, spec: LaunchSpec) -> None:
         """What stands under this name must be this very attempt."""
@@ -286,7 +286,7 @@ class LocalEngine:
         alive = run.alive()  # before the files are read: what a dead supervisor wrote is complete
         ranks = range(len(spec["learners"]))
         if not alive:
-            self._settle(run, ranks, spec.get("machine"))
+            alive = self._settle(run, ranks, spec.get("machine"))
             if not run.path.is_dir():
                 return None
         learners = {rank: one for rank in ranks if (one := self._look_at(run, rank, alive))}
@@ -311,14 +311,18 @@ class LocalEngine:
         state = LearnerState.RUNNING if run.agent(rank) else LearnerState.STARTING
         return LearnerObservation(rank, state, node=socket.gethostname())
 
-    def _settle(self, run: RunFolder, ranks: range, machine: str | None) -> None:
-        """Do what a run's supervisors left undone when they died: end the rest, say how it ended, remove it."""
+    def _settle(self, run: RunFolder, ranks: range, machine: str | None) -> bool:
+        """Do what a run's supervisors left undone when they died: have the rest of the logs and metrics sent, end what
+        is left, say how it ended, remove it. Returns whether somebody is still busy with the run; then a later look
+        does the rest."""
         if all(run.exit(rank) for rank in ranks) and run.stop_request() is None:
-            return
+            return False
         with self._changing():
             stop = run.stop_request()
-            if run.alive() or not run.path.is_dir():
-                return
+            if run.alive() or self._send_unsent(run):
+                return True
+            if not run.path.is_dir():
+                return False
             if stop and stop.remove:
                 self._forget(run)
             elif run.interrupted() and not run.failure():
@@ -326,6 +330,30 @@ class LocalEngine:
             elif run.started() and not run.failure():
                 restarted = machine not in (None, processes.machine_life())  # None: launched by an older Weft
                 self._end(run, ranks, Exit(-9, RESTARTED if restarted else VANISHED, interrupted=restarted))
+        return False
+
+    def _send_unsent(self, run: RunFolder) -> bool:
+        """Start a process that sends what the killed agents of a run had not sent, if there is anything.
+
+        It is started once in each life of the machine. If anything but a restart kills it, the rest is lost. The caller
+        holds the lock of ``_changing``, and no supervisor of the run lives.
+
+        Returns:
+            Whether the run has to stay for now.
+        """
+        unsent = run.unsent() if run.started() and not run.failure() else {}
+        if not unsent or run.sending() == processes.machine_life():
+            return False
+        lock = files.take(run.lock)
+        if lock is not None:  # None: somebody observes the run at this moment; the next look starts the process
+            try:
+                for rank in unsent:
+                    run.end_leftovers(rank)
+                run.write_sending()
+                self._spawn("unsent", run, lock)
+            finally:
+                os.close(lock)
+        return True
 
     @staticmethod
     def _end(run: RunFolder, ranks: range, how: Exit) -> None:
