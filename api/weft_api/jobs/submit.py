@@ -109,11 +109,11 @@ def submit(
 
 def _checkpoints(context: Context, who: Principal, checks: Checks, manifest: Manifest, job_id: str) -> Checkpoints:
     """Where the job's checkpoints will be."""
-    wanted = next((one for one in checks.wanted if one.path.endswith(".training_results")), None)
-    if manifest.results is None or wanted is None:
+    results = next((one for one in checks.containers if one.path.endswith(".training_results")), None)
+    if manifest.results is None or results is None:
         return own_place(context, who.project_id, job_id)
     with users_store():
-        return users_place(checkpoints_in(wanted.opened, wanted.place, job_id))
+        return users_place(checkpoints_in(results.opened, results.place, job_id))
 
 
 def _earlier(scope: Scope, who: Principal, job_id: str) -> JobView:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NamedContainer:
     """A container that a manifest names, the path at which it does, and the store that has the container."""
 
     path: str  # data_stores[0].training_data
@@ -48,7 +48,9 @@ class Checker:
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="store-check")
         self._good: dict[S3Location, float] = {}
 
-    def check(self, wanted: Sequence[Wanted], until: float | None = None) -> tuple[list[Refusal], list[str]]:
+    def check(
+        self, containers: Sequence[NamedContainer], until: float | None = None
+    ) -> tuple[list[Refusal], list[str]]:
         """The refusals of the manifest, and warnings about stores that did not answer.
 
         Args:
@@ -56,8 +58,8 @@ class Checker:
         """
         refusals: list[Refusal] = []
         warnings: list[str] = []
-        places: dict[S3Location, Wanted] = {}
-        for container in wanted:
+        places: dict[S3Location, NamedContainer] = {}
+        for container in containers:
             places.setdefault(container.opened.at(container.place.container), container)
         begun = time.monotonic()
         deadline = min(begun + self.PATIENCE, max(begun, until or math.inf))
