@@ -19,7 +19,7 @@ from tests.api.conftest import Agent, Api, Attempted, Person, code_of, sizes_of_
 
 from weft_api.access.auth import find_principal
 from weft_api.logs import ingest
-from weft_api.logs.chunks import ChunkReader, Wanted
+from weft_api.logs.chunks import ChunkFilter, ChunkReader
 from weft_api.streaming import following
 from weft_core.log_archive import logs_prefix
 from weft_core.objects import Objects, StoreError
@@ -480,8 +480,8 @@ def test_reads_are_the_same_before_and_after_the_log_has_moved_to_s3(
         download = ann.http.get(f"/api/v1/jobs/{job}/logs/download").text
         followed = [data for name, _, data in follow(ann, job, "from=100", _enough) if name == "line"]
         reader = ChunkReader(api.context, principal, job)
-        times = [reader.at(datetime.fromtimestamp(at, UTC), Wanted()) for at in (0, 7.2, 30, 59.1, 60)]
-        backward = [one.first_line for one in reader.backward(2000, Wanted(learner=2), 3)]
+        times = [reader.at(datetime.fromtimestamp(at, UTC), ChunkFilter()) for at in (0, 7.2, 30, 59.1, 60)]
+        backward = [one.first_line for one in reader.backward(2000, ChunkFilter(learner=2), 3)]
         return [*(_lines(ann, job, query) for query in queries), download, followed, times, backward[0]]
 
     principal = find_principal(api.context, hash_token(ann.token))

@@ -21,7 +21,7 @@ from weft_api.ffdl.lookup import find_model
 from weft_api.ffdl.since_time import SinceTime, parse_since_time
 from weft_api.ffdl.trainingdata import record_since, records_from, start_of
 from weft_api.ffdl.translate import Json, metric_data, status_data
-from weft_api.logs.chunks import ChunkReader, Wanted
+from weft_api.logs.chunks import ChunkFilter, ChunkReader
 from weft_api.logs.follow import LogFollower
 from weft_api.logs.read import LogFilter, ascending
 from weft_api.metrics.read import read_records
@@ -67,7 +67,7 @@ def _log_start(context: Context, who: Principal, model_id: str, since_time: str)
 
 def _log_text(reader: ChunkReader, start: int) -> Iterator[bytes]:
     end = reader.end()
-    for chunk in ascending(reader, start, Wanted()) if start < end else ():
+    for chunk in ascending(reader, start, ChunkFilter()) if start < end else ():
         if chunk.first_line >= end:
             return
         skipped = max(0, start - chunk.first_line)

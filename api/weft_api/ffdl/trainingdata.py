@@ -26,7 +26,7 @@ from weft_api.ffdl.auth import Viewer
 from weft_api.ffdl.lookup import find_model
 from weft_api.ffdl.since_time import Place, SinceTime, parse_place
 from weft_api.ffdl.translate import Json, emetrics, log_line, user_of
-from weft_api.logs.chunks import ChunkReader, Wanted
+from weft_api.logs.chunks import ChunkFilter, ChunkReader
 from weft_api.logs.read import ascending, lines_of
 from weft_api.logs.schemas import LogLine
 from weft_api.metrics.read import read_records
@@ -87,13 +87,13 @@ def get_loglines(
 
 def start_of(reader: ChunkReader, since: int) -> int:
     """The number of the first line at or after ``since``."""
-    return reader.at_ms(since, Wanted())
+    return reader.at_ms(since, ChunkFilter())
 
 
 def lines_from(reader: ChunkReader, start: int, since: int | None) -> Iterator[LogLine]:
     """The lines from ``start`` on that are there now."""
     end = reader.end()
-    for chunk in ascending(reader, start, Wanted()) if start < end else ():
+    for chunk in ascending(reader, start, ChunkFilter()) if start < end else ():
         if chunk.first_line >= end:
             return
         for line in lines_of(chunk, start):

@@ -55,7 +55,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ChunkFilter:
     """Whose lines; empty members limit nothing."""
 
     learner: int | None = None
@@ -89,7 +89,7 @@ class ChunkReader:
         with self._database.transaction() as session:
             return session.scalar(query) or 0
 
-    def forward(self, start_line: int, wanted: Wanted, limit: int) -> list[Chunk]:
+    def forward(self, start_line: int, wanted: ChunkFilter, limit: int) -> list[Chunk]:
         """Chunks with lines from ``start_line`` on (the first may begin before it), ascending, at most ``limit``; fewer
         only when there are no more."""
         frames = self._frames(wanted).where(LogFrame.first_line >= self._beginning(LogFrame, start_line))
@@ -107,7 +107,7 @@ class ChunkReader:
                 return found[:limit]
         return [*found, *(one for one in live if one.end > start_line)][:limit]
 
-    def backward(self, before_line: int, wanted: Wanted, limit: int) -> list[Chunk]:
+    def backward(self, before_line: int, wanted: ChunkFilter, limit: int) -> list[Chunk]:
         """Chunks with lines before ``before_line`` (the first may go on beyond it), descending, at most ``limit``;
         fewer only when there are no more."""
         rows = self._rows(wanted).where(LogChunk.first_line < before_line)
@@ -124,11 +124,11 @@ class ChunkReader:
             found += [one for one in reversed(self._opened(place, wanted)) if one.first_line < before_line]
         return found[:limit]
 
-    def at(self, time: datetime, wanted: Wanted) -> int:
+    def at(self, time: datetime, wanted: ChunkFilter) -> int:
         """The number of the first line at or after ``time``; the end when there is none yet."""
         return self.at_ms(int(time.timestamp() * 1000), wanted)
 
-    def at_ms(self, milliseconds: int, wanted: Wanted) -> int:
+    def at_ms(self, milliseconds: int, wanted: ChunkFilter) -> int:
         """The same for a time in milliseconds since the epoch, exactly."""
         end = self.end()
         frame = select(LogFrame.first_line).where(self._mine(LogFrame), LogFrame.latest >= milliseconds)
@@ -157,7 +157,7 @@ class ChunkReader:
     def _mine(self, model: type[LogChunk] | type[LogFrame]) -> ColumnElement[bool]:
         return (model.job_id == self._job_id) & (model.project_id == self._project_id)
 
-    def _rows(self, wanted: Wanted) -> Select[LogChunk]:
+    def _rows(self, wanted: ChunkFilter) -> Select[LogChunk]:
         query = select(LogChunk).where(self._mine(LogChunk))
         if wanted.learner is not None:
             query = query.where(LogChunk.rank == wanted.learner - 1)
@@ -168,7 +168,7 @@ class ChunkReader:
             query = query.where(LogChunk.created_at >= wanted.since - _CLOCKS_APART)
         return query
 
-    def _frames(self, wanted: Wanted) -> Select[LogFrame]:
+    def _frames(self, wanted: ChunkFilter) -> Select[LogFrame]:
         query = select(LogFrame).where(self._mine(LogFrame))
         if wanted.learner is not None:
             query = query.where(LogFrame.ranks.any_() == wanted.learner - 1)
@@ -183,7 +183,7 @@ class ChunkReader:
         query = select(func.max(model.first_line)).where(model.job_id == self._job_id, model.first_line <= line)
         return func.coalesce(query.scalar_subquery(), 0)
 
-    def _opened(self, place: FramePlace, wanted: Wanted) -> list[Chunk]:
+    def _opened(self, place: FramePlace, wanted: ChunkFilter) -> list[Chunk]:
         """What is wanted of a frame."""
         chunks = (
             Chunk(one.first_line, one.lines, one.attempt, one.rank, one.body, one.times)

@@ -23,7 +23,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from weft_api.access.auth import Principal
 from weft_api.context import Context, Shared
-from weft_api.logs.chunks import Chunk, ChunkReader, Wanted
+from weft_api.logs.chunks import Chunk, ChunkFilter, ChunkReader
 from weft_api.streaming.wakeups import WAKEUPS, Subscription
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.objects import StoreError
@@ -46,7 +46,7 @@ _REST = 0.02
 """Seconds between two looks at one log: what comes meanwhile is seen at once."""
 _KEPT_SECONDS = 3.0
 _KEPT_BYTES = 4 << 20
-_ANY = Wanted()
+_ANY = ChunkFilter()
 
 
 class Held:
