@@ -16,9 +16,9 @@ from pathlib import Path
 from weft_trainer.checkpoints.generations import Entry
 from weft_trainer.checkpoints.scan import FileStamp, being_written, is_temporary, saving, scan, temporaries
 
-_LOOKS = (1.0,) * 5
+_GAPS = (1.0,) * 5
 """Seconds between two scans."""
-_QUICK_LOOKS = (0.25, 0.1, 0.05, 0.02)
+_QUICK_GAPS = (0.25, 0.1, 0.05, 0.02)
 """Then, for programs that save more often than that."""
 _LOG_SECONDS = 60.0
 """A file that has been open for so long and was never complete is written to all the time. Nothing waits for it."""
@@ -96,8 +96,8 @@ class Settler:
         opened: set[str] = set()
         restless: set[str] = set()
         state = State({})
-        for number, gap in enumerate((*_LOOKS, *_QUICK_LOOKS)):
-            if 2 <= number < len(_LOOKS) and not opened:
+        for number, gap in enumerate((*_GAPS, *_QUICK_GAPS)):
+            if 2 <= number < len(_GAPS) and not opened:
                 continue  # no file is open for long: the program saves more often than that
             stopping = self._pause(min(gap, longest))
             found = scan(self._folder)
@@ -109,7 +109,7 @@ class Settler:
             # Where a temporary file is being written, more files may follow it.
             drafts = {group_of(key) for key in writing if is_temporary(key)}
             more = {group: news(found, group, last) for group in drafts}
-            if gap in _QUICK_LOOKS:
+            if gap in _QUICK_GAPS:
                 # A program that takes longer over a file is not at rest between two files.
                 changed |= opened & found.keys()
                 changed -= {key for key in changed - opened if _replaced(key, restless, before, found)}
