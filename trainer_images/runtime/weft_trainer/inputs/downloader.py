@@ -13,7 +13,7 @@ from typing import Any
 
 from weft_trainer.errors import DataError
 from weft_trainer.folders import Folders
-from weft_trainer.inputs.cache import NodeCache, Wanted
+from weft_trainer.inputs.cache import CacheRequest, NodeCache
 from weft_trainer.inputs.code import extract, fetch_code
 from weft_trainer.inputs.fetch_worker import BATCH, fetch_by_processes
 from weft_trainer.inputs.fetcher import RANGE, Fetcher, Item
@@ -105,7 +105,7 @@ class Downloader:
         bundle = folder.with_name("code.zip")
         try:
             self._cache.bring(
-                Wanted.of(("code", code.sha256), code.size, None, bundle), lambda file: fetch_code(code, file)
+                CacheRequest.of(("code", code.sha256), code.size, None, bundle), lambda file: fetch_code(code, file)
             )
             extract(bundle, folder)
             if keep is not None:
@@ -200,8 +200,8 @@ class Downloader:
             missing = [item for listing in listings for item in self._from_cache(listing, progress)]
         if not missing:
             return
-        with self._cache.room([item.wanted for item in missing]) as chosen:
-            items = [replace(item, cached=item.wanted.identity in chosen) for item in missing]
+        with self._cache.room([item.request for item in missing]) as chosen:
+            items = [replace(item, cached=item.request.identity in chosen) for item in missing]
             if not all(item.cached for item in items):
                 self._warn(f"the node's cache ({self._cache.limit:,} bytes) has no room for all of it")
             self._fetch(items, cpus, progress)
@@ -210,14 +210,14 @@ class Downloader:
         """Put the objects that the cache has into the folder. Returns the other items. By now these credentials have
         listed the objects; whether they may read them, too, is asked for once."""
         items = [_item(listing, stored) for stored in listing.objects]
-        for folder in {os.path.dirname(item.wanted.target) for item in items}:
+        for folder in {os.path.dirname(item.request.target) for item in items}:
             os.makedirs(folder, exist_ok=True)
         missing = []
         for item in items:
-            if listing.location not in self._readable and self._cache.has(item.wanted):
+            if listing.location not in self._readable and self._cache.has(item.request):
                 self._check_readable(item)
                 self._readable.add(listing.location)
-            if listing.location in self._readable and self._cache.give(item.wanted):
+            if listing.location in self._readable and self._cache.give(item.request):
                 self._report.cached += 1
                 progress.cached(1, item.stored.size)
             else:
@@ -247,8 +247,8 @@ def _item(listing: ListedObjects, stored: Stored) -> Item:
     location = listing.location
     whole = f"{location.prefix}/{stored.key}" if location.prefix else stored.key
     identity = (location.endpoint, location.container, whole, stored.etag, str(stored.size))
-    wanted = Wanted.of(identity, stored.size, stored.modified, path_below(listing.folder, stored.key))
-    return Item(location, stored, wanted, cached=True)
+    request = CacheRequest.of(identity, stored.size, stored.modified, path_below(listing.folder, stored.key))
+    return Item(location, stored, request, cached=True)
 
 
 @contextlib.contextmanager
