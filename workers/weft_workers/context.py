@@ -30,7 +30,7 @@ class Context:
     database: Database
     engines: Mapping[str, Lookout]
     objects: Objects
-    secrets: SecretBox
+    box: SecretBox
     wake: Wake
     installation: str
     metrics: Metrics
@@ -81,7 +81,7 @@ def make_context(
         database=Database(settings.database_url.get_secret_value(), pool_size=connections),
         engines={name: Lookout(engine, settings.engines[name].type) for name, engine in engines.items()},
         objects=Objects(settings.s3),
-        secrets=SecretBox(settings.secret_keys),
+        box=SecretBox(settings.secret_keys),
         wake=Wake(settings.redis_url.get_secret_value()),
         installation=installation,
         metrics=Metrics(),

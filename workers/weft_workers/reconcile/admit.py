@@ -346,7 +346,7 @@ def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str
             "nodes": list(place),
         },
         token_sha256=token.sha256,
-        token_ciphertext=context.secrets.encrypt(token.plain),
+        token_ciphertext=context.box.encrypt(token.plain),
     )
     session.add(attempt)
     session.flush()
