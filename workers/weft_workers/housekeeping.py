@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from weft_core.engine import Capacity, EngineUnreachable, Node, Observation
 from weft_core.store.models import Attempt, EngineStatus, IdempotencyKey, SignInLink, Token
 from weft_workers.context import Context
-from weft_workers.observing import Lookout
+from weft_workers.observing import ObservedEngine
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +31,7 @@ class Housekeeping:
     context: Context
     orphans: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def round(self, engine: Lookout) -> None:
+    def round(self, engine: ObservedEngine) -> None:
         """One look at one engine: its row, and its orphans."""
         try:
             capacity = engine.capacity(fresh=True)
@@ -42,7 +42,7 @@ class Housekeeping:
         note_engine(self.context, engine, capacity, None)
         self._stop_orphans(engine, seen)
 
-    def _stop_orphans(self, engine: Lookout, seen: Mapping[str, Observation]) -> None:
+    def _stop_orphans(self, engine: ObservedEngine, seen: Mapping[str, Observation]) -> None:
         """Stop what has had no open attempt for a while. An attempt's row is always there before its run is."""
         now, grace = time.monotonic(), self.context.settings.timings.orphan_grace
         with self.context.database.transaction() as session:
@@ -109,7 +109,7 @@ class Housekeeping:
             return len(session.execute(old.returning(SignInLink.sha256)).all())
 
 
-def note_engine(context: Context, engine: Lookout, capacity: Capacity | None, error: str | None) -> None:
+def note_engine(context: Context, engine: ObservedEngine, capacity: Capacity | None, error: str | None) -> None:
     """Write what an engine has (or that it does not answer) into its row."""
     values: dict[str, Any] = {"name": engine.name, "type": engine.kind, "error": error}
     if capacity is not None:

@@ -106,7 +106,7 @@ class Sweeper:
         gone: dict[str, str] = {}
         for name in {engine for _, engine, _ in found} & self._context.engines.keys():
             try:
-                seen = self._context.engines[name].look(_ENDINGS)
+                seen = self._context.engines[name].runs(_ENDINGS)
             except EngineUnreachable:
                 continue
             runs = [(run, job_id, seen.get(run)) for job_id, engine, run in found if engine == name]
