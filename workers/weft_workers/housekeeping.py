@@ -26,13 +26,13 @@ _ORPHAN_STOP = timedelta(seconds=10)
 
 @dataclass
 class Housekeeping:
-    """Rounds over the engines; remembers since when it has seen each orphan."""
+    """Checks the engines; remembers since when it has seen each orphan."""
 
     context: Context
     orphans: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def round(self, engine: ObservedEngine) -> None:
-        """One look at one engine: its row, and its orphans."""
+    def check(self, engine: ObservedEngine) -> None:
+        """Bring one engine's row up to date, and stop its orphans."""
         try:
             capacity = engine.capacity(fresh=True)
             seen = engine.observe(fresh=True).answer
@@ -72,7 +72,7 @@ class Housekeeping:
 
     def drop_old_engines(self) -> list[str]:
         """Forget engines that left the settings once nothing of theirs is open any more; returns which. A worker with
-        other settings writes its own engines' rows anew within its next round."""
+        other settings writes its own engines' rows anew at its next check."""
         opened = select(Attempt.engine).where(Attempt.ended_at.is_(None))
         with self.context.database.transaction() as session:
             gone = session.scalars(
