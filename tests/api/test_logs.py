@@ -487,12 +487,12 @@ def test_reads_are_the_same_before_and_after_the_log_has_moved_to_s3(
     principal = find_principal(api.context, hash_token(ann.token))
     assert principal is not None
     before = read()
-    Archiver(worker).round()
+    Archiver(worker).archive_due()
     assert _rows(api, job)[1] == 0, "the attempt is not over"
     api.end_attempt(gang)
     slow = Archiver(worker)._read(job)
     assert slow is not None
-    Archiver(worker).round()
+    Archiver(worker).archive_due()
     assert Archiver(worker)._commit(job, "somewhere", slow) is False, "another worker was faster"
     chunks, frames = _rows(api, job)
     assert chunks == 0
@@ -510,13 +510,13 @@ def test_reads_are_the_same_before_and_after_the_log_has_moved_to_s3(
     for _ in range(2):
         assert first.post("logs", **late, late=True).status_code == 204
         assert first.post("logs", sequence=59, lines=[{"t": 1, "s": "again"}], late=True).status_code == 204
-    Archiver(worker).round()
+    Archiver(worker).archive_due()
     retry.agents[0].log(1, "goes on")
     tail = [(2, "second try"), (1, "found on the disk"), (2, "goes on")]
     assert [(line["attempt"], line["text"]) for line in _lines(ann, job, "tail=3")] == tail
     assert _rows(api, job) == (3, frames), "an open attempt's lines stay, and what came after them"
     finish(api, retry)
-    Archiver(worker).round()
+    Archiver(worker).archive_due()
     assert _rows(api, job)[0] == 0
     assert [line["text"] for line in _lines(ann, job, "tail=3")] == [text for _, text in tail]
     lines = _lines(ann, job, "limit=10000")
@@ -559,7 +559,7 @@ def test_a_worker_that_dies_while_it_archives_loses_and_doubles_nothing(
         with api.context.database.transaction() as session:  # as if its time had come again
             session.execute(update(Attempt).where(Attempt.logs_due.is_not(None)).values(logs_due=func.now()))
         with contextlib.suppress(StoreError):
-            Archiver(failing).round()
+            Archiver(failing).archive_due()
         assert _lines(ann, job) == expected
     assert _rows(api, job)[0] == 0
     referred = {one.key for one in api.context.objects.objects(logs_prefix(ann.project_id, job))}

@@ -70,7 +70,7 @@ class Sweeper:
         ]
         keepers.append(threading.Thread(target=self._repeat, args=(_TIDY_EVERY, house.tidy), daemon=True))
         archiver = Archiver(self._context)
-        keepers.append(threading.Thread(target=self._repeat, args=(_ARCHIVE_EVERY, archiver.round), daemon=True))
+        keepers.append(threading.Thread(target=self._repeat, args=(_ARCHIVE_EVERY, archiver.archive_due), daemon=True))
         keepers.append(threading.Thread(target=self._watch_endings, daemon=True))
         for keeper in keepers:
             keeper.start()
