@@ -1,7 +1,7 @@
 """Where a job's log lies: the one door to its chunks, for every read (pages, followers, search, download).
 
 Lines below ``log_cursors.archived`` are in S3, the others are rows in Postgres. Moving them is one transaction, and
-each read looks at one state of the database, so a reader notices nothing.
+each read sees one state of the database, so a reader notices nothing.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class ChunkReader:
         only when there are no more."""
         frames = self._frames(wanted).where(LogFrame.first_line >= self._beginning(LogFrame, start_line))
         rows = self._rows(wanted).where(LogChunk.first_line >= self._beginning(LogChunk, start_line))
-        with self._look() as session:
+        with self._snapshot() as session:
             # One more than asked for: the first may end before the start.
             places = _places(session, frames.order_by(LogFrame.first_line).limit(limit + 1))
             live: list[Chunk] = []
@@ -112,7 +112,7 @@ class ChunkReader:
         fewer only when there are no more."""
         rows = self._rows(wanted).where(LogChunk.first_line < before_line)
         frames = self._frames(wanted).where(LogFrame.first_line < before_line)
-        with self._look() as session:
+        with self._snapshot() as session:
             found = _chunks(session, rows.order_by(LogChunk.first_line.desc()).limit(limit))
             places: list[FramePlace] = []
             if len(found) < limit:
@@ -133,7 +133,7 @@ class ChunkReader:
         end = self.end()
         frame = select(LogFrame.first_line).where(self._mine(LogFrame), LogFrame.latest >= milliseconds)
         row = select(LogChunk.first_line).where(self._mine(LogChunk), LogChunk.latest >= milliseconds)
-        with self._look() as session:
+        with self._snapshot() as session:
             position = session.scalar(frame.order_by(LogFrame.first_line).limit(1))
             if position is None:
                 # `latest` only grows from chunk to chunk, so the first of them is the one that grew beyond the time.
@@ -148,7 +148,7 @@ class ChunkReader:
         return end
 
     @contextmanager
-    def _look(self) -> Iterator[Session]:
+    def _snapshot(self) -> Iterator[Session]:
         """A transaction that sees one state of the database, although it asks several times."""
         with self._database.transaction() as session:
             session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
