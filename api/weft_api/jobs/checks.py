@@ -10,7 +10,7 @@ from weft_api.http.problems import INVALID_MANIFEST, FieldProblem, Problem
 from weft_api.jobs.mounts import mount_problems
 from weft_api.models.files import FilesGone, VersionFiles, version_files
 from weft_api.storage.checker import Checker, NamedContainer
-from weft_api.storage.locations import Opened, StoreGone, open_kept
+from weft_api.storage.locations import OpenStore, StoreGone, open_kept
 from weft_core.command import needed_files
 from weft_core.manifest import DataStore, ModelReference, ParsedManifest
 from weft_core.objects import StoreError
@@ -104,7 +104,7 @@ def _look_up_secrets(scope: Scope, wanted: dict[str, str], checks: Checks) -> No
 
 def _opened(
     scope: Scope, context: Context, parsed: ParsedManifest, store: DataStore, path: str, checks: Checks
-) -> Opened | None:
+) -> OpenStore | None:
     if store.datastore is not None:
         opened = open_kept(scope, context.box, store.datastore)
         if opened is None:
@@ -116,7 +116,7 @@ def _opened(
             )
         return opened
     if store.connection is not None and store.id in parsed.credentials:
-        return Opened(store.connection.auth_url, store.connection.region, parsed.credentials[store.id])
+        return OpenStore(store.connection.auth_url, store.connection.region, parsed.credentials[store.id])
     return None
 
 

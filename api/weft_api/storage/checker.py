@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from weft_api.context import Shared
 from weft_api.storage.clients import open_store
-from weft_api.storage.locations import Opened
+from weft_api.storage.locations import OpenStore
 from weft_core.launch import S3Location
 from weft_core.manifest import Place
 from weft_core.objects import StoreError
@@ -26,7 +26,7 @@ class NamedContainer:
 
     path: str  # data_stores[0].training_data
     credentials_path: str  # data_stores[0].connection
-    opened: Opened
+    opened: OpenStore
     place: Place
 
 
