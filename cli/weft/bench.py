@@ -54,7 +54,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Point:
+class BenchJob:
     """One job of a benchmark, and its measurement when it has one."""
 
     job: Job
@@ -116,16 +116,16 @@ def submit(client: Client, plan: Plan, learners: int) -> Job:
     return client.train(plan.manifest(learners), plan.code)
 
 
-def read(job: Job) -> Point:
+def read(job: Job) -> BenchJob:
     """The job, and its measurement if it has come that far."""
     for line in job.logs(learner=1, tail=50):
         _, found, text = line.text.rpartition(_RESULT)  # before it may stand which of the learner's processes it was
         if found and (measured := _parse(text)):
-            return Point(job, measured)
-    return Point(job)
+            return BenchJob(job, measured)
+    return BenchJob(job)
 
 
-def find(client: Client, run: str | None) -> list[Point]:
+def find(client: Client, run: str | None) -> list[BenchJob]:
     """The jobs of a benchmark, the newest one when ``run`` is None, by number of learners.
 
     Raises:
@@ -142,7 +142,7 @@ def find(client: Client, run: str | None) -> list[Point]:
     return [read(job) for job in sorted(jobs, key=lambda job: (job.learners, job.id))]
 
 
-def efficiency(point: Point, points: Sequence[Point]) -> float | None:
+def efficiency(point: BenchJob, points: Sequence[BenchJob]) -> float | None:
     """Images/sec of a device, of what a device makes with the fewest learners that were measured: 1 is ideal."""
     measured = [one for one in points if one.measured]
     if not point.measured or not measured:
@@ -153,7 +153,7 @@ def efficiency(point: Point, points: Sequence[Point]) -> float | None:
     return point.measured.images_per_second / point.measured.devices / alone if alone else None
 
 
-def as_json(points: Sequence[Point]) -> list[dict[str, Any]]:
+def as_json(points: Sequence[BenchJob]) -> list[dict[str, Any]]:
     """The points for a program."""
     return [
         {

@@ -11,7 +11,7 @@ from weft_core.engine_settings import EngineSettings
 from weft_core.manifest.problems import did_you_mean, one_of
 from weft_core.settings import Settings
 
-Place = tuple[int | str, ...]
+KeyPath = tuple[int | str, ...]
 _ENGINES = {one.model_fields["type"].default: one for one in get_args(get_args(EngineSettings)[0])}
 
 
@@ -25,15 +25,15 @@ def _line(one: ErrorDetails) -> str:
     return f"{path}.type: {what}" if one["type"].startswith("union_tag") else f"{path}: {what}"
 
 
-def _path(place: Place) -> str:
+def _path(path: KeyPath) -> str:
     """The key as it is written: pydantic puts the type of an engine between its name and its key."""
-    if _in_engine(place):
-        place = (*place[:2], *place[3:])
-    return ".".join(map(str, place)) or "settings"
+    if _in_engine(path):
+        path = (*path[:2], *path[3:])
+    return ".".join(map(str, path)) or "settings"
 
 
-def _in_engine(place: Place) -> bool:
-    return place[:1] == ("engines",) and len(place) > 2 and place[2] in _ENGINES
+def _in_engine(path: KeyPath) -> bool:
+    return path[:1] == ("engines",) and len(path) > 2 and path[2] in _ENGINES
 
 
 def _words(one: ErrorDetails) -> str:
@@ -55,12 +55,12 @@ def _words(one: ErrorDetails) -> str:
             return one["msg"]
 
 
-def _keys(place: Place) -> list[str]:
-    """The keys of the section at ``place``."""
+def _keys(path: KeyPath) -> list[str]:
+    """The keys of the section at ``path``."""
     found: Any = Settings
-    if _in_engine(place):
-        found, place = _ENGINES[str(place[2])], place[3:]
-    for part in place:
+    if _in_engine(path):
+        found, path = _ENGINES[str(path[2])], path[3:]
+    for part in path:
         if isinstance(part, str) and part in getattr(found, "model_fields", {}):
             found = found.model_fields[part].annotation
         else:  # an entry of a table or a list

@@ -12,7 +12,7 @@ from docs.generate.unset import unset_settings
 from weft_core.launch import EvaluationMetrics
 from weft_core.manifest.fields import FFDL_FRAMEWORKS, MANIFEST
 from weft_core.manifest.findings import Findings
-from weft_core.manifest.kinds import Choice, Command, Duration, Field, Kind, ListOf, MapOf, Record, Size, Text, join
+from weft_core.manifest.kinds import Choice, Command, Duration, Field, Kind, ListOf, MapOf, Section, Size, Text, join
 from weft_core.manifest.models import DataStore, Stall, TrainingData
 from weft_core.manifest.parse import parse_manifest
 from weft_core.manifest.tree import Scalar
@@ -88,9 +88,9 @@ class Key:
         return self.path.count(".")
 
 
-def all_keys(record: Record = MANIFEST, path: str = "") -> Iterator[Key]:
+def all_keys(section: Section = MANIFEST, path: str = "") -> Iterator[Key]:
     """All keys, each before those below it."""
-    for name, field in record.fields.items():
+    for name, field in section.fields.items():
         key = Key(join(path, name), field)
         yield key
         below = _below(field.kind, key.path)
@@ -135,15 +135,15 @@ def _section(key: Key, default: str) -> str:
     )
 
 
-def _below(kind: Kind, path: str) -> tuple[Record, str] | None:
-    """The record that a kind leads to, and the path of its keys."""
+def _below(kind: Kind, path: str) -> tuple[Section, str] | None:
+    """The section that a kind leads to, and the path of its keys."""
     match kind:
-        case Record():
+        case Section():
             return kind, path
-        case ListOf(item=Record() as record):
-            return record, f"{path}[]"
-        case MapOf(value=Record() as record):
-            return record, join(path, "LABEL" if path.endswith("groups") else "NAME")
+        case ListOf(item=Section() as section):
+            return section, f"{path}[]"
+        case MapOf(value=Section() as section):
+            return section, join(path, "LABEL" if path.endswith("groups") else "NAME")
     return None
 
 
@@ -152,7 +152,7 @@ def type_in_words(kind: Kind) -> str:
     match kind:
         case Choice():
             return "one of: " + ", ".join(map(code, kind.words)) + _synonyms(kind)
-        case Record():
+        case Section():
             return "a mapping with " + ", ".join(map(code, kind.fields))
         case ListOf():
             single = "; a single entry needs no list" if kind.single else ""

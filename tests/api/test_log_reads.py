@@ -36,7 +36,7 @@ def written(api: Api, gang: Attempted, request: pytest.FixtureRequest, monkeypat
         settings = api.settings.model_copy(update={"timings": TimingSettings(log_settle=0)})
         api.end_attempt(gang)
         context = make_context(settings, "inst-test", {})
-        Archiver(context).round()
+        Archiver(context).archive_due()
         context.close()
         with api.context.database.transaction() as session:
             assert session.get_one(LogCursor, gang.job_id).archived == 100

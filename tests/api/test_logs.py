@@ -19,7 +19,7 @@ from tests.api.conftest import Agent, Api, Attempted, Person, code_of, sizes_of_
 
 from weft_api.access.auth import find_principal
 from weft_api.logs import ingest
-from weft_api.logs.chunks import ChunkReader, Wanted
+from weft_api.logs.chunks import ChunkFilter, ChunkReader
 from weft_api.streaming import following
 from weft_core.log_archive import logs_prefix
 from weft_core.objects import Objects, StoreError
@@ -480,19 +480,19 @@ def test_reads_are_the_same_before_and_after_the_log_has_moved_to_s3(
         download = ann.http.get(f"/api/v1/jobs/{job}/logs/download").text
         followed = [data for name, _, data in follow(ann, job, "from=100", _enough) if name == "line"]
         reader = ChunkReader(api.context, principal, job)
-        times = [reader.at(datetime.fromtimestamp(at, UTC), Wanted()) for at in (0, 7.2, 30, 59.1, 60)]
-        backward = [one.first_line for one in reader.backward(2000, Wanted(learner=2), 3)]
+        times = [reader.at(datetime.fromtimestamp(at, UTC), ChunkFilter()) for at in (0, 7.2, 30, 59.1, 60)]
+        backward = [one.first_line for one in reader.backward(2000, ChunkFilter(learner=2), 3)]
         return [*(_lines(ann, job, query) for query in queries), download, followed, times, backward[0]]
 
     principal = find_principal(api.context, hash_token(ann.token))
     assert principal is not None
     before = read()
-    Archiver(worker).round()
+    Archiver(worker).archive_due()
     assert _rows(api, job)[1] == 0, "the attempt is not over"
     api.end_attempt(gang)
     slow = Archiver(worker)._read(job)
     assert slow is not None
-    Archiver(worker).round()
+    Archiver(worker).archive_due()
     assert Archiver(worker)._commit(job, "somewhere", slow) is False, "another worker was faster"
     chunks, frames = _rows(api, job)
     assert chunks == 0
@@ -510,13 +510,13 @@ def test_reads_are_the_same_before_and_after_the_log_has_moved_to_s3(
     for _ in range(2):
         assert first.post("logs", **late, late=True).status_code == 204
         assert first.post("logs", sequence=59, lines=[{"t": 1, "s": "again"}], late=True).status_code == 204
-    Archiver(worker).round()
+    Archiver(worker).archive_due()
     retry.agents[0].log(1, "goes on")
     tail = [(2, "second try"), (1, "found on the disk"), (2, "goes on")]
     assert [(line["attempt"], line["text"]) for line in _lines(ann, job, "tail=3")] == tail
     assert _rows(api, job) == (3, frames), "an open attempt's lines stay, and what came after them"
     finish(api, retry)
-    Archiver(worker).round()
+    Archiver(worker).archive_due()
     assert _rows(api, job)[0] == 0
     assert [line["text"] for line in _lines(ann, job, "tail=3")] == [text for _, text in tail]
     lines = _lines(ann, job, "limit=10000")
@@ -559,7 +559,7 @@ def test_a_worker_that_dies_while_it_archives_loses_and_doubles_nothing(
         with api.context.database.transaction() as session:  # as if its time had come again
             session.execute(update(Attempt).where(Attempt.logs_due.is_not(None)).values(logs_due=func.now()))
         with contextlib.suppress(StoreError):
-            Archiver(failing).round()
+            Archiver(failing).archive_due()
         assert _lines(ann, job) == expected
     assert _rows(api, job)[0] == 0
     referred = {one.key for one in api.context.objects.objects(logs_prefix(ann.project_id, job))}

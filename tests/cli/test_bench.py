@@ -12,7 +12,7 @@ import yaml
 from tests.cli.conftest import Weft
 from tests.cli.double import Answer, Double, Seen, as_json, events, job, line, problem
 
-from weft.bench import FRAMEWORKS, Plan, Point, efficiency, read
+from weft.bench import FRAMEWORKS, BenchJob, Plan, efficiency, read
 from weft.bundle import open_bundle
 from weft.client import Client
 from weft.exits import ExitCode
@@ -154,4 +154,4 @@ def test_a_manifest_that_the_user_never_saw_has_no_lines(double: Double, weft: W
 def test_nothing_measured_is_no_plot(client: Client, double: Double) -> None:
     one(double, 1, None, "FAILED")
     with pytest.raises(ValueError, match="nothing was measured"):
-        svg([Point(client.job("job-000000000001"))], "title")
+        svg([BenchJob(client.job("job-000000000001"))], "title")

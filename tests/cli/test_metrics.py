@@ -22,7 +22,7 @@ from tests.api.test_metrics import T, record, send, system
 from tests.cli.conftest import Weft
 
 from weft.client import Client
-from weft.ui.chart import Look, chart
+from weft.ui.chart import ChartStyle, chart
 from weft_core.objects import results_prefix
 
 __all__ = ["api", "api_settings"]  # fixtures
@@ -149,15 +149,17 @@ def test_charts(weft: Weft, job: Attempted, client: Client, monkeypatch: pytest.
     body = "".join(lines[3:-2])
     assert all(letter in body for letter in "ac*")
     (curve,) = client.job("digits").curves(["train/loss"], attempt=1)
-    plain = Look(60, 5, colours=False, unicode=False)
+    plain = ChartStyle(60, 5, colours=False, unicode=False)
     ascii_only = "\n".join(line.plain for line in chart("loss", [("", curve)], "step", plain))
     assert ascii_only.isascii()
     assert "a" in ascii_only
-    bright = chart("loss", [("one", curve), ("two", curve)], "time", Look(60, 5, colours=True, unicode=True, log=True))
+    bright = chart(
+        "loss", [("one", curve), ("two", curve)], "time", ChartStyle(60, 5, colours=True, unicode=True, log=True)
+    )
     assert any(0x2800 < ord(character) < 0x2900 for line in bright for character in line.plain)
     assert {span.style for line in bright for span in line.spans} >= {"cyan", "yellow"}
     (negative,) = [
-        line.plain for line in chart("x", [("", _negative(curve))], "step", Look(60, 5, True, True, log=True))[1:]
+        line.plain for line in chart("x", [("", _negative(curve))], "step", ChartStyle(60, 5, True, True, log=True))[1:]
     ]
     assert "no value can be shown on a logarithmic axis" in negative
 

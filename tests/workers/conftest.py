@@ -9,7 +9,7 @@ from tests.workers.world import World
 
 from weft_core.settings import Settings
 from weft_workers.context import Context, make_context
-from weft_workers.observing import Ages, Lookout
+from weft_workers.observing import Ages, ObservedEngine
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def engine() -> FakeEngine:
 def context(settings: Settings, engine: FakeEngine) -> Iterator[Context]:
     made = make_context(settings, "inst-test", {"local": engine}, connections=4)
     # Engines change their minds between two lines of a test, so nothing is remembered.
-    yield replace(made, engines={"local": Lookout(engine, "local", Ages(0, 0, 0))})
+    yield replace(made, engines={"local": ObservedEngine(engine, "local", Ages(0, 0, 0))})
     made.close()
 
 

@@ -196,8 +196,8 @@ def test_what_an_engine_is_told_of_a_job(world: World) -> None:
     far = KubernetesSettings(api_url="http://cluster-internal")
     engines = {"local": LocalSettings(), "far": far, "same": KubernetesSettings()}
     settings = world.context.settings.model_copy(update={"engines": engines, "api": api})
-    lookout = world.context.engines["local"]
-    told = World(replace(world.context, settings=settings, engines=dict.fromkeys(engines, lookout)), world.engine)
+    local = world.context.engines["local"]
+    told = World(replace(world.context, settings=settings, engines=dict.fromkeys(engines, local)), world.engine)
     for engine in engines:
         told.step(told.submit(engine=engine, name="mnist", data_stores=stores))
     assert [one.api_url for one in told.engine.launches] == [

@@ -14,7 +14,7 @@ from tests.workers.world import World
 
 from weft_core.settings import TimingSettings
 from weft_workers.context import Context
-from weft_workers.observing import Lookout
+from weft_workers.observing import ObservedEngine
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_worker_killed_while_launching(
     assert (world.job(job).state, attempt.launched_at) == ("PENDING", None), "the row was there first"
 
     engine = FileEngine(tmp_path)
-    with sweeping(replace(context, engines={"local": Lookout(engine, "local")}), lease=1.5):
+    with sweeping(replace(context, engines={"local": ObservedEngine(engine, "local")}), lease=1.5):
         until(lambda: world.attempts(job)[0].launched_at is not None)
     assert engine.log == [f"{what} weft-{job}-1" for what in launches]
     assert len(world.attempts(job)) == 1

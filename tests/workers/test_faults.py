@@ -408,7 +408,7 @@ def test_an_engine_that_left_the_settings(world: World) -> None:
 
 
 def test_a_token_that_can_not_be_read_is_said_and_tried_again(world: World, context: Context) -> None:
-    other_keys = replace(context, secrets=SecretBox([SecretStr(generate_key())]))
+    other_keys = replace(context, box=SecretBox([SecretStr(generate_key())]))
     world.engine.unreachable = "down"
     job = world.submit()
     world.step(job)

@@ -21,13 +21,13 @@ def row(world: World) -> EngineStatus:
 def test_what_an_engine_has_and_whether_it_answers(world: World, context: Context) -> None:
     house, engine = Housekeeping(context), context.engines["local"]
     world.engine.unreachable = "connection refused"
-    house.round(engine)
+    house.check(engine)
     first = row(world)
     assert (first.error, first.capacity, first.seen_at) == ("connection refused", None, None)
-    house.round(engine)
+    house.check(engine)
     assert row(world).unreachable_since == first.unreachable_since is not None, "since the first failure"
     world.engine.unreachable = ""
-    house.round(engine)
+    house.check(engine)
     answered = row(world)
     assert (answered.error, answered.unreachable_since) == (None, None)
     assert answered.seen_at is not None
@@ -39,7 +39,7 @@ def test_what_an_engine_has_and_whether_it_answers(world: World, context: Contex
         "nodes": [{"name": "node-1", "cpus": 4, "gpus": 4, "memory": 16 << 30, "gpu_type": "a100"}],
     }
     world.engine.unreachable = "gone again"
-    house.round(engine)
+    house.check(engine)
     assert row(world).capacity == answered.capacity, "the last that is known"
 
 
@@ -77,7 +77,7 @@ def test_engines_that_left_the_settings_are_forgotten(world: World, context: Con
         session.add(EngineStatus(name="old", type="local"))
         session.add(EngineStatus(name="never-used", type="ray"))
     house = Housekeeping(context)
-    house.round(context.engines["local"])
+    house.check(context.engines["local"])
     assert house.drop_old_engines() == ["never-used"], "the other's attempt is still open"
     before.exit(job)
     before.step(job)
@@ -94,12 +94,12 @@ def test_orphans_are_stopped_after_a_grace_and_nothing_else_is(world: World, con
     world.engine.runs["weft-job-old-1"] = Observation(
         "weft-job-old-1", {0: LearnerObservation(0, LearnerState.RUNNING)}
     )
-    house.round(engine)
+    house.check(engine)
     assert world.engine.stops == []
     house.orphans = {key: since - 61 for key, since in house.orphans.items()}
-    house.round(engine)
+    house.check(engine)
     assert list(world.engine.runs) == [mine]
-    house.round(engine)
+    house.check(engine)
     assert house.orphans == {}, "what is gone is forgotten"
 
 

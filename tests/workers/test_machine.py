@@ -22,7 +22,7 @@ from weft_core.engine import LearnerState, Node
 from weft_core.lifecycle.states import ACTIVE, TERMINAL, TRANSITIONS, JobState, LearnerPhase
 from weft_core.store.jobs import Conflict
 from weft_workers.context import Context
-from weft_workers.observing import Ages, Lookout
+from weft_workers.observing import Ages, ObservedEngine
 
 
 class Life(RuleBasedStateMachine):
@@ -33,7 +33,7 @@ class Life(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.engine = FakeEngine(nodes=tuple(Node(f"node-{n}", cpus=4, gpus=4, memory=16 * GIB) for n in (1, 2)))
-        engines = {"local": Lookout(self.engine, "local", Ages(0, 0, 0))}
+        engines = {"local": ObservedEngine(self.engine, "local", Ages(0, 0, 0))}
         self.world = World(replace(self.context, engines=engines), self.engine)
 
     @initialize(learners=st.integers(1, 2), retries=st.integers(0, 2))

@@ -23,7 +23,7 @@ from weft_core.store.models import Attempt, Job, Project
 from weft_core.store.quotas import Quota, Usage, usage
 from weft_core.store.scope import Scope
 from weft_workers.admission import Plan, Request, plan
-from weft_workers.observing import Ages, Lookout
+from weft_workers.observing import Ages, ObservedEngine
 from weft_workers.quotas import Allowance
 from weft_workers.reconcile import step
 
@@ -137,7 +137,7 @@ def test_a_running_elastic_job_grows_within_its_quota_only(world: World) -> None
 
 def test_two_engines_never_give_out_the_same_quota(world: World) -> None:
     second = FakeEngine()
-    engines = {**world.context.engines, "second": Lookout(second, "second", Ages(0, 0, 0))}
+    engines = {**world.context.engines, "second": ObservedEngine(second, "second", Ages(0, 0, 0))}
     context = replace(world.context, engines=engines)
     limit(world, jobs=3)
     ids = []

@@ -40,7 +40,7 @@ def test_steps_waits_and_attempts_are_counted(world: World) -> None:
 def test_queues_and_engines_are_told_from_the_store(world: World) -> None:
     installation = _installation_metrics(world)
     engine = world.context.engines["local"]
-    Housekeeping(world.context).round(engine)
+    Housekeeping(world.context).check(engine)
     first = world.submit(resources={"gpus": 3})
     world.step(first, 2)
     waiting = world.submit(resources={"gpus": 3})
@@ -58,7 +58,7 @@ def test_queues_and_engines_are_told_from_the_store(world: World) -> None:
     assert told["weft_engine_capacity", "gpus", "local"] == 4
     assert told["weft_engine_used", "gpus", "local"] == 3
     world.engine.unreachable = "connection refused"
-    Housekeeping(world.context).round(engine)
+    Housekeeping(world.context).check(engine)
     assert b'weft_engine_up{engine="local"} 0.0' in generate_latest(installation)
     world.phase(first, LearnerPhase.PROCESSING)
 

@@ -67,8 +67,8 @@ class Archiver:
 
     context: Context
 
-    def round(self) -> None:
-        """All that is due now.
+    def archive_due(self) -> None:
+        """Archive all logs that are due now.
 
         Raises:
             StoreError: S3 is away; what is left is due again later.

@@ -18,7 +18,7 @@ from weft_core.store.database import Database
 from weft_core.store.models import Installation
 from weft_core.tracing import Tracing, open_tracing
 from weft_core.wake import Wake
-from weft_workers.observing import Lookout
+from weft_workers.observing import ObservedEngine
 from weft_workers.telemetry import Metrics
 
 
@@ -28,9 +28,9 @@ class Context:
 
     settings: Settings
     database: Database
-    engines: Mapping[str, Lookout]
+    engines: Mapping[str, ObservedEngine]
     objects: Objects
-    secrets: SecretBox
+    box: SecretBox
     wake: Wake
     installation: str
     metrics: Metrics
@@ -38,7 +38,7 @@ class Context:
     owner: str
     """Who holds the leases of this process, for whoever reads the database."""
 
-    def engine(self, name: str) -> Lookout:
+    def engine(self, name: str) -> ObservedEngine:
         """Raises EngineUnreachable for a name that is not in the settings (any more): its runs may live on."""
         try:
             return self.engines[name]
@@ -79,9 +79,9 @@ def make_context(
     return Context(
         settings=settings,
         database=Database(settings.database_url.get_secret_value(), pool_size=connections),
-        engines={name: Lookout(engine, settings.engines[name].type) for name, engine in engines.items()},
+        engines={name: ObservedEngine(engine, settings.engines[name].type) for name, engine in engines.items()},
         objects=Objects(settings.s3),
-        secrets=SecretBox(settings.secret_keys),
+        box=SecretBox(settings.secret_keys),
         wake=Wake(settings.redis_url.get_secret_value()),
         installation=installation,
         metrics=Metrics(),

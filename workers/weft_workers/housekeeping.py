@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from weft_core.engine import Capacity, EngineUnreachable, Node, Observation
 from weft_core.store.models import Attempt, EngineStatus, IdempotencyKey, SignInLink, Token
 from weft_workers.context import Context
-from weft_workers.observing import Lookout
+from weft_workers.observing import ObservedEngine
 
 log = structlog.get_logger(__name__)
 
@@ -26,13 +26,13 @@ _ORPHAN_STOP = timedelta(seconds=10)
 
 @dataclass
 class Housekeeping:
-    """Rounds over the engines; remembers since when it has seen each orphan."""
+    """Checks the engines; remembers since when it has seen each orphan."""
 
     context: Context
     orphans: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def round(self, engine: Lookout) -> None:
-        """One look at one engine: its row, and its orphans."""
+    def check(self, engine: ObservedEngine) -> None:
+        """Bring one engine's row up to date, and stop its orphans."""
         try:
             capacity = engine.capacity(fresh=True)
             seen = engine.observe(fresh=True).answer
@@ -42,7 +42,7 @@ class Housekeeping:
         note_engine(self.context, engine, capacity, None)
         self._stop_orphans(engine, seen)
 
-    def _stop_orphans(self, engine: Lookout, seen: Mapping[str, Observation]) -> None:
+    def _stop_orphans(self, engine: ObservedEngine, seen: Mapping[str, Observation]) -> None:
         """Stop what has had no open attempt for a while. An attempt's row is always there before its run is."""
         now, grace = time.monotonic(), self.context.settings.timings.orphan_grace
         with self.context.database.transaction() as session:
@@ -72,7 +72,7 @@ class Housekeeping:
 
     def drop_old_engines(self) -> list[str]:
         """Forget engines that left the settings once nothing of theirs is open any more; returns which. A worker with
-        other settings writes its own engines' rows anew within its next round."""
+        other settings writes its own engines' rows anew at its next check."""
         opened = select(Attempt.engine).where(Attempt.ended_at.is_(None))
         with self.context.database.transaction() as session:
             gone = session.scalars(
@@ -109,7 +109,7 @@ class Housekeeping:
             return len(session.execute(old.returning(SignInLink.sha256)).all())
 
 
-def note_engine(context: Context, engine: Lookout, capacity: Capacity | None, error: str | None) -> None:
+def note_engine(context: Context, engine: ObservedEngine, capacity: Capacity | None, error: str | None) -> None:
     """Write what an engine has (or that it does not answer) into its row."""
     values: dict[str, Any] = {"name": engine.name, "type": engine.kind, "error": error}
     if capacity is not None:

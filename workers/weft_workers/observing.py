@@ -70,7 +70,7 @@ class Remembered(Generic[T]):
             return self._seen
 
 
-class Lookout:
+class ObservedEngine:
     """An engine with remembered answers."""
 
     def __init__(self, engine: Engine, kind: str, ages: Ages | None = None) -> None:
@@ -83,7 +83,7 @@ class Lookout:
         """Every run; ``fresh``: asked after this call began. Raises EngineUnreachable."""
         return self._runs.get(0.0 if fresh else self._ages.runs)
 
-    def look(self, max_age: float) -> Mapping[str, Observation]:
+    def runs(self, max_age: float) -> Mapping[str, Observation]:
         """Every run as of at most ``max_age`` seconds ago. Raises EngineUnreachable."""
         return self._runs.get(max_age).answer
 

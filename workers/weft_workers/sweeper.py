@@ -37,11 +37,11 @@ PARENT = "WEFT_SWEEPER_PARENT"
 
 _THREADS = 4
 _BATCH = 200
-_ROUND = 10.0  # seconds between two looks at an engine
+_CHECK_EVERY = 10.0  # seconds between two checks of an engine
 _TIDY_EVERY = 600.0
 _ARCHIVE_EVERY = 5.0
 _SHORTEST = 0.1  # seconds between two sweeps
-_ENDINGS, _NO_ENDINGS = 0.2, 0.6  # between two looks at the runs that are ending, and while there are none
+_ENDINGS, _NO_ENDINGS = 0.2, 0.6  # seconds between two observations of runs that are ending; if none are
 
 
 class Sweeper:
@@ -58,19 +58,19 @@ class Sweeper:
         self._stopping = threading.Event()
         self._under_way: set[str] = set()
         self._gone: frozenset[str] = frozenset()
-        """Runs that had ended at the last look, and whose attempts had not."""
+        """Runs that had ended at the last observation, and whose attempts had not."""
         self._lock = threading.Lock()
 
     def run(self) -> None:
         """Sweep and keep house until :meth:`stop`."""
         house = Housekeeping(self._context)
         keepers = [
-            threading.Thread(target=self._repeat, args=(_ROUND, lambda one=one: house.round(one)), daemon=True)
+            threading.Thread(target=self._repeat, args=(_CHECK_EVERY, lambda one=one: house.check(one)), daemon=True)
             for one in self._context.engines.values()
         ]
         keepers.append(threading.Thread(target=self._repeat, args=(_TIDY_EVERY, house.tidy), daemon=True))
         archiver = Archiver(self._context)
-        keepers.append(threading.Thread(target=self._repeat, args=(_ARCHIVE_EVERY, archiver.round), daemon=True))
+        keepers.append(threading.Thread(target=self._repeat, args=(_ARCHIVE_EVERY, archiver.archive_due), daemon=True))
         keepers.append(threading.Thread(target=self._watch_endings, daemon=True))
         for keeper in keepers:
             keeper.start()
@@ -106,7 +106,7 @@ class Sweeper:
         gone: dict[str, str] = {}
         for name in {engine for _, engine, _ in found} & self._context.engines.keys():
             try:
-                seen = self._context.engines[name].look(_ENDINGS)
+                seen = self._context.engines[name].runs(_ENDINGS)
             except EngineUnreachable:
                 continue
             runs = [(run, job_id, seen.get(run)) for job_id, engine, run in found if engine == name]

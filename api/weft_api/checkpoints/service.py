@@ -35,14 +35,14 @@ _TRIES = 3
 
 
 @dataclass(frozen=True)
-class Place:
+class CheckpointStore:
     """Where a job's checkpoints are. ``location`` is None in the installation's own store."""
 
     bucket: Bucket
     prefix: str
     location: S3Location | None
 
-    def reaches(self, other: Place) -> bool:
+    def reaches(self, other: CheckpointStore) -> bool:
         """Whether that store can copy by itself what this one has."""
         if self.location is None or other.location is None:
             return self.location is other.location
@@ -101,49 +101,51 @@ class Generation:
         )
 
 
-def own_place(context: Context, project_id: str, job_id: str) -> Place:
+def own_checkpoint_store(context: Context, project_id: str, job_id: str) -> CheckpointStore:
     """In the installation's own store."""
-    return Place(context.objects, checkpoints_prefix(project_id, job_id), None)
+    return CheckpointStore(context.objects, checkpoints_prefix(project_id, job_id), None)
 
 
-def users_place(location: S3Location) -> Place:
-    return Place(S3Store(location), location.prefix + "/", location)
+def users_checkpoint_store(location: S3Location) -> CheckpointStore:
+    return CheckpointStore(S3Store(location), location.prefix + "/", location)
 
 
-def place_of(context: Context, session: Session, job: Job) -> Place:
+def checkpoint_store(context: Context, session: Session, job: Job) -> CheckpointStore:
     """Raises Problem results_gone."""
     try:
         location = checkpoints_location(session, context.box, job)
     except StoreGone as error:
         raise Problem(RESULTS_GONE, f"the checkpoints can't be reached any more: {error}") from error
-    return own_place(context, job.project_id, job.id) if location is None else users_place(location)
+    return (
+        own_checkpoint_store(context, job.project_id, job.id) if location is None else users_checkpoint_store(location)
+    )
 
 
 def list_checkpoints(context: Context, who: Principal, job_id: str) -> CheckpointList:
     with context.database.transaction() as session:
-        place = place_of(context, session, find_job(who.scope(session), job_id))
+        store = checkpoint_store(context, session, find_job(who.scope(session), job_id))
     with users_store():
-        found = [one.view for row in read_generations(place).values() for one in row]
+        found = [one.view for row in read_generations(store).values() for one in row]
     oldest = datetime.fromtimestamp(0, UTC)
     found.sort(key=lambda one: (one.at or oldest, one.generation, -one.learner), reverse=True)
     return CheckpointList(checkpoints=found)
 
 
-def read_generations(place: Place) -> dict[str, list[Generation]]:
+def read_generations(store: CheckpointStore) -> dict[str, list[Generation]]:
     """By folder, each in order. What can't be read, or is gone before it is, is left out. Raises StoreError."""
-    keys = [one.key.removeprefix(place.prefix) for one in place.bucket.objects(place.prefix)]
+    keys = [one.key.removeprefix(store.prefix) for one in store.bucket.objects(store.prefix)]
     found: dict[str, list[Generation]] = defaultdict(list)
     for key in sorted(keys):
         if match := _KEY.fullmatch(key):
             folder = f"learner-{match[1]}/" if match[1] else ""
-            if (one := _read(place, key, match[2], folder)) is not None:
+            if (one := _read(store, key, match[2], folder)) is not None:
                 found[folder].append(one)
     return dict(found)
 
 
-def _read(place: Place, key: str, generation_id: str, folder: str) -> Generation | None:
+def _read(store: CheckpointStore, key: str, generation_id: str, folder: str) -> Generation | None:
     try:
-        document = json.loads(place.bucket.get(place.prefix + key))
+        document = json.loads(store.bucket.get(store.prefix + key))
         one = Generation(generation_id, folder, document)
         # Whoever can write to a user's bucket could have written this.
         right = all(_CONTENT.fullmatch(content) for content in one.contents) and one.size >= 0
@@ -156,7 +158,9 @@ def _read(place: Place, key: str, generation_id: str, folder: str) -> Generation
         return None
 
 
-def copy_checkpoint(source: Place, target: Place, job_id: str, wanted: str | None) -> dict[str, Any]:
+def copy_checkpoint(
+    source: CheckpointStore, target: CheckpointStore, job_id: str, wanted: str | None
+) -> dict[str, Any]:
     """Copy a checkpoint of a job; the new one has nothing to do with the old one's fate from then on.
 
     Where several learners have stored, all that may go together is copied: their newest may be of different moments,
@@ -218,7 +222,7 @@ class _Vanished(Exception):
     """The source has dropped it meanwhile."""
 
 
-def _copy(source: Place, target: Place, generations: Iterable[Generation]) -> None:
+def _copy(source: CheckpointStore, target: CheckpointStore, generations: Iterable[Generation]) -> None:
     """Contents first: whatever happens, a generation's list is never there without its files."""
     keys = {key for one in generations for key in one.keys}
     lists = {key for key in keys if "generations/" in key}
@@ -238,6 +242,6 @@ def _copy(source: Place, target: Place, generations: Iterable[Generation]) -> No
         raise
 
 
-def discard(place: Place) -> None:
+def discard(store: CheckpointStore) -> None:
     """Remove a copy that no job has."""
-    place.bucket.delete([one.key for one in place.bucket.objects(place.prefix)])
+    store.bucket.delete([one.key for one in store.bucket.objects(store.prefix)])

@@ -11,7 +11,7 @@ from weft_api.datastores.schemas import DatastoreBody, DatastoreView, NewDatasto
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import EXISTS, Problem, not_found
 from weft_api.storage.clients import users_store
-from weft_api.storage.locations import Opened, open_kept, seal, unseal
+from weft_api.storage.locations import OpenStore, open_kept, seal, unseal
 from weft_core.ids import new_id
 from weft_core.manifest import Credentials
 from weft_core.objects import S3Store
@@ -88,7 +88,7 @@ def delete_datastore(scope: Scope, name: str) -> None:
 
 def check_store(body: DatastoreBody) -> None:
     """Ask the store whether it takes these credentials. Raises Problem store_refused, or StoreError."""
-    opened = Opened(body.endpoint, body.region, _credentials(body))
+    opened = OpenStore(body.endpoint, body.region, _credentials(body))
     with users_store():
         S3Store(opened.at(_ANY)).containers()
 

@@ -40,4 +40,4 @@ def get_events(
         if not following:
             return EventPage(events=read_events(scope, job_id, after, limit))
     after = max(after, last_event_id(resume) or 0)
-    return follow(context, who, "events", job_id, EventFollower(context, who, job_id, after).look)
+    return follow(context, who, "events", job_id, EventFollower(context, who, job_id, after).poll)

@@ -8,7 +8,7 @@ from sse_starlette import ServerSentEvent
 from weft_api.access.auth import Principal
 from weft_api.context import Context
 from weft_api.events.schemas import EventView
-from weft_api.streaming.following import Look, event
+from weft_api.streaming.following import Poll, event
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.store.models import Event, Job
 from weft_core.store.scope import Scope
@@ -37,7 +37,7 @@ def read_events(scope: Scope, job_id: str, after: int, limit: int) -> list[Event
 
 
 class EventFollower:
-    """Keeps where one follower stands. ``look`` is called by one thread at a time."""
+    """Keeps where one follower stands. ``poll`` is called by one thread at a time."""
 
     def __init__(self, context: Context, who: Principal, job_id: str, after: int) -> None:
         self._context = context
@@ -45,7 +45,7 @@ class EventFollower:
         self._job_id = job_id
         self._after = after
 
-    def look(self) -> Look[ServerSentEvent]:
+    def poll(self) -> Poll[ServerSentEvent]:
         with self._context.database.transaction() as session:
             # The state before the events: when it is terminal now, the events read after are all.
             query = select(Job.state, Job.reason).where(Job.project_id == self._who.project_id, Job.id == self._job_id)
@@ -57,5 +57,5 @@ class EventFollower:
         state, reason = row if row else ("DELETED", "the job has been deleted")
         more = len(found) == _PAGE
         if not more and (row is None or state in TERMINAL):
-            return Look([*events, event("end", {"state": state, "reason": reason})], over=True)
-        return Look(events, more=more)
+            return Poll([*events, event("end", {"state": state, "reason": reason})], over=True)
+        return Poll(events, more=more)

@@ -39,7 +39,7 @@ def parse_since_time(text: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class Place:
+class PageStart:
     """Where a page begins."""
 
     pos: int
@@ -49,15 +49,15 @@ class Place:
     """The page begins this many lines before the end, whatever its size."""
 
 
-def parse_place(since_time: str, pos: int) -> Place:
+def parse_page_start(since_time: str, pos: int) -> PageStart:
     """Where a page begins. A ``since_time`` below 0 is a number of lines before the end.
 
     Raises:
         Problem: invalid_request.
     """
     if re.fullmatch(r"-\d{1,12}", since_time.strip(), re.ASCII):
-        return Place(0, last=-int(since_time))
-    return Place(pos, parse_since_time(since_time))
+        return PageStart(0, last=-int(since_time))
+    return PageStart(pos, parse_since_time(since_time))
 
 
 def _instant(text: str) -> datetime:

@@ -21,12 +21,12 @@ from weft_api.ffdl.lookup import find_model
 from weft_api.ffdl.since_time import SinceTime, parse_since_time
 from weft_api.ffdl.trainingdata import record_since, records_from, start_of
 from weft_api.ffdl.translate import Json, metric_data, status_data
-from weft_api.logs.chunks import ChunkReader, Wanted
+from weft_api.logs.chunks import ChunkFilter, ChunkReader
 from weft_api.logs.follow import LogFollower
 from weft_api.logs.read import LogFilter, ascending
 from weft_api.metrics.read import read_records
 from weft_api.metrics.series import snapshot
-from weft_api.streaming.following import Look, looked
+from weft_api.streaming.following import Poll, polled
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.store.models import Job
 
@@ -67,7 +67,7 @@ def _log_start(context: Context, who: Principal, model_id: str, since_time: str)
 
 def _log_text(reader: ChunkReader, start: int) -> Iterator[bytes]:
     end = reader.end()
-    for chunk in ascending(reader, start, Wanted()) if start < end else ():
+    for chunk in ascending(reader, start, ChunkFilter()) if start < end else ():
         if chunk.first_line >= end:
             return
         skipped = max(0, start - chunk.first_line)
@@ -143,13 +143,13 @@ class _MetricNews:
         self.ended = False
 
     async def pieces(self) -> AsyncIterator[str]:
-        async with aclosing(looked(self._context, self._who, "metrics", self._model_id, self._look)) as found:
+        async with aclosing(polled(self._context, self._who, "metrics", self._model_id, self._poll)) as found:
             async for data in found:
                 for piece in metric_frames(data):
                     yield piece
                     await anyio.sleep(_PACE)
 
-    def _look(self) -> Look[Json]:
+    def _poll(self) -> Poll[Json]:
         with self._context.database.transaction() as session:
             scope = self._who.scope(snapshot(session))
             query = select(Job.state, Job.reason).where(Job.id == self._model_id, Job.project_id == scope.project_id)
@@ -165,7 +165,7 @@ class _MetricNews:
             self._told = state
             found.append(status_data(*state))
         self.ended = over
-        return Look(found, more=more, over=over)
+        return Poll(found, more=more, over=over)
 
 
 @router.websocket("/v1/models/{model_id}/metrics")

@@ -24,9 +24,9 @@ from weft_api.access.auth import Principal
 from weft_api.context import Context, Ctx
 from weft_api.ffdl.auth import Viewer
 from weft_api.ffdl.lookup import find_model
-from weft_api.ffdl.since_time import Place, SinceTime, parse_place
+from weft_api.ffdl.since_time import PageStart, SinceTime, parse_page_start
 from weft_api.ffdl.translate import Json, emetrics, log_line, user_of
-from weft_api.logs.chunks import ChunkReader, Wanted
+from weft_api.logs.chunks import ChunkFilter, ChunkReader
 from weft_api.logs.read import ascending, lines_of
 from weft_api.logs.schemas import LogLine
 from weft_api.metrics.read import read_records
@@ -47,7 +47,7 @@ def _size(pagesize: int) -> int:
     return min(pagesize, _LARGEST) if pagesize > 0 else _PAGESIZE
 
 
-def _begin(place: Place, size: int, since: int | None, end: int) -> int:
+def _begin(page: PageStart, size: int, since: int | None, end: int) -> int:
     """How many lines stand before the page.
 
     Args:
@@ -55,12 +55,12 @@ def _begin(place: Place, size: int, since: int | None, end: int) -> int:
         end: how many lines there are.
     """
     earliest = since or 0
-    if place.last is not None:
-        return max(earliest, end - place.last)
-    if place.pos < 0:
-        pages = (min(-place.pos, end) + size - 1) // size
+    if page.last is not None:
+        return max(earliest, end - page.last)
+    if page.pos < 0:
+        pages = (min(-page.pos, end) + size - 1) // size
         return max(earliest, end - pages * size)
-    return min(end, place.pos - 1 if since is None and place.pos else earliest + place.pos)
+    return min(end, page.pos - 1 if since is None and page.pos else earliest + page.pos)
 
 
 @router.get("/v1/logs/{model_id}/loglines")
@@ -73,27 +73,27 @@ def get_loglines(
     pos: Position = 0,
 ) -> StreamingResponse:
     """`searchType` makes no difference."""
-    place = parse_place(since_time, pos)
+    page = parse_page_start(since_time, pos)
     with context.database.transaction() as session:
         scope = who.scope(session)
         user = user_of(scope, find_model(scope, model_id))
     reader = ChunkReader(context, who, model_id)
     size = _size(pagesize)
-    since = None if place.since is None else start_of(reader, place.since)
-    start = _begin(place, size, since, reader.end())
-    found = islice(lines_from(reader, start, place.since), size)
+    since = None if page.since is None else start_of(reader, page.since)
+    start = _begin(page, size, since, reader.end())
+    found = islice(lines_from(reader, start, page.since), size)
     return _models(log_line(line, model_id, user) for line in found)
 
 
 def start_of(reader: ChunkReader, since: int) -> int:
     """The number of the first line at or after ``since``."""
-    return reader.at_ms(since, Wanted())
+    return reader.at_ms(since, ChunkFilter())
 
 
 def lines_from(reader: ChunkReader, start: int, since: int | None) -> Iterator[LogLine]:
     """The lines from ``start`` on that are there now."""
     end = reader.end()
-    for chunk in ascending(reader, start, Wanted()) if start < end else ():
+    for chunk in ascending(reader, start, ChunkFilter()) if start < end else ():
         if chunk.first_line >= end:
             return
         for line in lines_of(chunk, start):
@@ -117,14 +117,14 @@ def get_emetrics(
     pos: Position = 0,
 ) -> StreamingResponse:
     """As :func:`get_loglines`."""
-    place = parse_place(since_time, pos)
+    page = parse_page_start(since_time, pos)
     size = _size(pagesize)
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))
         user = user_of(scope, find_model(scope, model_id))
-        since = None if place.since is None else record_since(scope, model_id, place.since) - 1
-        start = _begin(place, size, since, read_records(scope, model_id, 1, 0).total) + 1
-    found = islice(records_from(context, who, model_id, start, place.since), size)
+        since = None if page.since is None else record_since(scope, model_id, page.since) - 1
+        start = _begin(page, size, since, read_records(scope, model_id, 1, 0).total) + 1
+    found = islice(records_from(context, who, model_id, start, page.since), size)
     return _models(emetrics(record, model_id, user) for record in found)
 
 

@@ -9,8 +9,8 @@ from weft_api.context import Context
 from weft_api.http.problems import INVALID_MANIFEST, FieldProblem, Problem
 from weft_api.jobs.mounts import mount_problems
 from weft_api.models.files import FilesGone, VersionFiles, version_files
-from weft_api.storage.checker import Checker, Wanted
-from weft_api.storage.locations import Opened, StoreGone, open_kept
+from weft_api.storage.checker import Checker, NamedContainer
+from weft_api.storage.locations import OpenStore, StoreGone, open_kept
 from weft_core.command import needed_files
 from weft_core.manifest import DataStore, ModelReference, ParsedManifest
 from weft_core.objects import StoreError
@@ -38,7 +38,7 @@ class Checks:
 
     position: Callable[[str], tuple[int | None, int | None]]
     problems: list[FieldProblem] = field(default_factory=list)
-    wanted: list[Wanted] = field(default_factory=list)
+    containers: list[NamedContainer] = field(default_factory=list)
     pinned: Pinned | None = None
 
     def add(self, path: str, message: str, *, found: str | None = None, accepted: str | None = None) -> None:
@@ -72,7 +72,7 @@ def look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> Checks:
         for use in _USES:
             place = getattr(store, use)
             if place is not None and place.container is not None:
-                checks.wanted.append(Wanted(f"{path}.{use}", credentials_path, opened, place))
+                checks.containers.append(NamedContainer(f"{path}.{use}", credentials_path, opened, place))
     return checks
 
 
@@ -104,7 +104,7 @@ def _look_up_secrets(scope: Scope, wanted: dict[str, str], checks: Checks) -> No
 
 def _opened(
     scope: Scope, context: Context, parsed: ParsedManifest, store: DataStore, path: str, checks: Checks
-) -> Opened | None:
+) -> OpenStore | None:
     if store.datastore is not None:
         opened = open_kept(scope, context.box, store.datastore)
         if opened is None:
@@ -116,7 +116,7 @@ def _opened(
             )
         return opened
     if store.connection is not None and store.id in parsed.credentials:
-        return Opened(store.connection.auth_url, store.connection.region, parsed.credentials[store.id])
+        return OpenStore(store.connection.auth_url, store.connection.region, parsed.credentials[store.id])
     return None
 
 
@@ -142,7 +142,7 @@ def ask_stores(context: Context, checker: Checker, checks: Checks, until: float 
     Raises:
         Problem: invalid_manifest, with everything that was found.
     """
-    refusals, warnings = checker.check(checks.wanted, until)
+    refusals, warnings = checker.check(checks.containers, until)
     if checks.pinned:
         warnings += _ask_model(context, checker, checks.pinned, checks)
     for one in refusals:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from weft_api.access.auth import Principal
 from weft_api.access.lookups import find_job
-from weft_api.checkpoints.service import place_of
+from weft_api.checkpoints.service import checkpoint_store
 from weft_api.context import Context
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import CONFLICT, Problem
@@ -92,7 +92,7 @@ def rerun(context: Context, who: Principal, job_id: str, asked: RerunBody, once:
         begins_with = None
         if asked.from_checkpoint:
             wanted = asked.from_checkpoint if isinstance(asked.from_checkpoint, str) else None
-            begins_with = BeginsWith(job_id, place_of(context, session, job), wanted)
+            begins_with = BeginsWith(job_id, checkpoint_store(context, session, job), wanted)
     return submit(context, who, submission, once, rerun_of=job_id, begins_with=begins_with)
 
 

@@ -31,8 +31,7 @@ from weft_api.jobs import lifecycle
 from weft_api.jobs.ordering import NEWEST, MetricCondition, Metrics, Order, Sort
 from weft_api.jobs.schemas import HaltBody, JobDetail, JobPage, JobView, KeepaliveAnswer, RerunBody, ValidManifest
 from weft_api.jobs.service import JobFilter, detail_job, list_jobs
-from weft_api.jobs.submission import Submitted as SubmissionDep
-from weft_api.jobs.submission import parse_set
+from weft_api.jobs.submission import SubmissionParam, parse_set
 from weft_api.jobs.submit import Submitted, submit
 from weft_api.jobs.validation import validate
 from weft_core.lifecycle.states import JobState
@@ -112,7 +111,7 @@ def validate_manifest(
     },
 )
 def submit_job(
-    submission: SubmissionDep, context: Ctx, who: Editor, response: Response, key: KeyHeader = None
+    submission: SubmissionParam, context: Ctx, who: Editor, response: Response, key: KeyHeader = None
 ) -> JobView:
     """201 means that it is durable: code in the store, job in the database."""
     request = once(context.settings, key, "POST /jobs", submission.digest_parts())

@@ -64,7 +64,7 @@ async def read_submission(request: Request, context: Ctx, _: Editor) -> AsyncIte
         )
 
 
-Submitted = Annotated[Submission, Depends(read_submission)]
+SubmissionParam = Annotated[Submission, Depends(read_submission)]
 
 
 def _from_json(body: bytes) -> Submission:

@@ -9,8 +9,13 @@ from typing import Any
 
 from weft_api.access.auth import Principal
 from weft_api.access.lookups import find_job
-from weft_api.checkpoints.service import Place as Checkpoints
-from weft_api.checkpoints.service import copy_checkpoint, discard, own_place, users_place
+from weft_api.checkpoints.service import (
+    CheckpointStore,
+    copy_checkpoint,
+    discard,
+    own_checkpoint_store,
+    users_checkpoint_store,
+)
 from weft_api.code.service import find_code, record_code, store_code
 from weft_api.context import Context
 from weft_api.http.idempotency import Once
@@ -44,7 +49,7 @@ class BeginsWith:
     """A job, where its checkpoints are, and which of them; None: the last."""
 
     job_id: str
-    place: Checkpoints
+    store: CheckpointStore
     generation: str | None
 
 
@@ -93,7 +98,7 @@ def submit(
     checkpoint = target = None
     if begins_with:
         target = _checkpoints(context, who, checks, parsed.manifest, job_id)
-        checkpoint = copy_checkpoint(begins_with.place, target, begins_with.job_id, begins_with.generation)
+        checkpoint = copy_checkpoint(begins_with.store, target, begins_with.job_id, begins_with.generation)
     pretrained_id = checks.pinned.id if checks.pinned else None
     job = _row(job_id, who, parsed.manifest, submission.code_sha256, rerun_of, pretrained_id, checkpoint)
     try:
@@ -107,13 +112,13 @@ def submit(
     return submitted
 
 
-def _checkpoints(context: Context, who: Principal, checks: Checks, manifest: Manifest, job_id: str) -> Checkpoints:
+def _checkpoints(context: Context, who: Principal, checks: Checks, manifest: Manifest, job_id: str) -> CheckpointStore:
     """Where the job's checkpoints will be."""
-    wanted = next((one for one in checks.wanted if one.path.endswith(".training_results")), None)
-    if manifest.results is None or wanted is None:
-        return own_place(context, who.project_id, job_id)
+    results = next((one for one in checks.containers if one.path.endswith(".training_results")), None)
+    if manifest.results is None or results is None:
+        return own_checkpoint_store(context, who.project_id, job_id)
     with users_store():
-        return users_place(checkpoints_in(wanted.opened, wanted.place, job_id))
+        return users_checkpoint_store(checkpoints_in(results.opened, results.place, job_id))
 
 
 def _earlier(scope: Scope, who: Principal, job_id: str) -> JobView:

@@ -20,8 +20,8 @@ KEEP_MEMORY = frozenset({"horovod"})
 """Launchers whose workers survive a change of the gang."""
 
 
-def look(context: Context, token: AttemptToken, call: RoundCall) -> RoundAnswer:
-    """What there is to say to a learner now; changes nothing unless something has to change.
+def take_part(context: Context, token: AttemptToken, call: RoundCall) -> RoundAnswer:
+    """The answer to a learner that takes part in the rounds. Changes nothing unless something has to change.
 
     Raises:
         Problem: stale_attempt; invalid_request when the job is not elastic.
@@ -74,7 +74,7 @@ def _news(call: RoundCall, learner: Learner, rounds: list[Round]) -> bool:
 
 
 def _last_of(learner: Learner, rounds: list[Round]) -> int | None:
-    """The last round that it was in; one that kept its workers may have closed since it looked."""
+    """The last round that it was in; one that kept its workers may have closed since it asked."""
     return next((one.n for one in reversed(rounds) if learner.rank in one.members), None)
 
 

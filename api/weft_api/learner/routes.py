@@ -105,7 +105,7 @@ async def take_part(call: RoundCall, context: Ctx, token: Token) -> RoundAnswer:
     deadline = time.monotonic() + call.wait
     pause = _FIRST_PAUSE
     while True:
-        found = await run_in_threadpool(rounds.look, context, token, call)
+        found = await run_in_threadpool(rounds.take_part, context, token, call)
         if found.verdict != "wait" or call.state == "broken" or time.monotonic() >= deadline:
             return found
         await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))

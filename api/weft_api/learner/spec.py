@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft_api.context import Context
-from weft_api.storage.locations import Opened, StoreGone, checkpoints_in, open_job_store, version_location
+from weft_api.storage.locations import OpenStore, StoreGone, checkpoints_in, open_job_store, version_location
 from weft_core.launch import CodeInput, DataInput, LearnerSpec, LogSpec, ModelInput, MountInput, S3Location
 from weft_core.manifest import DataStore, Manifest, Place
 from weft_core.objects import code_key
@@ -22,7 +22,7 @@ class SpecBuilder:
         self._job = job
         self._attempt = attempt
         self._manifest = Manifest.model_validate(job.manifest)
-        self._opened: dict[str, Opened] = {}
+        self._opened: dict[str, OpenStore] = {}
 
     def build(self, rank: int) -> LearnerSpec:
         """Raises StoreGone when something that the manifest names is not kept any more."""
@@ -91,7 +91,7 @@ class SpecBuilder:
             file_bytes=min(limits.log_file_bytes, room),
         )
 
-    def _open(self, store: DataStore) -> Opened:
+    def _open(self, store: DataStore) -> OpenStore:
         if store.id not in self._opened:
             self._opened[store.id] = open_job_store(self._scope, self._context.box, self._job.id, store)
         return self._opened[store.id]

@@ -1,7 +1,7 @@
 """Where a job's log lies: the one door to its chunks, for every read (pages, followers, search, download).
 
 Lines below ``log_cursors.archived`` are in S3, the others are rows in Postgres. Moving them is one transaction, and
-each read looks at one state of the database, so a reader notices nothing.
+each read sees one state of the database, so a reader notices nothing.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ChunkFilter:
     """Whose lines; empty members limit nothing."""
 
     learner: int | None = None
@@ -89,12 +89,12 @@ class ChunkReader:
         with self._database.transaction() as session:
             return session.scalar(query) or 0
 
-    def forward(self, start_line: int, wanted: Wanted, limit: int) -> list[Chunk]:
+    def forward(self, start_line: int, wanted: ChunkFilter, limit: int) -> list[Chunk]:
         """Chunks with lines from ``start_line`` on (the first may begin before it), ascending, at most ``limit``; fewer
         only when there are no more."""
         frames = self._frames(wanted).where(LogFrame.first_line >= self._beginning(LogFrame, start_line))
         rows = self._rows(wanted).where(LogChunk.first_line >= self._beginning(LogChunk, start_line))
-        with self._look() as session:
+        with self._snapshot() as session:
             # One more than asked for: the first may end before the start.
             places = _places(session, frames.order_by(LogFrame.first_line).limit(limit + 1))
             live: list[Chunk] = []
@@ -107,12 +107,12 @@ class ChunkReader:
                 return found[:limit]
         return [*found, *(one for one in live if one.end > start_line)][:limit]
 
-    def backward(self, before_line: int, wanted: Wanted, limit: int) -> list[Chunk]:
+    def backward(self, before_line: int, wanted: ChunkFilter, limit: int) -> list[Chunk]:
         """Chunks with lines before ``before_line`` (the first may go on beyond it), descending, at most ``limit``;
         fewer only when there are no more."""
         rows = self._rows(wanted).where(LogChunk.first_line < before_line)
         frames = self._frames(wanted).where(LogFrame.first_line < before_line)
-        with self._look() as session:
+        with self._snapshot() as session:
             found = _chunks(session, rows.order_by(LogChunk.first_line.desc()).limit(limit))
             places: list[FramePlace] = []
             if len(found) < limit:
@@ -124,16 +124,16 @@ class ChunkReader:
             found += [one for one in reversed(self._opened(place, wanted)) if one.first_line < before_line]
         return found[:limit]
 
-    def at(self, time: datetime, wanted: Wanted) -> int:
+    def at(self, time: datetime, wanted: ChunkFilter) -> int:
         """The number of the first line at or after ``time``; the end when there is none yet."""
         return self.at_ms(int(time.timestamp() * 1000), wanted)
 
-    def at_ms(self, milliseconds: int, wanted: Wanted) -> int:
+    def at_ms(self, milliseconds: int, wanted: ChunkFilter) -> int:
         """The same for a time in milliseconds since the epoch, exactly."""
         end = self.end()
         frame = select(LogFrame.first_line).where(self._mine(LogFrame), LogFrame.latest >= milliseconds)
         row = select(LogChunk.first_line).where(self._mine(LogChunk), LogChunk.latest >= milliseconds)
-        with self._look() as session:
+        with self._snapshot() as session:
             position = session.scalar(frame.order_by(LogFrame.first_line).limit(1))
             if position is None:
                 # `latest` only grows from chunk to chunk, so the first of them is the one that grew beyond the time.
@@ -148,7 +148,7 @@ class ChunkReader:
         return end
 
     @contextmanager
-    def _look(self) -> Iterator[Session]:
+    def _snapshot(self) -> Iterator[Session]:
         """A transaction that sees one state of the database, although it asks several times."""
         with self._database.transaction() as session:
             session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
@@ -157,7 +157,7 @@ class ChunkReader:
     def _mine(self, model: type[LogChunk] | type[LogFrame]) -> ColumnElement[bool]:
         return (model.job_id == self._job_id) & (model.project_id == self._project_id)
 
-    def _rows(self, wanted: Wanted) -> Select[LogChunk]:
+    def _rows(self, wanted: ChunkFilter) -> Select[LogChunk]:
         query = select(LogChunk).where(self._mine(LogChunk))
         if wanted.learner is not None:
             query = query.where(LogChunk.rank == wanted.learner - 1)
@@ -168,7 +168,7 @@ class ChunkReader:
             query = query.where(LogChunk.created_at >= wanted.since - _CLOCKS_APART)
         return query
 
-    def _frames(self, wanted: Wanted) -> Select[LogFrame]:
+    def _frames(self, wanted: ChunkFilter) -> Select[LogFrame]:
         query = select(LogFrame).where(self._mine(LogFrame))
         if wanted.learner is not None:
             query = query.where(LogFrame.ranks.any_() == wanted.learner - 1)
@@ -183,7 +183,7 @@ class ChunkReader:
         query = select(func.max(model.first_line)).where(model.job_id == self._job_id, model.first_line <= line)
         return func.coalesce(query.scalar_subquery(), 0)
 
-    def _opened(self, place: FramePlace, wanted: Wanted) -> list[Chunk]:
+    def _opened(self, place: FramePlace, wanted: ChunkFilter) -> list[Chunk]:
         """What is wanted of a frame."""
         chunks = (
             Chunk(one.first_line, one.lines, one.attempt, one.rank, one.body, one.times)

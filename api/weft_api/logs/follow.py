@@ -16,7 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from weft_api.access.auth import Principal, find_again
 from weft_api.context import Context
 from weft_api.logs import live
-from weft_api.logs.chunks import ChunkReader, Wanted
+from weft_api.logs.chunks import ChunkFilter, ChunkReader
 from weft_api.logs.live import LIVE_LOGS, Held, LiveLog
 from weft_api.logs.read import how_many
 from weft_api.streaming import following
@@ -56,7 +56,7 @@ class LogFollower:
         start: the number of the first line that he gets.
     """
 
-    def __init__(self, context: Context, who: Principal, job_id: str, wanted: Wanted, start: int) -> None:
+    def __init__(self, context: Context, who: Principal, job_id: str, wanted: ChunkFilter, start: int) -> None:
         self._context = context
         self._who = who
         self._job_id = job_id

@@ -1,6 +1,6 @@
-"""The logs that are followed in this process. Each is looked at once, however many follow it.
+"""The logs that are followed in this process. Each is polled once, however many follow it.
 
-A :class:`LiveLog` is a task that is woken when its job has news, reads the new chunks and the state in one look, and
+A :class:`LiveLog` is a task that is woken when its job has news, reads the new chunks and the state in one poll, and
 keeps the chunks of the last seconds. Followers that are up to date are served from there: they cost no query.
 """
 
@@ -23,7 +23,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from weft_api.access.auth import Principal
 from weft_api.context import Context, Shared
-from weft_api.logs.chunks import Chunk, ChunkReader, Wanted
+from weft_api.logs.chunks import Chunk, ChunkFilter, ChunkReader
 from weft_api.streaming.wakeups import WAKEUPS, Subscription
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.objects import StoreError
@@ -39,14 +39,14 @@ BEHIND = 50_000
 NEAR = 1000
 """Lines before the end, from which on it goes on then."""
 _LOOKS = 4
-"""Threads that look, for all logs together."""
+"""Threads that poll, for all logs together."""
 _CHUNKS = 64
-"""Read in one look."""
+"""Read in one poll."""
 _REST = 0.02
-"""Seconds between two looks at one log: what comes meanwhile is seen at once."""
+"""Seconds between two polls of one log: what comes meanwhile is read together."""
 _KEPT_SECONDS = 3.0
 _KEPT_BYTES = 4 << 20
-_ANY = Wanted()
+_ANY = ChunkFilter()
 
 
 class Held:
@@ -85,7 +85,7 @@ class LiveLog:
         self._held: deque[Held] = deque()
         self._bytes = 0
         self._news = asyncio.Event()
-        self._looked = 0
+        self._polled = 0
         self._begun = 0
         self.followers = 0
         self.start = self.end = 0
@@ -98,15 +98,15 @@ class LiveLog:
         self._task.cancel()
 
     async def fresh(self) -> None:
-        """Until it has looked once more: what was seen before may have been overtaken (a job that was resumed)."""
+        """Until it has polled once more: what was read before may have been overtaken (a job that was resumed)."""
         needed = self._begun + 1
         if self._subscription:
             self._subscription.notify()
-        while self._looked < needed:
+        while self._polled < needed:
             await self._news.wait()
 
     async def news(self, patience: float) -> None:
-        """Until something has changed, at most ``patience`` seconds. To be called without an await since the last look
+        """Until something has changed, at most ``patience`` seconds. To be called without an await since the last poll
         at what may change."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
@@ -128,14 +128,14 @@ class LiveLog:
                 more = False
                 try:
                     self._begun += 1
-                    more = await self._look()
+                    more = await self._poll()
                 except (DBAPIError, PoolTimeout, StoreError):
-                    pass  # Postgres or S3 is away: the next look may succeed
+                    pass  # Postgres or S3 is away: the next poll may succeed
                 except Exception as error:
                     # Those who follow would wait for ever, and nobody would know why.
                     log.error("looking at a job's log failed", job=self._job_id, exc_info=error)
                 else:
-                    self._looked = self._begun
+                    self._polled = self._begun
                     self._tell()
                 if not more:
                     await asyncio.sleep(_REST)
@@ -145,7 +145,7 @@ class LiveLog:
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    async def _look(self) -> bool:
+    async def _poll(self) -> bool:
         """Take in what is new; whether there is more."""
         found = await anyio.to_thread.run_sync(self._read, self._begun == 1, limiter=self._limiter)
         self.state = found.state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from weft_api.logs.chunks import Chunk, ChunkReader, Wanted
+from weft_api.logs.chunks import Chunk, ChunkFilter, ChunkReader
 from weft_api.logs.schemas import LogLine
 
 _PAGE_BYTES = 4 << 20
@@ -17,7 +17,7 @@ _FEWEST, _MOST = 2, 256
 
 
 @dataclass(frozen=True)
-class LogFilter(Wanted):
+class LogFilter(ChunkFilter):
     """Which lines; empty members limit nothing."""
 
     text: str = ""
@@ -45,7 +45,7 @@ class Page:
     """Lines in the job's log, when it was read."""
 
 
-def ascending(reader: ChunkReader, start: int, wanted: Wanted) -> Iterator[Chunk]:
+def ascending(reader: ChunkReader, start: int, wanted: ChunkFilter) -> Iterator[Chunk]:
     """The chunks with lines from ``start`` on, read as they are asked for."""
 
     def read(position: int, count: int) -> list[Chunk]:
@@ -54,7 +54,7 @@ def ascending(reader: ChunkReader, start: int, wanted: Wanted) -> Iterator[Chunk
     return _walk(read, start, lambda chunk: chunk.end)
 
 
-def descending(reader: ChunkReader, before: int, wanted: Wanted) -> Iterator[Chunk]:
+def descending(reader: ChunkReader, before: int, wanted: ChunkFilter) -> Iterator[Chunk]:
     """The chunks with lines before ``before``, the last one first, read as they are asked for."""
 
     def read(position: int, count: int) -> list[Chunk]:
@@ -165,7 +165,7 @@ def tail_start(reader: ChunkReader, wanted: LogFilter, tail: int, end: int) -> i
     return 0
 
 
-def text_of(reader: ChunkReader, wanted: Wanted, named: bool) -> Iterator[bytes]:
+def text_of(reader: ChunkReader, wanted: ChunkFilter, named: bool) -> Iterator[bytes]:
     """The log as text, a chunk at a time; ``named``: each line begins with its learner."""
     end = reader.end()
     for chunk in ascending(reader, 0, wanted):

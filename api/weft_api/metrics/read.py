@@ -14,7 +14,7 @@ from weft_api.metrics.ingest import told
 from weft_api.metrics.points import Points, Rows, plain
 from weft_api.metrics.records import Record, parsed, unpacked
 from weft_api.metrics.schemas import Buckets, QueryAnswer, RecordPage, RecordView, SeriesList, SeriesView
-from weft_api.metrics.series import Series, Wanted, load
+from weft_api.metrics.series import Series, SeriesFilter, load
 from weft_core.settings import LimitSettings
 from weft_core.store.models import MetricBatch, MetricBlock, MetricCursor, MetricRecords
 from weft_core.store.scope import Scope
@@ -27,7 +27,7 @@ _MOST_POINTS = 500_000
 """Read one by one because they are in no order; of still more the summaries are good enough."""
 
 
-def list_series(scope: Scope, job_id: str, wanted: Wanted, limits: LimitSettings) -> SeriesList:
+def list_series(scope: Scope, job_id: str, wanted: SeriesFilter, limits: LimitSettings) -> SeriesList:
     cursor = scope.find(MetricCursor, MetricCursor.job_id == job_id)
     return SeriesList(
         series=[_view(one) for one in load(scope, job_id, wanted)],
@@ -64,7 +64,7 @@ class Range:
     width: int
 
 
-def query(scope: Scope, job_id: str, wanted: Wanted, shown: Range) -> QueryAnswer:
+def query(scope: Scope, job_id: str, wanted: SeriesFilter, shown: Range) -> QueryAnswer:
     """Each series in at most ``shown.width`` buckets; all series have the same ones."""
     found = load(scope, job_id, wanted)
     chosen = found[:_MOST_SERIES]

@@ -14,7 +14,7 @@ from weft_api.http.parameters import AttemptNumber, LearnerId, Since, parse_sinc
 from weft_api.http.problems import NOT_FOUND, responses
 from weft_api.metrics import export, read
 from weft_api.metrics.schemas import Kind, Names, QueryAnswer, RecordPage, SeriesList
-from weft_api.metrics.series import Wanted, load, snapshot
+from weft_api.metrics.series import SeriesFilter, load, snapshot
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=responses(NOT_FOUND))
 
@@ -37,7 +37,7 @@ def get_metrics(
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))
         find_job(scope, job_id)
-        wanted = Wanted(kind, learner, attempt, name)
+        wanted = SeriesFilter(kind, learner, attempt, name)
         return read.list_series(scope, job_id, wanted, context.settings.limits)
 
 
@@ -60,7 +60,7 @@ def query_metrics(
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))
         find_job(scope, job_id)
-        return read.query(scope, job_id, Wanted(kind, learner, attempt, name), read.Range(x, start, stop, width))
+        return read.query(scope, job_id, SeriesFilter(kind, learner, attempt, name), read.Range(x, start, stop, width))
 
 
 @router.get(
@@ -85,7 +85,7 @@ def export_metrics(
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))
         find_job(scope, job_id)
-        size, pieces = export.export(scope, load(scope, job_id, Wanted(kind, learner, attempt, name)), form)
+        size, pieces = export.export(scope, load(scope, job_id, SeriesFilter(kind, learner, attempt, name)), form)
     headers = {
         "Content-Length": str(size),
         "Content-Disposition": f'attachment; filename="{job_id}-metrics.{form}"',

@@ -71,7 +71,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SeriesFilter:
     """Which series; empty members limit nothing."""
 
     kind: str | None = None
@@ -107,7 +107,7 @@ def waiting(batches: Sequence[MetricBatch]) -> dict[Key, Pending]:
     )
 
 
-def load(scope: Scope, job_id: str, wanted: Wanted) -> list[Series]:
+def load(scope: Scope, job_id: str, wanted: SeriesFilter) -> list[Series]:
     """A job's series, by attempt, learner and name. The caller's transaction is of :func:`snapshot`."""
     query = scope.select(MetricSeries, MetricSeries.job_id == job_id)
     batches = scope.select(MetricBatch, MetricBatch.job_id == job_id).order_by(MetricBatch.n)

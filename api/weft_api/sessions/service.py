@@ -24,12 +24,12 @@ LONGEST = timedelta(days=7)
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenSession:
     cookie: str
     view: SessionView
 
 
-def open_session(context: Context, body: SessionBody, address: str, browser: str) -> Opened:
+def open_session(context: Context, body: SessionBody, address: str, browser: str) -> OpenSession:
     """Sign a browser in.
 
     Args:
@@ -72,7 +72,7 @@ def open_session(context: Context, body: SessionBody, address: str, browser: str
     principal = find_principal(context, plain.sha256)
     if principal is None:
         raise Problem(UNAUTHENTICATED, "the user was removed or disabled just now")
-    return Opened(plain.plain, describe(context, principal))
+    return OpenSession(plain.plain, describe(context, principal))
 
 
 def _by_token_or_link(context: Context, body: SessionBody) -> Principal:

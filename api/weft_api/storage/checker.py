@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from weft_api.context import Shared
 from weft_api.storage.clients import open_store
-from weft_api.storage.locations import Opened
+from weft_api.storage.locations import OpenStore
 from weft_core.launch import S3Location
 from weft_core.manifest import Place
 from weft_core.objects import StoreError
@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NamedContainer:
     """A container that a manifest names, the path at which it does, and the store that has the container."""
 
     path: str  # data_stores[0].training_data
     credentials_path: str  # data_stores[0].connection
-    opened: Opened
+    opened: OpenStore
     place: Place
 
 
@@ -48,7 +48,9 @@ class Checker:
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="store-check")
         self._good: dict[S3Location, float] = {}
 
-    def check(self, wanted: Sequence[Wanted], until: float | None = None) -> tuple[list[Refusal], list[str]]:
+    def check(
+        self, containers: Sequence[NamedContainer], until: float | None = None
+    ) -> tuple[list[Refusal], list[str]]:
         """The refusals of the manifest, and warnings about stores that did not answer.
 
         Args:
@@ -56,8 +58,8 @@ class Checker:
         """
         refusals: list[Refusal] = []
         warnings: list[str] = []
-        places: dict[S3Location, Wanted] = {}
-        for container in wanted:
+        places: dict[S3Location, NamedContainer] = {}
+        for container in containers:
             places.setdefault(container.opened.at(container.place.container), container)
         begun = time.monotonic()
         deadline = min(begun + self.PATIENCE, max(begun, until or math.inf))

@@ -15,7 +15,7 @@ from weft_core.store.scope import Scope
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenStore:
     """An S3 endpoint with the credentials to use there."""
 
     endpoint: str
@@ -63,16 +63,16 @@ def credentials_name(job_id: str, data_store_id: str) -> str:
     return f"{job_id}/{data_store_id}"
 
 
-def open_kept(scope: Scope, box: SecretBox, name: str) -> Opened | None:
+def open_kept(scope: Scope, box: SecretBox, name: str) -> OpenStore | None:
     """The data store that the project has under ``name``; None if there is none."""
     row = scope.find(Datastore, Datastore.name == name)
     secret = scope.find(Secret, Secret.id == row.secret_id) if row else None
     if row is None or secret is None:
         return None
-    return Opened(row.endpoint, row.region, unseal(box, secret.ciphertext))
+    return OpenStore(row.endpoint, row.region, unseal(box, secret.ciphertext))
 
 
-def open_job_store(scope: Scope, box: SecretBox, job_id: str, store: DataStore) -> Opened:
+def open_job_store(scope: Scope, box: SecretBox, job_id: str, store: DataStore) -> OpenStore:
     """The store that ``store`` of a job's manifest names. Raises StoreGone."""
     if store.datastore is not None:
         opened = open_kept(scope, box, store.datastore)
@@ -84,7 +84,7 @@ def open_job_store(scope: Scope, box: SecretBox, job_id: str, store: DataStore) 
     secret = scope.find(Secret, Secret.name == credentials_name(job_id, store.id))
     if secret is None:
         raise StoreGone(f"the credentials of data_stores: {store.id} are gone")
-    return Opened(store.connection.auth_url, store.connection.region, unseal(box, secret.ciphertext))
+    return OpenStore(store.connection.auth_url, store.connection.region, unseal(box, secret.ciphertext))
 
 
 def results_location(session: Session, box: SecretBox, job: Job) -> S3Location | None:
@@ -117,7 +117,7 @@ def version_location(scope: Scope, box: SecretBox, version: ModelVersion) -> S3L
     secret = scope.find(Secret, Secret.id == version.secret_id)
     if secret is None or version.endpoint is None:
         raise StoreGone("the credentials of the store that the model is in are gone")
-    return Opened(version.endpoint, version.region, unseal(box, secret.ciphertext)).at(
+    return OpenStore(version.endpoint, version.region, unseal(box, secret.ciphertext)).at(
         version.container, version.prefix
     )
 
@@ -136,5 +136,5 @@ def checkpoints_location(session: Session, box: SecretBox, job: Job) -> S3Locati
     return checkpoints_in(open_job_store(Scope(session, job.project_id), box, job.id, store), place, job.id)
 
 
-def checkpoints_in(opened: Opened, place: Place, job_id: str) -> S3Location:
+def checkpoints_in(opened: OpenStore, place: Place, job_id: str) -> S3Location:
     return opened.at(place.container, place.prefix, "_checkpoints", job_id)

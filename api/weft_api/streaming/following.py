@@ -1,4 +1,4 @@
-"""Following a job by server-sent events: look, send, wait for a wake-up, look again, until nothing more can come."""
+"""Following a job by server-sent events: poll, send, wait for a wake-up, poll again, until nothing more can come."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 TRUST = 60.0
 """Seconds after which the token of a follower is checked again."""
 FOLLOWER_THREADS = Shared(lambda _: CapacityLimiter(8))
-"""The threads that look for followers. However many followers there are, the other threads answer requests."""
+"""The threads that poll for followers. However many followers there are, the other threads answer requests."""
 _GIVE_UP = 300  # seconds that a client may take to receive a piece
 
 LastEventId = Annotated[
@@ -45,12 +45,12 @@ News = TypeVar("News")
 
 
 @dataclass
-class Look(Generic[News]):
-    """The result of a look at the database."""
+class Poll(Generic[News]):
+    """What one poll of the database found."""
 
     events: list[News] = field(default_factory=list)
     more: bool = False
-    """There is more: look again at once."""
+    """There is more: poll again at once."""
     over: bool = False
     """Nothing more can come."""
 
@@ -72,13 +72,13 @@ def last_event_id(value: str | None) -> int | None:
 
 
 def follow(
-    context: Context, who: Principal, stream: str, job_id: str, look: Callable[[], Look[ServerSentEvent]]
+    context: Context, who: Principal, stream: str, job_id: str, poll: Callable[[], Poll[ServerSentEvent]]
 ) -> EventSourceResponse:
-    """An answer with the events that ``look`` finds, again and again.
+    """An answer with the events that ``poll`` finds, again and again.
 
-    Each look is a short transaction in a thread; while a slow client receives them, no connection is held.
+    Each poll is a short transaction in a thread; while a slow client receives them, no connection is held.
     """
-    events: AsyncIterator[ServerSentEvent] = looked(context, who, stream, job_id, look)
+    events: AsyncIterator[ServerSentEvent] = polled(context, who, stream, job_id, poll)
     return streamed(events)
 
 
@@ -100,10 +100,10 @@ async def _ask(context: Context, question: Callable[[], Answer]) -> Answer:
     return await anyio.to_thread.run_sync(question, limiter=FOLLOWER_THREADS.of(context))
 
 
-async def looked(
-    context: Context, who: Principal, stream: str, job_id: str, look: Callable[[], Look[News]]
+async def polled(
+    context: Context, who: Principal, stream: str, job_id: str, poll: Callable[[], Poll[News]]
 ) -> AsyncGenerator[News, None]:
-    """The events that ``look`` finds, again and again, until nothing more can come or ``who`` is signed out."""
+    """The events that ``poll`` finds, again and again, until nothing more can come or ``who`` is signed out."""
     with METRICS.of(context).followers.labels(stream).track_inprogress():
         checked = time.monotonic()
         async with WAKEUPS.of(context).subscribe(job_id) as subscription:
@@ -115,9 +115,9 @@ async def looked(
                             if await _ask(context, partial(find_again, context, who)) is None:
                                 return  # without `end`: a client that comes back gets a 401 with the reason
                             checked = time.monotonic()
-                        found = await _ask(context, look)
+                        found = await _ask(context, poll)
                     except (DBAPIError, PoolTimeout, StoreError):
-                        break  # Postgres or S3 is away: the stream stays, the next look may succeed
+                        break  # Postgres or S3 is away: the stream stays, the next poll may succeed
                     for news in found.events:
                         yield news
                     if found.over:

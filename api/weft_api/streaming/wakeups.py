@@ -17,7 +17,7 @@ from weft_core.wake import EVENTS, LOGS, client_url
 _PATIENCE = 0.5
 """Seconds for a connection. Redis only gives hints, so nobody waits for it."""
 _AWAY = 1.0
-"""Seconds between two looks of a follower while Redis is away."""
+"""Seconds between two polls of a follower while Redis is away."""
 _THERE = 3.0
 """The same while Redis is there: a hint may be lost on the way."""
 _SILENCE = 2.0
@@ -129,7 +129,7 @@ class Wakeups:
                 continue
             heard = loop.time()
             if message["type"] in ("message", "subscribe"):
-                # A new subscription notifies too: the follower may have looked before Redis had the subscription.
+                # A new subscription notifies too: the follower may have polled before Redis had the subscription.
                 self.poll = _THERE
                 job_id = message["channel"].decode().rpartition(":")[2]
                 for subscription in self._subscriptions.get(job_id, ()):

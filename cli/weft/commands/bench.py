@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from weft import bench, words
-from weft.bench import FRAMEWORKS, Plan, Point
+from weft.bench import FRAMEWORKS, BenchJob, Plan
 from weft.client import Client
 from weft.commands.common import JsonOption, client_of
 from weft.commands.engines import complete_engine
@@ -157,7 +157,7 @@ def _check(client: Client, plan: Plan, counts: list[int]) -> None:
             raise typer.Exit(ExitCode.INVALID) from None
 
 
-def _measure(client: Client, plan: Plan, count: int) -> Point:
+def _measure(client: Client, plan: Plan, count: int) -> BenchJob:
     """Run one job, and wait for its end."""
     job = bench.submit(client, plan, count)
     with _status(f"{words.count(count, 'learner')}: {job.id} queued") as update:
@@ -173,7 +173,7 @@ def _measure(client: Client, plan: Plan, count: int) -> Point:
     return bench.read(job.wait(check=False))
 
 
-def _say_outcome(point: Point) -> None:
+def _say_outcome(point: BenchJob) -> None:
     name = words.count(point.learners, "learner")
     if point.measured:
         say(f"{name}: {point.measured.images_per_second:.1f} ± {point.measured.plus_minus:.1f} images/sec")
@@ -182,7 +182,7 @@ def _say_outcome(point: Point) -> None:
         say(f"{name}: {cells.styled_state(point.job.state)} {escape(reason)}")
 
 
-def _finish(points: list[Point], plot: Path | None, as_json: bool) -> None:
+def _finish(points: list[BenchJob], plot: Path | None, as_json: bool) -> None:
     if as_json:
         show_json(bench.as_json(points))
     else:

@@ -24,7 +24,7 @@ from weft.resources.jobs import Job
 from weft.resources.metrics import Axis, Series
 from weft.ui.console import out, say, show, show_json, show_json_lines
 from weft.ui.jobs import outcome
-from weft.ui.metrics import chart_names, charts, look, series_table, value
+from weft.ui.metrics import chart_names, chart_style, charts, series_table, value
 from weft.words import count, size
 
 app = typer.Typer()
@@ -160,9 +160,9 @@ def _write(which: _Which, target: Path, form: Literal["csv", "parquet"]) -> None
 
 def _charts(which: _Which, series: Sequence[Series], axis: Axis, log: bool, *, fit: bool) -> RenderableType:
     names = chart_names(series)
-    shown = look(len(names), log=log, fit=fit)
-    curves = which.job.curves(names, axis=axis, width=min(2 * shown.width, 4000), **which.chosen)
-    return charts(names, curves, axis, shown)
+    style = chart_style(len(names), log=log, fit=fit)
+    curves = which.job.curves(names, axis=axis, width=min(2 * style.width, 4000), **which.chosen)
+    return charts(names, curves, axis, style)
 
 
 def _tell_more(series: Sequence[Series], plot: bool, which: _Which) -> None:

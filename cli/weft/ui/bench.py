@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from weft import words
-from weft.bench import Measurement, Point, efficiency
+from weft.bench import BenchJob, Measurement, efficiency
 from weft.ui import cells
 from weft.ui.console import out
 from weft.ui.jobs import table
@@ -17,7 +17,7 @@ from weft.ui.jobs import table
 _BAR = 40
 
 
-def bench_panel(points: Sequence[Point]) -> RenderableType:
+def bench_panel(points: Sequence[BenchJob]) -> RenderableType:
     """The table; below it in a terminal the bars, and the reasons of what has not been measured."""
     made = table(
         *("LEARNERS", "DEVICES", "IMAGES/SEC", "±", "PER DEVICE", "EFFICIENCY", "JOB", "STATE"),
@@ -32,7 +32,7 @@ def bench_panel(points: Sequence[Point]) -> RenderableType:
     return Group(*parts)
 
 
-def _cells(point: Point, points: Sequence[Point]) -> list[str]:
+def _cells(point: BenchJob, points: Sequence[BenchJob]) -> list[str]:
     one = point.measured
     if one is None:
         return ["–"] * 5
@@ -46,13 +46,13 @@ def _cells(point: Point, points: Sequence[Point]) -> list[str]:
     ]
 
 
-def _why_not(point: Point) -> str:
+def _why_not(point: BenchJob) -> str:
     if point.job.state == "COMPLETED":
         return "its log holds no measurement"
     return cells.first_line(point.job.condition or point.job.reason) or point.job.state
 
 
-def _bars(points: Sequence[Point]) -> list[Text]:
+def _bars(points: Sequence[BenchJob]) -> list[Text]:
     """Images/sec, and a mark where each would be if all devices were as quick as with the fewest learners."""
     measured = [(point, point.measured) for point in points if point.measured]
     ideal = _ideal(measured)
@@ -69,7 +69,7 @@ def _bars(points: Sequence[Point]) -> list[Text]:
     return [*rows, Text(f"{'':>12}  ░ what is missing to perfect scaling", style="dim")]
 
 
-def _ideal(measured: Sequence[tuple[Point, Measurement]]) -> list[float]:
+def _ideal(measured: Sequence[tuple[BenchJob, Measurement]]) -> list[float]:
     _, base = min(measured, key=lambda pair: pair[0].learners)
     return [base.images_per_second / base.devices * one.devices for _, one in measured]
 
@@ -80,7 +80,7 @@ _HALO = 'paint-order="stroke" stroke="white" stroke-width="4"'
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 640, 400, 70, 50, 60
 
 
-def svg(points: Sequence[Point], title: str) -> str:
+def svg(points: Sequence[BenchJob], title: str) -> str:
     """A bar for each number of learners with its ±, its efficiency, and a dashed line for perfect scaling.
 
     Raises:

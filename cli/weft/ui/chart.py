@@ -24,7 +24,7 @@ _TICKS = 4
 
 
 @dataclass(frozen=True)
-class Look:
+class ChartStyle:
     """How a chart is drawn: its size in characters, and what the terminal can show."""
 
     width: int
@@ -35,28 +35,30 @@ class Look:
     """Whether y is logarithmic."""
 
 
-def chart(title: str, curves: Sequence[tuple[str, Curve]], axis: Axis, look: Look) -> list[Text]:
+def chart(title: str, curves: Sequence[tuple[str, Curve]], axis: Axis, style: ChartStyle) -> list[Text]:
     """The lines of a chart of labelled curves."""
-    values = [value for _, curve in curves for value in (*curve.min, *curve.max) if _shown(value, look)]
+    values = [value for _, curve in curves for value in (*curve.min, *curve.max) if _shown(value, style)]
     xs = [x for _, curve in curves for x in curve.x]
     head = Text.assemble((title, "bold"))
     if not values:
-        return [head, Text("  no value can be shown" + (" on a logarithmic axis" if look.log else ""), style="dim")]
-    low, high = _padded(min(values), max(values), look.log)
-    scale: Callable[[float], float] = math.log10 if look.log else float
-    labels = _tick_labels([low + (high - low) * n / _TICKS for n in range(_TICKS + 1)], look.log)
+        return [head, Text("  no value can be shown" + (" on a logarithmic axis" if style.log else ""), style="dim")]
+    low, high = _padded(min(values), max(values), style.log)
+    scale: Callable[[float], float] = math.log10 if style.log else float
+    labels = _tick_labels([low + (high - low) * n / _TICKS for n in range(_TICKS + 1)], style.log)
     margin = max(len(label) for label in labels)
-    canvas = _Canvas(look.width - margin - 2, look.height, braille=look.unicode and (look.colours or len(curves) == 1))
+    canvas = _Canvas(
+        style.width - margin - 2, style.height, braille=style.unicode and (style.colours or len(curves) == 1)
+    )
     start, stop = min(xs), max(xs)
     for number, (_, curve) in enumerate(curves):
-        _draw(canvas, number, curve, (start, max(stop, start + 1)), (low, high), scale, look)
-    lines = [head, *_legend(curves, look)]
-    lines += _body(canvas, labels, margin, look)
+        _draw(canvas, number, curve, (start, max(stop, start + 1)), (low, high), scale, style)
+    lines = [head, *_legend(curves, style)]
+    lines += _body(canvas, labels, margin, style)
     return [*lines, _x_labels(start, stop, axis, margin, canvas.columns)]
 
 
-def _shown(value: float | None, look: Look) -> TypeGuard[float]:
-    return value is not None and math.isfinite(value) and (value > 0 or not look.log)
+def _shown(value: float | None, style: ChartStyle) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value) and (value > 0 or not style.log)
 
 
 def _padded(low: float, high: float, log: bool) -> tuple[float, float]:
@@ -75,7 +77,7 @@ def _draw(
     x_range: tuple[int, int],
     y_range: tuple[float, float],
     scale: Callable[[float], float],
-    look: Look,
+    style: ChartStyle,
 ) -> None:
     def column(x: int) -> int:
         return round((x - x_range[0]) / (x_range[1] - x_range[0]) * (canvas.dots_across - 1))
@@ -87,9 +89,9 @@ def _draw(
     before: tuple[int, int] | None = None
     for x, low, high, last in zip(curve.x, curve.min, curve.max, curve.last, strict=True):
         at = column(x)
-        if _shown(low, look) and _shown(high, look):
+        if _shown(low, style) and _shown(high, style):
             canvas.line((at, row(low)), (at, row(high)), number)
-        if not _shown(last, look):
+        if not _shown(last, style):
             before = None  # a gap where there is no number
             continue
         here = (at, row(last))
@@ -145,36 +147,36 @@ def _colour(number: int) -> str:
     return _COLOURS[number % len(_COLOURS)]
 
 
-def _legend(curves: Sequence[tuple[str, Curve]], look: Look) -> list[Text]:
+def _legend(curves: Sequence[tuple[str, Curve]], style: ChartStyle) -> list[Text]:
     if len(curves) == 1 and not curves[0][0]:
         return []
     lines = [Text("  ")]
-    entries = [(f"{_mark(number, look)} {label}", number) for number, (label, _) in enumerate(curves)]
-    for text, number in [*entries, *([] if look.colours else [("* several", 0)])]:
+    entries = [(f"{_mark(number, style)} {label}", number) for number, (label, _) in enumerate(curves)]
+    for text, number in [*entries, *([] if style.colours else [("* several", 0)])]:
         if lines[-1].cell_len > 2:
             lines[-1].append("   ")
-        if lines[-1].cell_len + len(text) > look.width and lines[-1].cell_len > 2:
+        if lines[-1].cell_len + len(text) > style.width and lines[-1].cell_len > 2:
             lines.append(Text("  "))
-        lines[-1].append(text, style=_colour(number) if look.colours else "")
+        lines[-1].append(text, style=_colour(number) if style.colours else "")
     for line in lines:
         line.rstrip()
     return lines
 
 
-def _mark(number: int, look: Look) -> str:
-    return ("━" if look.unicode else "-") if look.colours else _letter(number)
+def _mark(number: int, style: ChartStyle) -> str:
+    return ("━" if style.unicode else "-") if style.colours else _letter(number)
 
 
-def _body(canvas: _Canvas, labels: Sequence[str], margin: int, look: Look) -> list[Text]:
-    edge, tick, corner, floor = ("│", "┤", "└", "─") if look.unicode else ("|", "+", "+", "-")
+def _body(canvas: _Canvas, labels: Sequence[str], margin: int, style: ChartStyle) -> list[Text]:
+    edge, tick, corner, floor = ("│", "┤", "└", "─") if style.unicode else ("|", "+", "+", "-")
     at = {round((canvas.rows - 1) * (1 - n / _TICKS)): label for n, label in enumerate(labels)}
     lines = []
     for row in range(canvas.rows):
         label = at.get(row)
         line = Text.assemble((f"{label or '':>{margin}} {tick if label else edge}", "dim"))
         for owner, cells in groupby(canvas.cells(row), lambda cell: cell[1]):
-            style = _colour(owner) if owner is not None and look.colours else ""
-            line.append("".join(character for character, _ in cells), style)
+            colour = _colour(owner) if owner is not None and style.colours else ""
+            line.append("".join(character for character, _ in cells), colour)
         lines.append(line)
     lines.append(Text(f"{'':>{margin}} {corner}{floor * canvas.columns}", style="dim"))
     return lines

@@ -12,7 +12,7 @@ from rich.text import Text
 from weft import words
 from weft.resources.metrics import Axis, Curve, Series
 from weft.ui import times
-from weft.ui.chart import Look, chart
+from weft.ui.chart import ChartStyle, chart
 from weft.ui.console import out
 from weft.ui.jobs import table
 
@@ -63,12 +63,12 @@ def chart_names(series: Sequence[Series]) -> list[str]:
     return list(dict.fromkeys(one.name for one in series))[:_MOST_CHARTS]
 
 
-def look(charts: int, *, log: bool, fit: bool) -> Look:
+def chart_style(charts: int, *, log: bool, fit: bool) -> ChartStyle:
     """For so many charts below each other in this terminal; ``fit``: all of them at once."""
     console = out()
     width = console.width if console.is_terminal else int(os.environ.get("COLUMNS", _PIPE_WIDTH))
     room = (console.height - 1) // max(charts, 1) - _AROUND if fit and console.is_terminal else _HEIGHT
-    return Look(
+    return ChartStyle(
         width=width,
         height=max(_LEAST_HEIGHT, min(room, _HEIGHT)),
         colours=console.is_terminal and not console.no_color and console.color_system is not None,
@@ -81,7 +81,7 @@ def _has_unicode(console: Console) -> bool:
     return console.encoding.lower().replace("-", "").startswith("utf")
 
 
-def charts(names: Sequence[str], curves: Sequence[Curve], axis: Axis, shown: Look) -> Text:
+def charts(names: Sequence[str], curves: Sequence[Curve], axis: Axis, style: ChartStyle) -> Text:
     """A chart for each name, with a curve for each learner and attempt."""
     learners = len({one.learner for one in curves}) > 1
     attempts = len({one.attempt for one in curves}) > 1
@@ -89,7 +89,7 @@ def charts(names: Sequence[str], curves: Sequence[Curve], axis: Axis, shown: Loo
     for name in names:
         own = [one for one in curves if one.name == name]
         labelled = [(_label(one, learners, attempts), one) for one in own[:_MOST_CURVES]]
-        lines += [*chart(name, labelled, axis, shown)]
+        lines += [*chart(name, labelled, axis, style)]
         if len(own) > _MOST_CURVES:
             lines.append(Text(f"  and {len(own) - _MOST_CURVES} more: --learner, --attempt choose", style="dim"))
         lines.append(Text())

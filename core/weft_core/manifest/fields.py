@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from weft_core.lifecycle.states import JobState
 from weft_core.manifest.environment import reserved
-from weft_core.manifest.kinds import Choice, Command, Duration, Field, ListOf, MapOf, Number, Record, Size, Text, Whole
+from weft_core.manifest.kinds import Choice, Command, Duration, Field, ListOf, MapOf, Number, Section, Size, Text, Whole
 
 FRAMEWORKS = ("tensorflow", "keras", "pytorch", "horovod", "ray", "python", "custom")
 """What ``framework.name`` accepts; which of them has an image is the catalogue's affair."""
@@ -128,7 +128,7 @@ _PRETRAINED = {
     "model": Field(_MODEL, "A version of a model in the registry, instead of a container and a prefix."),
 }
 
-_CONNECTION = Record(
+_CONNECTION = Section(
     {
         "auth_url": Field(
             Text("the URL of the store", most=2000, check=_endpoint, sensitive=True),
@@ -166,7 +166,7 @@ _CONNECTION = Record(
     sensitive=True,
 )
 
-_DATA_STORE = Record(
+_DATA_STORE = Section(
     {
         "id": Field(
             Text("an id of letters, digits, '.', '_' and '-'", pattern=_NAME),
@@ -187,14 +187,14 @@ _DATA_STORE = Record(
             "The name of a data store whose address and credentials the server keeps (`weft datastores list`), instead "
             "of `connection`.",
         ),
-        "training_data": Field(Record(_TRAINING_DATA), "The training data, which learners find in `DATA_DIR`."),
+        "training_data": Field(Section(_TRAINING_DATA), "The training data, which learners find in `DATA_DIR`."),
         "training_results": Field(
-            Record(_RESULTS),
+            Section(_RESULTS),
             "Where the contents of `RESULT_DIR` and the checkpoints are stored, and the model that the results become "
             "a version of. Only one data store of a manifest can have it.",
         ),
         "pretrained_model": Field(
-            Record(_PRETRAINED),
+            Section(_PRETRAINED),
             "A pretrained model, which learners find in `PRETRAINED_DIR`. Only one data store of a manifest can have "
             "it.",
         ),
@@ -206,7 +206,7 @@ _DATA_STORE = Record(
     }
 )
 
-_FRAMEWORK = Record(
+_FRAMEWORK = Section(
     {
         "name": Field(
             Choice(*FRAMEWORKS, synonyms={name: name for name in FFDL_FRAMEWORKS}),
@@ -232,7 +232,7 @@ _FRAMEWORK = Record(
 )
 
 _EXTRACTED = MapOf(
-    Record(
+    Section(
         {
             "type": Field(
                 Choice("STRING", "JSONSTRING", "INT", "FLOAT"),
@@ -249,7 +249,7 @@ _EXTRACTED = MapOf(
     "a mapping of names to {type, value}",
     64,
 )
-_GROUP = Record(
+_GROUP = Section(
     {
         "regex": Field(
             Text("a regular expression", most=4096),
@@ -258,7 +258,7 @@ _GROUP = Record(
             required=True,
         ),
         "meta": Field(
-            Record(
+            Section(
                 {
                     "time": Field(
                         Text("$group", most=255),
@@ -273,7 +273,7 @@ _GROUP = Record(
         "etimes": Field(_EXTRACTED, "The position in the training: `iteration` is the step of the values."),
     }
 )
-_METRICS = Record(
+_METRICS = Section(
     {
         "type": Field(
             Choice(
@@ -317,7 +317,7 @@ _METRICS = Record(
     }
 )
 
-MANIFEST = Record(
+MANIFEST = Section(
     {
         "name": Field(
             Text("a name of 1 to 63 printable characters", most=63, pattern=".+", check=_printable),
@@ -344,7 +344,7 @@ MANIFEST = Record(
             "The number of learners. `cpus`, `gpus`, `memory` and `storage` are the sizes of each learner.",
         ),
         "elastic": Field(
-            Record(
+            Section(
                 {
                     "min": Field(
                         Whole(1, 1024),
@@ -383,7 +383,7 @@ MANIFEST = Record(
             "Where training data and pretrained models come from, and where results go.",
         ),
         "checkpoint": Field(
-            Record(
+            Section(
                 {
                     "every": Field(
                         Duration(1, 30 * _DAY), "The interval at which the contents of `CHECKPOINT_DIR` are stored."
@@ -397,7 +397,7 @@ MANIFEST = Record(
             "How often the contents of `CHECKPOINT_DIR` are stored, and how many checkpoints are kept.",
         ),
         "stall": Field(
-            Record(
+            Section(
                 {
                     "after": Field(
                         Duration(1, 30 * _DAY),
@@ -452,7 +452,7 @@ MANIFEST = Record(
         ),
         "notify": Field(
             ListOf(
-                Record(
+                Section(
                     {
                         "url": Field(
                             Text("a URL", most=2000, check=_url, sensitive=True),

@@ -208,7 +208,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Field:
-    """A key of a :class:`Record`."""
+    """A key of a :class:`Section`."""
 
     kind: Kind
     doc: str = ""
@@ -217,7 +217,7 @@ class Field:
     """A plain ``null`` is a value of the kind, not an absent one."""
 
 
-class Record:
+class Section:
     """A mapping with known keys; becomes a dict of those that are there and valid."""
 
     def __init__(self, fields: MappingType[str, Field], *, accepted: str = "", sensitive: bool = False) -> None:

@@ -23,7 +23,7 @@ from weft_api.context import Context
 from weft_api.ffdl import submission
 from weft_api.ffdl.translate import go_time
 from weft_api.http.spool import Spooled
-from weft_api.storage.checker import Checker, Refusal, Wanted
+from weft_api.storage.checker import Checker, NamedContainer, Refusal
 from weft_core.objects import make_client, results_prefix
 from weft_core.settings import S3Settings
 from weft_core.store.models import Job, Secret
@@ -310,9 +310,11 @@ def test_users_stores_are_asked_within_the_same_time(wire: Wire, monkeypatch: py
     asked: list[float | None] = []
     real = Checker.check
 
-    def check(self: Checker, wanted: Sequence[Wanted], until: float | None = None) -> tuple[list[Refusal], list[str]]:
+    def check(
+        self: Checker, containers: Sequence[NamedContainer], until: float | None = None
+    ) -> tuple[list[Refusal], list[str]]:
         asked.append(until and until - time.monotonic())
-        return real(self, wanted, until)
+        return real(self, containers, until)
 
     monkeypatch.setattr(Checker, "check", check)
     with silent_server() as url:

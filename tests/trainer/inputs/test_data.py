@@ -33,7 +33,7 @@ from weft_core.settings import S3Settings
 from weft_trainer import data as streaming
 from weft_trainer.errors import DataError
 from weft_trainer.inputs import downloader
-from weft_trainer.inputs.cache import Brought, NodeCache, Wanted
+from weft_trainer.inputs.cache import Brought, CacheRequest, NodeCache
 from weft_trainer.inputs.downloader import Downloader
 from weft_trainer.inputs.selection import matcher, select, share
 from weft_trainer.spec import DataInput, S3Location, parse_spec
@@ -220,25 +220,25 @@ def used(node: Node) -> int:
 
 def test_what_killed_agents_leave_in_the_cache_harms_nobody(tmp_path: Path) -> None:
     cache = NodeCache(tmp_path / "cache", 1000)
-    wanted = Wanted.of(("x",), 5, 1.0, tmp_path / "target")
+    request = CacheRequest.of(("x",), 5, 1.0, tmp_path / "target")
     code = f"""
 import os
 from pathlib import Path
-from weft_trainer.inputs.cache import NodeCache, Wanted
+from weft_trainer.inputs.cache import NodeCache, CacheRequest
 def fetch(file):
     os.write(file, b"half of something longer")
     os.fchmod(file, 0o444)
     os.kill(os.getpid(), 9)
-wanted = Wanted.of(("x",), 5, 1.0, Path({str(tmp_path / "other")!r}))
+request = CacheRequest.of(("x",), 5, 1.0, Path({str(tmp_path / "other")!r}))
 cache = NodeCache(Path({str(tmp_path / "cache")!r}), 1000)
-with cache.room([Wanted.of(("y",), 999, 1.0, wanted.target)]):
-    cache.bring(wanted, fetch)
+with cache.room([CacheRequest.of(("y",), 999, 1.0, request.target)]):
+    cache.bring(request, fetch)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    with cache.room([wanted]) as chosen:
-        assert chosen == {wanted.identity}, "what it had claimed is free again"
-        assert cache.bring(wanted, lambda file: _write(file, b"whole")) is Brought.FETCHED
-    assert Path(wanted.target).read_bytes() == b"whole"
+    with cache.room([request]) as chosen:
+        assert chosen == {request.identity}, "what it had claimed is free again"
+        assert cache.bring(request, lambda file: _write(file, b"whole")) is Brought.FETCHED
+    assert Path(request.target).read_bytes() == b"whole"
     assert not list((tmp_path / "cache/parts").iterdir())
     assert not list((tmp_path / "cache/claims").iterdir())
 
@@ -249,15 +249,15 @@ def _write(file: int, data: bytes) -> None:
 
 def test_an_object_that_another_process_brings_is_waited_for_last(tmp_path: Path) -> None:
     cache = NodeCache(tmp_path / "cache")
-    wanted = Wanted.of(("x",), 1, 1.0, tmp_path / "target")
+    request = CacheRequest.of(("x",), 1, 1.0, tmp_path / "target")
 
     def fetch(file: int) -> None:
-        again = replace(wanted, target=str(tmp_path / "again"))
+        again = replace(request, target=str(tmp_path / "again"))
         assert cache.bring(again, lambda file: None, wait=False) is Brought.BUSY
         os.write(file, b"1")
 
-    assert cache.bring(wanted, fetch) is Brought.FETCHED
-    assert cache.bring(replace(wanted, target=str(tmp_path / "again")), fetch) is Brought.CACHED
+    assert cache.bring(request, fetch) is Brought.FETCHED
+    assert cache.bring(replace(request, target=str(tmp_path / "again")), fetch) is Brought.CACHED
 
 
 # --- faults ---

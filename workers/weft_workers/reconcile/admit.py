@@ -29,7 +29,7 @@ from weft_core.words import count
 from weft_workers.admission import Plan, Request, Running, more, plan
 from weft_workers.context import Context
 from weft_workers.lease import Lease, take
-from weft_workers.observing import Lookout
+from weft_workers.observing import ObservedEngine
 from weft_workers.quotas import Allowance
 from weft_workers.reconcile.load import attempt_view
 from weft_workers.reconcile.preparing import note_progress, prepare
@@ -163,7 +163,7 @@ def survey(context: Context, engine_name: str) -> None:
 # --- the queue ---------------------------------------------------------------------------------------------------
 
 
-def _lock(session: Session, engine: Lookout) -> None:
+def _lock(session: Session, engine: ObservedEngine) -> None:
     """Take the engine's row, before any job's: who holds a job's row never waits for this one."""
     locked = select(EngineStatus.name).where(EngineStatus.name == engine.name).with_for_update()
     if session.scalars(locked).one_or_none() is None:
@@ -346,7 +346,7 @@ def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str
             "nodes": list(place),
         },
         token_sha256=token.sha256,
-        token_ciphertext=context.secrets.encrypt(token.plain),
+        token_ciphertext=context.box.encrypt(token.plain),
     )
     session.add(attempt)
     session.flush()

@@ -235,7 +235,7 @@ def _spec(context: Context, view: View, attempt: AttemptView) -> LaunchSpec:
         resources=read_resources(view.job.manifest["resources"]),
         image=view.job.manifest["framework"]["image"],
         api_url=own_url or context.settings.api.public_url,
-        token=context.secrets.decrypt(attempt.token),
+        token=context.box.decrypt(attempt.token),
         project=view.job.project,
         job_name=view.job.name,
         placement=read_placement(context.settings, view.job.manifest.get("profile")),

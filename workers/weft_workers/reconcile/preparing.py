@@ -12,12 +12,12 @@ from weft_core.lifecycle.states import Desired, JobState
 from weft_core.store.jobs import record_event
 from weft_core.store.models import Job
 from weft_workers.context import Context
-from weft_workers.observing import Lookout
+from weft_workers.observing import ObservedEngine
 
 _QUEUE = 1000  # as many jobs at a time
 
 
-def prepare(context: Context, engine: Lookout, capacity: Capacity) -> Mapping[str, Preparation]:
+def prepare(context: Context, engine: ObservedEngine, capacity: Capacity) -> Mapping[str, Preparation]:
     """Have the engine make the images that waiting jobs lack, and no others.
 
     Returns:

@@ -1,4 +1,4 @@
-"""One step of a job: claim, look, decide, perform."""
+"""One step of a job: claim, observe, decide, perform."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _step_once(context: Context, job_id: str) -> float | None:
 
 
 def _work(context: Context, lease: Lease, view: View) -> float | None:
-    view = _look(context, view)
+    view = _observe(context, view)
     while isinstance(action := decide(view), SearchExits):
         try:
             view = replace(view, exits={**view.exits, **_search_exits(context, view, action.ranks)})
@@ -80,7 +80,7 @@ def _work(context: Context, lease: Lease, view: View) -> float | None:
         return perform.perform(context, lease, view, action)
 
 
-def _look(context: Context, view: View) -> View:
+def _observe(context: Context, view: View) -> View:
     """Add what the engine says, if an attempt runs there and its outcome is still open."""
     attempt = view.open
     if attempt is None or attempt.outcome is not None or attempt.launched_at is None:

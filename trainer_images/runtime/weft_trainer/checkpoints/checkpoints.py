@@ -14,7 +14,7 @@ from pathlib import Path
 from weft_trainer.checkpoints.consistency import Settler, State, group_of, torn_by_kill, unfinished
 from weft_trainer.checkpoints.generations import Entry, Generation, GenerationList, generation_id
 from weft_trainer.checkpoints.restoring import Restored, Restoring, sha256_of
-from weft_trainer.checkpoints.scan import Look, being_written, is_temporary, look_at, saving, scan
+from weft_trainer.checkpoints.scan import FileStamp, being_written, is_temporary, saving, scan, stamp_of
 from weft_trainer.errors import DataError, Fenced, TrainerError, warn
 from weft_trainer.spec import LearnerSpec
 from weft_trainer.stores.paths import below
@@ -22,7 +22,7 @@ from weft_trainer.stores.retry import patiently
 from weft_trainer.stores.store import Store
 from weft_trainer.stores.upload import upload_files
 
-_BETWEEN_LOOKS = 1.0
+_BETWEEN_SCANS = 1.0
 _AGAIN_SECONDS = 5.0
 """Until the next try where the folder did not come to rest."""
 _HURRY_SECONDS = 2.0
@@ -61,9 +61,9 @@ class Checkpoints:
         self._number = 0
         self._last: Generation | None = None
         self._abandoned: set[str] = set()  # newer than the generation that the gang agreed to begin with
-        self._entries: dict[str, tuple[Look, Entry]] = {}  # what a file was when it was last hashed, or restored
+        self._entries: dict[str, tuple[FileStamp, Entry]] = {}  # what a file was when it was last hashed, or restored
         self._open_at_stop: set[str] = set()
-        self._foreign: dict[str, Look] = {}  # other ranks' files, as they came back
+        self._foreign: dict[str, FileStamp] = {}  # other ranks' files, as they came back
         self._lock = threading.Lock()
         self._every = spec.checkpoint.every_seconds
         self._stop = threading.Event()
@@ -91,11 +91,11 @@ class Checkpoints:
         if self._last:
             self._abandoned = {newer for newer in self._own.ids if newer > self._last.id}
         for rank, entry in restored.placed.values():
-            look = look_at(below(self._folder, entry.path))
-            if look is not None and rank == self._spec.rank:
-                self._entries[entry.path] = (look, entry)
-            elif look is not None:
-                self._foreign[entry.path] = look
+            stamp = stamp_of(below(self._folder, entry.path))
+            if stamp is not None and rank == self._spec.rank:
+                self._entries[entry.path] = (stamp, entry)
+            elif stamp is not None:
+                self._foreign[entry.path] = stamp
         return restored
 
     @property
@@ -103,8 +103,8 @@ class Checkpoints:
         """Whether the folder holds nothing but the files that came back."""
         if self._number:
             return False
-        known = {key: look for key, (look, _) in dict(self._entries).items()} | self._foreign
-        return all(known.get(key) == look for key, look in scan(self._folder).items())
+        known = {key: stamp for key, (stamp, _) in dict(self._entries).items()} | self._foreign
+        return all(known.get(key) == stamp for key, stamp in scan(self._folder).items())
 
     def mirror(self, patience: float, round_number: int) -> int:
         """Make the folder equal to the last complete checkpoint, for a round of an elastic job; the number of files.
@@ -166,7 +166,7 @@ class Checkpoints:
             if self._stop.is_set():
                 return
             try:
-                state = self._settler.settle(min(_BETWEEN_LOOKS, self._every), self._last_entries)
+                state = self._settler.settle(min(_BETWEEN_SCANS, self._every), self._last_entries)
                 at_rest = state.at_rest
                 self._sync(state, patience=0)
             except Fenced:
@@ -175,7 +175,7 @@ class Checkpoints:
                 warn(f"checkpoint not stored, the next try comes: {error}")
 
     def _until_next(self) -> float:
-        """Seconds. All learners of a job look at about the same time, different jobs at different ones, so that their
+        """Seconds. All learners of a job scan at about the same time, different jobs at different ones, so that their
         generations are of the same moments."""
         if self._spec.learners == 1:
             return self._every
@@ -192,15 +192,15 @@ class Checkpoints:
             seen = time.time()
             while True:
                 now, entries = state.select(self._last_entries)
-                fresh: dict[str, Look] = {}  # by key: to be sent
-                for key, look in now.items():
+                fresh: dict[str, FileStamp] = {}  # by key: to be sent
+                for key, stamp in now.items():
                     known = self._entries.get(key)
-                    if self._foreign.get(key) == look:
+                    if self._foreign.get(key) == stamp:
                         continue
-                    if known is not None and known[0] == look:
+                    if known is not None and known[0] == stamp:
                         entries[key] = known[1]
                     else:
-                        fresh[key] = look
+                        fresh[key] = stamp
                 if not fresh and entries == self._last_entries:
                     self._confirm(seen, state, patience)
                     return
@@ -215,14 +215,14 @@ class Checkpoints:
             entries |= sent
             self._publish(tuple(entries[key] for key in sorted(entries)), seen, patience)
 
-    def _send(self, fresh: Mapping[str, Look], patience: float) -> tuple[dict[str, Entry], frozenset[str]]:
+    def _send(self, fresh: Mapping[str, FileStamp], patience: float) -> tuple[dict[str, Entry], frozenset[str]]:
         """Entries of the files that were sent; or files that have changed meanwhile, and then nothing has been kept."""
         pins = self._pin(fresh)
         try:
             entries: dict[str, Entry] = {}
-            for key, look in fresh.items():
-                digest = "" if look.link is not None else sha256_of(pins[key])
-                entries[key] = Entry(key, 0 if look.link else look.size, digest, look.mtime_ns, look.link)
+            for key, stamp in fresh.items():
+                digest = "" if stamp.link is not None else sha256_of(pins[key])
+                entries[key] = Entry(key, 0 if stamp.link else stamp.size, digest, stamp.mtime_ns, stamp.link)
             # Stored by content: nothing may be written to the files between their hash and their upload.
             torn = _changed(fresh, pins)
             if torn:
@@ -243,18 +243,18 @@ class Checkpoints:
             return {}, _changed(fresh, pins)
         finally:
             shutil.rmtree(self._pins, ignore_errors=True)
-        self._entries |= {key: (look, entries[key]) for key, look in fresh.items()}
+        self._entries |= {key: (stamp, entries[key]) for key, stamp in fresh.items()}
         return entries, frozenset()
 
-    def _pin(self, fresh: Mapping[str, Look]) -> dict[str, Path]:
+    def _pin(self, fresh: Mapping[str, FileStamp]) -> dict[str, Path]:
         """Hard links to files: whatever is put in their place meanwhile, the links stay. Where the file system
         has no links, the files themselves."""
         shutil.rmtree(self._pins, ignore_errors=True)
         self._pins.mkdir(parents=True)
         pins = {}
-        for number, (key, look) in enumerate(fresh.items()):
+        for number, (key, stamp) in enumerate(fresh.items()):
             pins[key] = path = self._folder / key
-            if look.link is None:
+            if stamp.link is None:
                 pin = self._pins / str(number)
                 try:
                     os.link(path, pin, follow_symlinks=False)
@@ -291,6 +291,6 @@ class Checkpoints:
         patiently(lambda: self._own.publish(self._last or last), patience)
 
 
-def _changed(fresh: Mapping[str, Look], pins: Mapping[str, Path]) -> frozenset[str]:
+def _changed(fresh: Mapping[str, FileStamp], pins: Mapping[str, Path]) -> frozenset[str]:
     """The keys of files that have changed."""
-    return frozenset(key for key, look in fresh.items() if look_at(pins[key]) != look)
+    return frozenset(key for key, stamp in fresh.items() if stamp_of(pins[key]) != stamp)

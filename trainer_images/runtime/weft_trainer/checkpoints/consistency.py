@@ -1,7 +1,7 @@
 """Which files of a folder belong together: a generation must be a state in which the folder was at one moment.
 
 A program that saves several files (a model, its optimizer, an index) must never get some files back new and others old.
-So a state counts once the folder is at rest: between two looks nothing has changed, and no process has a file open for
+So a state counts once the folder is at rest: between two scans nothing has changed, and no process has a file open for
 writing. Where some of it never comes to rest, the rest counts alone: each folder directly in CHECKPOINT_DIR is a
 *group*, and all files beside them are one more (its name is ""). See docs/checkpoints.md.
 """
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft_trainer.checkpoints.generations import Entry
-from weft_trainer.checkpoints.scan import Look, being_written, is_temporary, saving, scan, temporaries
+from weft_trainer.checkpoints.scan import FileStamp, being_written, is_temporary, saving, scan, temporaries
 
-_LOOKS = (1.0,) * 5
-"""Seconds between looks."""
-_QUICK_LOOKS = (0.25, 0.1, 0.05, 0.02)
+_GAPS = (1.0,) * 5
+"""Seconds between two scans."""
+_QUICK_GAPS = (0.25, 0.1, 0.05, 0.02)
 """Then, for programs that save more often than that."""
 _LOG_SECONDS = 60.0
 """A file that has been open for so long and was never complete is written to all the time. Nothing waits for it."""
@@ -32,7 +32,7 @@ _TOGETHER_NS = 60 * 10**9
 class State:
     """A folder at one moment."""
 
-    found: Mapping[str, Look]
+    found: Mapping[str, FileStamp]
     torn: frozenset[str] = frozenset()
     """Files that are not complete, or not for sure; with them their groups are as they were stored last."""
     logs: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ class State:
     def at_rest(self) -> bool:
         return not self.torn and not self.saving
 
-    def select(self, last: Mapping[str, Entry]) -> tuple[dict[str, Look], dict[str, Entry]]:
+    def select(self, last: Mapping[str, Entry]) -> tuple[dict[str, FileStamp], dict[str, Entry]]:
         """The content of a generation of this state: files as they are now, and entries of the generation before.
 
         Args:
@@ -52,17 +52,17 @@ class State:
         """
         torn = {group_of(key) for key in self.torn} | self.saving
         everything = "" in self.saving
-        now: dict[str, Look] = {}
+        now: dict[str, FileStamp] = {}
         kept = {key: entry for key, entry in last.items() if everything or group_of(key) in torn}
         if everything:
             return now, kept
         stored = {group_of(key) for key in kept}
-        for key, look in self.found.items():
+        for key, stamp in self.found.items():
             group = group_of(key)
             if group in stored or group in self.saving or key in self.torn or (group in torn and group):
                 continue
             if key not in self.logs:
-                now[key] = look
+                now[key] = stamp
             elif key in last:
                 kept[key] = last[key]
         return now, kept
@@ -89,15 +89,15 @@ class Settler:
         """The folder as soon as it is at rest; after a few seconds as it is then.
 
         Args:
-            longest: seconds between two looks, at most.
+            longest: seconds between two scans, at most.
             last: the entries of the last generation.
         """
         before = scan(self._folder)
         opened: set[str] = set()
         restless: set[str] = set()
         state = State({})
-        for number, gap in enumerate((*_LOOKS, *_QUICK_LOOKS)):
-            if 2 <= number < len(_LOOKS) and not opened:
+        for number, gap in enumerate((*_GAPS, *_QUICK_GAPS)):
+            if 2 <= number < len(_GAPS) and not opened:
                 continue  # no file is open for long: the program saves more often than that
             stopping = self._pause(min(gap, longest))
             found = scan(self._folder)
@@ -109,7 +109,7 @@ class Settler:
             # Where a temporary file is being written, more files may follow it.
             drafts = {group_of(key) for key in writing if is_temporary(key)}
             more = {group: news(found, group, last) for group in drafts}
-            if gap in _QUICK_LOOKS:
+            if gap in _QUICK_GAPS:
                 # A program that takes longer over a file is not at rest between two files.
                 changed |= opened & found.keys()
                 changed -= {key for key in changed - opened if _replaced(key, restless, before, found)}
@@ -127,7 +127,7 @@ class Settler:
         return {key for key, since in self._open_since.items() if now - since >= _LOG_SECONDS and key not in stored}
 
 
-def _replaced(key: str, restless: set[str], before: Mapping[str, Look], found: Mapping[str, Look]) -> bool:
+def _replaced(key: str, restless: set[str], before: Mapping[str, FileStamp], found: Mapping[str, FileStamp]) -> bool:
     """Whether a file was put in place of another by a rename, so is complete, and is all that its group has changed."""
     if key not in before or key not in found or before[key].inode == found[key].inode:
         return False
@@ -139,13 +139,13 @@ def torn_by_kill(folder: Path, killed_at: float, last: Mapping[str, Entry]) -> f
     belong to them."""
     since = killed_at * 1e9 - _SUSPECT_NS
     found = scan(folder)
-    fresh = {key for key, look in found.items() if look.mtime_ns >= since}
-    doing = {group_of(key) for key, look in temporaries(folder).items() if look.mtime_ns >= since}
+    fresh = {key for key, stamp in found.items() if stamp.mtime_ns >= since}
+    doing = {group_of(key) for key, stamp in temporaries(folder).items() if stamp.mtime_ns >= since}
     half = frozenset(key for key in fresh if not found[key].settled)
     return half | unfinished(found, doing | {group_of(key) for key in fresh}, last)
 
 
-def unfinished(found: Mapping[str, Look], groups: Collection[str], last: Mapping[str, Entry]) -> frozenset[str]:
+def unfinished(found: Mapping[str, FileStamp], groups: Collection[str], last: Mapping[str, Entry]) -> frozenset[str]:
     """Files written since the last generation in ``groups`` in which a save was under way when its program ended, where
     a part of the group's files has been replaced. New names leave the old files as they are, so they count."""
     torn: set[str] = set()
@@ -156,12 +156,12 @@ def unfinished(found: Mapping[str, Look], groups: Collection[str], last: Mapping
     return frozenset(torn)
 
 
-def news(found: Mapping[str, Look], group: str, last: Mapping[str, Entry]) -> set[str]:
+def news(found: Mapping[str, FileStamp], group: str, last: Mapping[str, Entry]) -> set[str]:
     """The files of a group that have changed since they were stored last."""
     return {
         key
-        for key, look in found.items()
-        if group_of(key) == group and (key not in last or last[key].mtime_ns != look.mtime_ns)
+        for key, stamp in found.items()
+        if group_of(key) == group and (key not in last or last[key].mtime_ns != stamp.mtime_ns)
     }
 
 

@@ -2,7 +2,7 @@
 
 Each learner stores its own folder by itself, so their newest generations may be of different moments: one may have
 stored step 20 when another was killed before it could. A generation says from when (its newest file) until when (the
-last look that found it unchanged) its folder was in that state; generations whose times overlap belong together.
+last scan that found it unchanged) its folder was in that state; generations whose times overlap belong together.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ _TEMPORARY = re.compile(
 
 
 @dataclass(frozen=True)
-class Look:
-    """A file at one moment. The same look later means that nothing has been written to it."""
+class FileStamp:
+    """A file at one moment. If its stamp is the same later, nothing has been written to it."""
 
     size: int
     mtime_ns: int
@@ -33,29 +33,29 @@ class Look:
     settled."""
 
 
-def scan(folder: Path) -> dict[str, Look]:
+def scan(folder: Path) -> dict[str, FileStamp]:
     """Every file and link by its key, except files that are temporary by name."""
-    return _looks(folder, temporary=False)
+    return _stamps(folder, temporary=False)
 
 
-def temporaries(folder: Path) -> dict[str, Look]:
+def temporaries(folder: Path) -> dict[str, FileStamp]:
     """The files that are temporary by name."""
-    return _looks(folder, temporary=True)
+    return _stamps(folder, temporary=True)
 
 
 def is_temporary(key: str) -> bool:
     return any(_TEMPORARY.search(part) for part in key.split("/"))
 
 
-def _looks(folder: Path, temporary: bool) -> dict[str, Look]:
+def _stamps(folder: Path, temporary: bool) -> dict[str, FileStamp]:
     found = {}
     for key, path in files_below(folder):
-        if is_temporary(key) is temporary and (look := look_at(path)) is not None:
-            found[key] = look
+        if is_temporary(key) is temporary and (stamp := stamp_of(path)) is not None:
+            found[key] = stamp
     return found
 
 
-def look_at(path: Path) -> Look | None:
+def stamp_of(path: Path) -> FileStamp | None:
     try:
         status = path.lstat()
         link = os.readlink(path) if path.is_symlink() else None
@@ -64,7 +64,7 @@ def look_at(path: Path) -> Look | None:
     if link is not None and (link.startswith("/") or ".." in link.split("/")):
         return None  # leads out of the folder, and means nothing elsewhere
     settled = link is not None or status.st_ctime_ns > status.st_mtime_ns
-    return Look(status.st_size, status.st_mtime_ns, status.st_ino, link, settled)
+    return FileStamp(status.st_size, status.st_mtime_ns, status.st_ino, link, settled)
 
 
 def saving(folder: Path) -> set[str]:

@@ -42,7 +42,7 @@ class Brought(Enum):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CacheRequest:
     """An object, and the path that it is to have."""
 
     identity: str
@@ -54,7 +54,7 @@ class Wanted:
     """A path; there may be hundreds of thousands, and a Path costs as much as a system call."""
 
     @classmethod
-    def of(cls, identity: Sequence[str], size: int, modified: float | None, target: Path | str) -> Wanted:
+    def of(cls, identity: Sequence[str], size: int, modified: float | None, target: Path | str) -> CacheRequest:
         name = hashlib.sha256("\0".join(identity).encode()).hexdigest()
         return cls(name, size, int((modified or 0) * 1e6) * 1000, str(target))
 
@@ -83,46 +83,46 @@ class NodeCache:
 
     # --- one object ---
 
-    def has(self, wanted: Wanted) -> bool:
+    def has(self, request: CacheRequest) -> bool:
         try:
-            status = os.stat(self._place(wanted))
+            status = os.stat(self._place(request))
         except FileNotFoundError:
             return False
-        return status.st_size == wanted.size and status.st_mtime_ns == wanted.time
+        return status.st_size == request.size and status.st_mtime_ns == request.time
 
-    def give(self, wanted: Wanted) -> bool:
+    def give(self, request: CacheRequest) -> bool:
         """Put it at its target if it is here."""
-        place = self._place(wanted)
+        place = self._place(request)
         try:
             status = os.stat(place)
-            if status.st_size != wanted.size or status.st_mtime_ns != wanted.time:
+            if status.st_size != request.size or status.st_mtime_ns != request.time:
                 return False
-            _link(place, wanted.target)
+            _link(place, request.target)
         except FileNotFoundError:  # also: dropped just now
             return False
         if time.time() - status.st_atime > _FRESH:
             with contextlib.suppress(OSError):
-                os.utime(place, ns=(time.time_ns(), wanted.time))
+                os.utime(place, ns=(time.time_ns(), request.time))
         return True
 
-    def bring(self, wanted: Wanted, fetch: Fetch, *, wait: bool = True) -> Brought:
+    def bring(self, request: CacheRequest, fetch: Fetch, *, wait: bool = True) -> Brought:
         """Put it at its target, downloading it if it is not here; never twice at the same time on this node.
 
         Raises:
             DataError: or any error that ``fetch`` raises.
         """
-        part = f"{self._parts}/{wanted.identity}"
+        part = f"{self._parts}/{request.identity}"
         with _locked(part, wait=wait) as file:
             if file is None:
                 return Brought.BUSY
-            if self.give(wanted):
+            if self.give(request):
                 _remove(part)
                 return Brought.CACHED
             try:
                 os.ftruncate(file, 0)  # an agent that was killed may have left something
-                _fill(file, wanted, fetch)
-                _link(part, wanted.target)  # before it can be dropped again
-                place = self._place(wanted)
+                _fill(file, request, fetch)
+                _link(part, request.target)  # before it can be dropped again
+                place = self._place(request)
                 try:
                     os.rename(part, place)
                 except FileNotFoundError:
@@ -134,30 +134,30 @@ class NodeCache:
         return Brought.FETCHED
 
     @staticmethod
-    def bypass(wanted: Wanted, fetch: Fetch) -> None:
+    def bypass(request: CacheRequest, fetch: Fetch) -> None:
         """Download it to its target alone. Raises: as :meth:`bring`."""
-        part = os.path.join(os.path.dirname(wanted.target), f".{uuid.uuid4().hex}.part")
+        part = os.path.join(os.path.dirname(request.target), f".{uuid.uuid4().hex}.part")
         try:
             file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
             try:
-                _fill(file, wanted, fetch)
+                _fill(file, request, fetch)
             finally:
                 os.close(file)
-            os.replace(part, wanted.target)
+            os.replace(part, request.target)
         finally:
             _remove(part)
 
     # --- room ---
 
     @contextmanager
-    def room(self, wanted: Sequence[Wanted]) -> Iterator[set[str]]:
+    def room(self, requests: Sequence[CacheRequest]) -> Iterator[set[str]]:
         """Make room for a download, by dropping the objects that were used longest ago and are in no use now.
         Gives the identities for which there is room. The others have to :meth:`bypass`.
 
         Raises:
             DataError: not even the disk has room.
         """
-        sizes = {item.identity: item.size for item in wanted}
+        sizes = {request.identity: request.size for request in requests}
         # Learners of the same job bring the same objects: their claims count once.
         subject = hashlib.sha256("".join(sorted(sizes)).encode()).hexdigest()[:32]
         claim = self._claims / f"{subject}.{uuid.uuid4().hex}"
@@ -226,8 +226,8 @@ class NodeCache:
                 if time.time() - path.stat().st_mtime > _STALE and not _is_locked(path):
                     path.unlink()
 
-    def _place(self, wanted: Wanted) -> str:
-        return f"{self._objects}/{wanted.identity[:2]}/{wanted.identity}"
+    def _place(self, request: CacheRequest) -> str:
+        return f"{self._objects}/{request.identity[:2]}/{request.identity}"
 
 
 def _remove(path: str) -> None:
@@ -235,13 +235,13 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def _fill(file: int, wanted: Wanted, fetch: Fetch) -> None:
+def _fill(file: int, request: CacheRequest, fetch: Fetch) -> None:
     fetch(file)
     size = os.fstat(file).st_size
-    if size != wanted.size:
-        raise DataError(f"{os.path.basename(wanted.target)}: {size:,} bytes came, {wanted.size:,} were announced")
+    if size != request.size:
+        raise DataError(f"{os.path.basename(request.target)}: {size:,} bytes came, {request.size:,} were announced")
     os.fchmod(file, 0o444)
-    os.utime(file, ns=(time.time_ns(), wanted.time))
+    os.utime(file, ns=(time.time_ns(), request.time))
 
 
 def _link(place: str, target: str) -> None:

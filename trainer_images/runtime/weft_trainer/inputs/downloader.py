@@ -13,7 +13,7 @@ from typing import Any
 
 from weft_trainer.errors import DataError
 from weft_trainer.folders import Folders
-from weft_trainer.inputs.cache import NodeCache, Wanted
+from weft_trainer.inputs.cache import CacheRequest, NodeCache
 from weft_trainer.inputs.code import extract, fetch_code
 from weft_trainer.inputs.fetch_worker import BATCH, fetch_by_processes
 from weft_trainer.inputs.fetcher import RANGE, Fetcher, Item
@@ -50,8 +50,8 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where objects were listed, and the folder that they go to."""
+class ListedObjects:
+    """The objects that were listed at a location, and the folder that they go to."""
 
     location: S3Location
     folder: Path
@@ -105,7 +105,7 @@ class Downloader:
         bundle = folder.with_name("code.zip")
         try:
             self._cache.bring(
-                Wanted.of(("code", code.sha256), code.size, None, bundle), lambda file: fetch_code(code, file)
+                CacheRequest.of(("code", code.sha256), code.size, None, bundle), lambda file: fetch_code(code, file)
             )
             extract(bundle, folder)
             if keep is not None:
@@ -123,10 +123,10 @@ class Downloader:
             def came(page: Sequence[Stored]) -> None:
                 nonlocal missing
                 if early and page:
-                    place = Place(source.location, folders.data, fitting(page, source))
+                    listing = ListedObjects(source.location, folders.data, fitting(page, source))
                     missing = [] if missing is None else missing
                     with contextlib.suppress(NotADirectoryError, IsADirectoryError, FileExistsError):  # _check_tree's
-                        missing += self._from_cache(place, progress)
+                        missing += self._from_cache(listing, progress)
 
             location, found = self._listed(f"data store '{source.id}'", source.location, progress, came)
             return location, select(found, source)
@@ -134,23 +134,23 @@ class Downloader:
         with ThreadPoolExecutor(max(1, len(spec.data)), "list") as pool:
             found = list(pool.map(listed, spec.data))
         wholes = [objects for _, objects in found]
-        places = [
-            (source, Place(location, folders.data, share(objects, source, spec.rank, spec.learners)))
+        listings = [
+            (source, ListedObjects(location, folders.data, share(objects, source, spec.rank, spec.learners)))
             for source, (location, objects) in zip(spec.data, found)
         ]
         owners: dict[str, str] = {}
-        for source, place in places:
+        for source, listing in listings:
             if source.mode == "stream":
-                write_stream(folders.streams, source.id, self._fetcher.store(place.location), place.objects)
-                self._report.streamed += len(place.objects)
+                write_stream(folders.streams, source.id, self._fetcher.store(listing.location), listing.objects)
+                self._report.streamed += len(listing.objects)
                 continue
-            for stored in place.objects:
+            for stored in listing.objects:
                 other = owners.setdefault(stored.key, source.id)
                 if other != source.id:
                     raise DataError(f"data stores '{other}' and '{source.id}' both have '{stored.key}' for DATA_DIR")
         _check_tree(owners)
         self.inputs["data"] = summary((stored for objects in wholes for stored in objects), etags=True)
-        self._bring([place for source, place in places if source.mode != "stream"], spec.cpus, progress, missing)
+        self._bring([listing for source, listing in listings if source.mode != "stream"], spec.cpus, progress, missing)
 
     def _pretrained(self, location: S3Location, folder: Path, cpus: float, progress: Progress) -> None:
         there, found = self._listed("the pretrained model", location, progress)
@@ -158,7 +158,7 @@ class Downloader:
         if not files:
             raise DataError(f"there is no pretrained model at {location.words}")
         self.inputs["pretrained"] = summary(files, etags=True)
-        self._bring([Place(there, folder, files)], cpus, progress)
+        self._bring([ListedObjects(there, folder, files)], cpus, progress)
 
     def _listed(
         self,
@@ -188,36 +188,36 @@ class Downloader:
         return location, found
 
     def _bring(
-        self, places: Sequence[Place], cpus: float, progress: Progress, missing: list[Item] | None = None
+        self, listings: Sequence[ListedObjects], cpus: float, progress: Progress, missing: list[Item] | None = None
     ) -> None:
         """``missing``: the items that the cache does not have, if it has been asked already."""
-        for place in places:
-            size = sum(stored.size for stored in place.objects)
-            progress.expect(len(place.objects), size)
-            self._report.files += len(place.objects)
+        for listing in listings:
+            size = sum(stored.size for stored in listing.objects)
+            progress.expect(len(listing.objects), size)
+            self._report.files += len(listing.objects)
             self._report.size += size
         if missing is None:
-            missing = [item for place in places for item in self._from_cache(place, progress)]
+            missing = [item for listing in listings for item in self._from_cache(listing, progress)]
         if not missing:
             return
-        with self._cache.room([item.wanted for item in missing]) as chosen:
-            items = [replace(item, cached=item.wanted.identity in chosen) for item in missing]
+        with self._cache.room([item.request for item in missing]) as chosen:
+            items = [replace(item, cached=item.request.identity in chosen) for item in missing]
             if not all(item.cached for item in items):
                 self._warn(f"the node's cache ({self._cache.limit:,} bytes) has no room for all of it")
             self._fetch(items, cpus, progress)
 
-    def _from_cache(self, place: Place, progress: Progress) -> list[Item]:
+    def _from_cache(self, listing: ListedObjects, progress: Progress) -> list[Item]:
         """Put the objects that the cache has into the folder. Returns the other items. By now these credentials have
         listed the objects; whether they may read them, too, is asked for once."""
-        items = [_item(place, stored) for stored in place.objects]
-        for folder in {os.path.dirname(item.wanted.target) for item in items}:
+        items = [_item(listing, stored) for stored in listing.objects]
+        for folder in {os.path.dirname(item.request.target) for item in items}:
             os.makedirs(folder, exist_ok=True)
         missing = []
         for item in items:
-            if place.location not in self._readable and self._cache.has(item.wanted):
+            if listing.location not in self._readable and self._cache.has(item.request):
                 self._check_readable(item)
-                self._readable.add(place.location)
-            if place.location in self._readable and self._cache.give(item.wanted):
+                self._readable.add(listing.location)
+            if listing.location in self._readable and self._cache.give(item.request):
                 self._report.cached += 1
                 progress.cached(1, item.stored.size)
             else:
@@ -243,12 +243,12 @@ class Downloader:
         self._report.cached += tally.cached
 
 
-def _item(place: Place, stored: Stored) -> Item:
-    location = place.location
+def _item(listing: ListedObjects, stored: Stored) -> Item:
+    location = listing.location
     whole = f"{location.prefix}/{stored.key}" if location.prefix else stored.key
     identity = (location.endpoint, location.container, whole, stored.etag, str(stored.size))
-    wanted = Wanted.of(identity, stored.size, stored.modified, path_below(place.folder, stored.key))
-    return Item(location, stored, wanted, cached=True)
+    request = CacheRequest.of(identity, stored.size, stored.modified, path_below(listing.folder, stored.key))
+    return Item(location, stored, request, cached=True)
 
 
 @contextlib.contextmanager

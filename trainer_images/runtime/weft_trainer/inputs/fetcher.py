@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from weft_trainer.errors import DataError
-from weft_trainer.inputs.cache import Brought, NodeCache, Wanted
+from weft_trainer.inputs.cache import Brought, CacheRequest, NodeCache
 from weft_trainer.inputs.progress import Progress
 from weft_trainer.spec import S3Location
 from weft_trainer.stores.retry import patiently
@@ -27,7 +27,7 @@ _RANGES_AT_ONCE = 16
 class Item:
     location: S3Location
     stored: Stored
-    wanted: Wanted
+    request: CacheRequest
     cached: bool
     """Whether it may go into the cache; else there is no room for it there."""
 
@@ -114,8 +114,8 @@ class Fetcher:
             self._fetch(store, item.stored, file, progress)
 
         if item.cached:
-            return self._cache.bring(item.wanted, fetch, wait=wait)
-        self._cache.bypass(item.wanted, fetch)
+            return self._cache.bring(item.request, fetch, wait=wait)
+        self._cache.bypass(item.request, fetch)
         return Brought.FETCHED
 
     def _fetch(self, store: S3Store, stored: Stored, file: int, progress: Progress) -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from weft_trainer.errors import DataError
-from weft_trainer.inputs.cache import Brought, NodeCache, Wanted
+from weft_trainer.inputs.cache import Brought, CacheRequest, NodeCache
 from weft_trainer.inputs.progress import Progress
 from weft_trainer.spec import ModelInput
 from weft_trainer.stores.installation import InstallationStore
@@ -37,7 +37,9 @@ def bring_model(
             target = below(folder, stored.key)
             target.parent.mkdir(parents=True, exist_ok=True)
             brought = cache.bring(
-                Wanted.of(("model", model.id, stored.key, str(stored.size)), stored.size, stored.modified, target),
+                CacheRequest.of(
+                    ("model", model.id, stored.key, str(stored.size)), stored.size, stored.modified, target
+                ),
                 lambda file: patiently(
                     lambda: store.fetch(stored.key, Path(f"/proc/self/fd/{file}"), progress.came), PATIENCE
                 ),
