@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -154,14 +154,10 @@ def test_its_folder_is_named_by_all_that_it_depends_on(images: Images, root: Pat
 def test_several_who_wait_share_one_build(images: Images, root: Path, tmp_path: Path) -> None:
     images.hook(f"echo x >> {tmp_path / 'builds'}; sleep 0.2")
     images.empty()
-    done: list[Path] = []
     builder = images.builder(root)
-    threads = [threading.Thread(target=lambda: done.append(builder.build("tiny:1.0").folder)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(done) == 4
+    with ThreadPoolExecutor(4) as pool:
+        builds = [pool.submit(builder.build, "tiny:1.0") for _ in range(4)]
+        assert len({build.result().folder for build in builds}) == 1
     assert (tmp_path / "builds").read_text() == "x\n"
 
 
