@@ -12,7 +12,6 @@ too: ``trainer_images/pip-settings`` translates. ``WEFT_INSTALLER=pip`` chooses 
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shlex
@@ -177,22 +176,20 @@ class Screen:
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
-        self._printed = -math.inf
         self._doing = "…"
         self._over = threading.Event()
-        if sys.stderr.isatty():
-            threading.Thread(target=self._renew, daemon=True).start()
+        self._changed = threading.Event()
+        show = self._renew if sys.stderr.isatty() else self._print
+        threading.Thread(target=show, daemon=True).start()
 
     def show(self, doing: str) -> None:
-        if not doing or doing == self._doing:
-            return
-        self._doing = doing
-        if not sys.stderr.isatty() and time.monotonic() - self._printed > _PAUSE:
-            self._printed = time.monotonic()
-            print(f"  {doing}", file=sys.stderr, flush=True)
+        if doing and doing != self._doing:
+            self._doing = doing
+            self._changed.set()
 
     def close(self) -> None:
         self._over.set()
+        self._changed.set()  # ends the thread that waits for a change
         if sys.stderr.isatty():
             sys.stderr.write("\r\033[K")
 
@@ -202,6 +199,13 @@ class Screen:
             line = f"  {time.monotonic() - self._begun:3.0f} s  {self._doing}"
             sys.stderr.write(f"\r\033[K{line[:width]}")
             sys.stderr.flush()
+
+    def _print(self) -> None:
+        """What a pause holds back is printed after the pause: it may be what then takes minutes."""
+        while self._changed.wait() and not self._over.is_set():
+            self._changed.clear()
+            print(f"  {self._doing}", file=sys.stderr, flush=True)
+            self._over.wait(_PAUSE)
 
 
 if __name__ == "__main__":
