@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import threading
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -46,10 +49,31 @@ def browser() -> Iterator[Browser]:
         one.close()
 
 
+class _EmptyPage(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>FfDL</title>")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running(tmp_path_factory.mktemp("dashboard") / "home") as one:
-        yield one
+def other_site() -> Iterator[str]:
+    """The origin of another site, whose page is empty: scripts that a test runs there are that site's scripts."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _EmptyPage) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory, other_site: str) -> Iterator[Stack]:
+    settings = {"WEFT_API__FFDL_ORIGINS": json.dumps([other_site])}
+    with running(tmp_path_factory.mktemp("dashboard") / "home", settings) as stack:
+        yield stack
 
 
 @dataclass(frozen=True)
