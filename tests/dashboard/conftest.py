@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -56,7 +57,7 @@ class _EmptyPage(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"<!doctype html><title>FfDL</title>")
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *args: Any, **kwargs: Any) -> None:
         pass
 
 

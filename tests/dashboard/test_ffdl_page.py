@@ -1,4 +1,4 @@
-"""FfDL's own web page, from another origin: the calls of its ``DlaasService``, made by Chromium as the page makes them."""
+"""FfDL's own web page, from another origin: Chromium makes the calls of its ``DlaasService`` as the page makes them."""
 
 from __future__ import annotations
 
