@@ -35,6 +35,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         "PYTHONPATH": str(FOLDER),
         "OMP_NUM_THREADS": "1",
         "HOROVOD_CYCLE_TIME": "1",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "600",  # one process may import its framework 30 s later than the other
         "DATA_DIR": str(data),
         "RESULT_DIR": str(work),
         "CHECKPOINT_DIR": str(work),

@@ -42,6 +42,7 @@ def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "PYTHONPATH": str(FOLDER / folder),
         "OMP_NUM_THREADS": "1",
         "HOROVOD_CYCLE_TIME": "1",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "600",  # one process may import its framework 30 s later than the other
         "TF_ENABLE_ONEDNN_OPTS": "0",  # the same sums in the same order, always
     }
     program = [] if launcher == TORCHRUN[0] else [python]
