@@ -124,7 +124,6 @@ def test_a_learner_that_wrote_too_much_has_failed_and_is_blamed_before_those_it_
     world.step(job)
     assert world.attempts(job)[0].outcome == "FAILED"
     assert world.attempts(job)[0].reason == f"learner 2 was {EVICTED}"
-    world.step(job)
     assert world.job(job).state == "QUEUED"
     assert world.job(job).reason == f"retry 1 of 1 after: learner 2 was {EVICTED}"
 

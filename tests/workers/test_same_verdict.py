@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
@@ -101,7 +102,7 @@ class Service:
         [attempt] = self._world.attempts(self._job)
         assert attempt.outcome is not None
         state = self._world.job(self._job).state
-        reason = headline(attempt.reason)
+        reason = _timeless(headline(attempt.reason))
         return Verdict(attempt.outcome, reason, attempt.error_code, attempt.exit_code, state)
 
 
@@ -221,7 +222,13 @@ class Here:
         assert attempt is not None
         assert attempt.outcome is not None
         state = self._run.memory.state.value
-        return Verdict(attempt.outcome.value, attempt.reason, attempt.error_code, attempt.exit_code, state)
+        reason = _timeless(attempt.reason)
+        return Verdict(attempt.outcome.value, reason, attempt.error_code, attempt.exit_code, state)
+
+
+def _timeless(reason: str) -> str:
+    """The reason without its seconds: the two sides are judged one after the other, and the clock goes on."""
+    return re.sub(r"\b(\d+m)?\d+s\b", "…", reason)
 
 
 Ending = Callable[[Side], None]
