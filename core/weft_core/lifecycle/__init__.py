@@ -8,7 +8,7 @@
 ``elastic``    the same for an elastic attempt, which goes on without the learners that it loses
 ``rounds``     who trains together in an elastic attempt
 ``progress``   whether a running gang makes progress
-``sight``      what an engine's answer means for a learner
+``sightings``  what an engine's answer means for a learner
 ``notes``      what each look at a job leaves behind: its condition, its reason, where learners run
 ``storing``    which learner may store results, and when
 

@@ -25,7 +25,7 @@ from weft_core.lifecycle.actions import (
 from weft_core.lifecycle.elastic import decide_members, decide_more
 from weft_core.lifecycle.failures import find_failure, headline, seek_reports
 from weft_core.lifecycle.progress import check_progress
-from weft_core.lifecycle.sight import missing
+from weft_core.lifecycle.sightings import missing
 from weft_core.lifecycle.states import ACTIVE, TERMINAL, TRANSITIONS, Desired, JobState, LearnerPhase, Outcome
 from weft_core.lifecycle.view import AttemptView, View
 from weft_core.words import count, duration
@@ -67,7 +67,7 @@ def decide(view: View) -> Decision:
 def _pause(view: View) -> float:
     if view.unreachable:
         return UNREACHABLE_POLL
-    held = view.sight and view.sight.observation and view.sight.observation.held
+    held = view.sighting and view.sighting.observation and view.sighting.observation.held
     return HELD_POLL if held else POLL
 
 
@@ -114,11 +114,11 @@ def abandoned(view: View) -> str | None:
 
 def _decide_by_engine(view: View, attempt: AttemptView) -> Decision | None:
     """What only an answer of the engine tells; unknown is not dead."""
-    sight = view.sight
+    sighting = view.sighting
     assert attempt.launched_at is not None  # _decide_end has launched
-    if view.unreachable or sight is None or sight.at <= attempt.launched_at:
+    if view.unreachable or sighting is None or sighting.at <= attempt.launched_at:
         return None
-    seen = sight.observation
+    seen = sighting.observation
     if view.rounds:
         return decide_members(view)
     if seen and seen.failed:

@@ -14,7 +14,7 @@ from weft_core.launch import ElasticSpec
 from weft_core.lifecycle.actions import GANG_GRACE, Action, Decision, Grow, Lose
 from weft_core.lifecycle.failures import Failure, find_failures, reported, seek_reports
 from weft_core.lifecycle.rounds import AFTERMATH, Round
-from weft_core.lifecycle.sight import missing
+from weft_core.lifecycle.sightings import missing
 from weft_core.lifecycle.states import JobState, Outcome
 from weft_core.lifecycle.view import LearnerView, View
 from weft_core.words import duration
@@ -59,7 +59,7 @@ def _last(view: View) -> Round | None:
 
 
 def _taken_back(view: View) -> dict[int, Failure]:
-    run = view.sight.observation if view.sight else None
+    run = view.sighting.observation if view.sighting else None
     taken = [one for one in run.learners.values() if one.interrupted] if run else []
     present = {one.rank for one in view.members}
     return {
@@ -78,7 +78,7 @@ def _taken_back(view: View) -> dict[int, Failure]:
 
 def _not_started(view: View) -> dict[int, Failure]:
     """Members that never got their start grant, of a run whose others train."""
-    run, limit = view.sight.observation if view.sight else None, view.timings.start_timeout
+    run, limit = view.sighting.observation if view.sighting else None, view.timings.start_timeout
     late = f"it did not start within {duration(limit)}"
     return {
         one.rank: Failure(one.rank, Outcome.INTERRUPTED, run.failed if run and run.failed else late, "", None, (0, 0))

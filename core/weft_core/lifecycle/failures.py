@@ -53,7 +53,7 @@ def seek_reports(view: View, silent: frozenset[int]) -> SearchExits | RecordExit
     its report in S3. None: there is nothing to look for or to record.
 
     Args:
-        view: with a valid sight.
+        view: with a valid sighting.
         silent: ranks without a report whose process the engine no longer has.
     """
     if unsearched := silent - view.exits.keys():
@@ -66,7 +66,7 @@ def find_failure(view: View, silent: frozenset[int]) -> Failure | None:
     """The failure that an attempt ends with, or None while nothing has failed for sure.
 
     Args:
-        view: with a valid sight.
+        view: with a valid sighting.
         silent: ranks without a report whose process the engine no longer has; S3 was searched for their reports.
     """
     failures = find_failures(view, silent)
@@ -77,7 +77,7 @@ def find_failure(view: View, silent: frozenset[int]) -> Failure | None:
 
 
 def _observed(view: View) -> Mapping[int, LearnerObservation]:
-    return view.sight.observation.learners if view.sight and view.sight.observation else {}
+    return view.sighting.observation.learners if view.sighting and view.sighting.observation else {}
 
 
 def find_failures(view: View, silent: frozenset[int]) -> list[Failure]:

@@ -8,7 +8,7 @@ from datetime import UTC
 
 from weft_core.engine import LearnerState, Observation
 from weft_core.lifecycle.progress import stall_condition
-from weft_core.lifecycle.sight import absent, unreachable
+from weft_core.lifecycle.sightings import absent, unreachable
 from weft_core.lifecycle.states import ACTIVE, JobState
 from weft_core.lifecycle.view import View
 
@@ -37,10 +37,10 @@ def take_notes(view: View) -> Notes:
         if known and known.startswith("Unreachable since"):
             return Notes(known)
         return Notes(f"Unreachable since {view.now.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: {view.unreachable}")
-    attempt, sight = view.open, view.sight
-    if attempt is None or sight is None or attempt.launched_at is None or sight.at <= attempt.launched_at:
+    attempt, sighting = view.open, view.sighting
+    if attempt is None or sighting is None or attempt.launched_at is None or sighting.at <= attempt.launched_at:
         return Notes(stall_condition(attempt))
-    run = sight.observation
+    run = sighting.observation
     progress = run.progress if run and run.progress != view.progress else ""
     reason = ""
     if view.job.state is JobState.PENDING and run:

@@ -105,7 +105,7 @@ class LearnerView:
 
 
 @dataclass(frozen=True)
-class Sight:
+class Sighting:
     """What an answering engine said of the attempt's run; None: it does not know it."""
 
     observation: Observation | None
@@ -128,7 +128,7 @@ class View:
     attempt: AttemptView | None = None
     learners: tuple[LearnerView, ...] = ()
     """All that the attempt ever had, in order of rank."""
-    sight: Sight | None = None
+    sighting: Sighting | None = None
     unreachable: str | None = None  # why the engine gave no answer
     exits: Mapping[int, ExitReport | None] = field(default_factory=dict)
     """Reports that were looked for in S3, by rank; None: there is none."""

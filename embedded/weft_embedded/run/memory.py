@@ -11,7 +11,7 @@ from weft_core.engine import Observation
 from weft_core.lifecycle.actions import Conclusion, Settle
 from weft_core.lifecycle.notes import Notes
 from weft_core.lifecycle.states import Desired, JobState, check_transition
-from weft_core.lifecycle.view import AttemptView, ExitReport, JobView, LearnerView, Sight, View
+from weft_core.lifecycle.view import AttemptView, ExitReport, JobView, LearnerView, Sighting, View
 from weft_core.manifest import Manifest
 from weft_core.settings import TimingSettings
 from weft_embedded.run.learners import Gang, Learner
@@ -80,7 +80,7 @@ class Memory:
             ),
             attempt,
             tuple(self._learner(one) for one in open_gang.snapshot()) if open_gang else (),
-            Sight(self._observation, now) if self._answered and not self._unreachable else None,
+            Sighting(self._observation, now) if self._answered and not self._unreachable else None,
             self._unreachable,
             self._exits,
             self._progress,

@@ -238,8 +238,8 @@ class Run:
         view = memory.view()
         if engine is not None and not engine.over:
             engine.stop(close.grace)
-            seen = view.sight.observation if view.sight else None
-            if view.sight is None or not confirmed_gone(view, seen, close.grace):
+            seen = view.sighting.observation if view.sighting else None
+            if view.sighting is None or not confirmed_gone(view, seen, close.grace):
                 self._wait(close.seconds)
                 return
         self._end_engine()

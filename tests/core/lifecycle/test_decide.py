@@ -27,7 +27,7 @@ from weft_core.lifecycle.actions import (
 from weft_core.lifecycle.decide import Inconsistent, conclude, confirmed_gone, decide
 from weft_core.lifecycle.notes import take_notes
 from weft_core.lifecycle.states import ACTIVE, TERMINAL, TRANSITIONS, Desired, JobState, LearnerPhase, Outcome
-from weft_core.lifecycle.view import AttemptView, ExitReport, JobView, LearnerView, Sight, View
+from weft_core.lifecycle.view import AttemptView, ExitReport, JobView, LearnerView, Sighting, View
 from weft_core.settings import TimingSettings
 
 NOW = datetime(2026, 1, 31, 8, 15, tzinfo=UTC)
@@ -119,9 +119,9 @@ def views(draw: st.DrawFn, kind: Literal["any", "running", "closing"] = "any") -
         exit_code=draw(st.sampled_from([None, 3])),
         ended_at=None if active else draw(moments),
     )
-    sight = unreachable = None
+    sighting = unreachable = None
     if launched and draw(st.booleans()):
-        sight = Sight(draw(observations(n)), draw(moments | st.just(NOW)))
+        sighting = Sighting(draw(observations(n)), draw(moments | st.just(NOW)))
     elif draw(st.booleans()):
         unreachable = "timed out"
     reports = maybe(st.builds(ExitReport, st.sampled_from([0, 3]), st.just("")))
@@ -132,7 +132,7 @@ def views(draw: st.DrawFn, kind: Literal["any", "running", "closing"] = "any") -
         job,
         attempt,
         tuple(draw(learner_views(rank)) for rank in range(n)) if active else (),
-        sight,
+        sighting,
         unreachable,
         exits=exits,  # type: ignore[arg-type]
     )
@@ -175,7 +175,7 @@ def test_unknown_is_not_dead(view: View) -> None:
     attempt = view.open
     assert attempt is not None
     assert attempt.launched_at is not None
-    stale = view.sight is None or view.sight.at <= attempt.launched_at
+    stale = view.sighting is None or view.sighting.at <= attempt.launched_at
     assume(view.unreachable or stale)
     action = decide(view)
     assert not isinstance(action, SearchExits | RecordExits)
@@ -197,7 +197,7 @@ def test_nobody_is_lost_before_the_store_was_searched(view: View) -> None:
 def test_a_learner_whose_node_does_not_answer_is_lost_by_the_platform_alone(view: View) -> None:
     """And only when it is silent itself."""
     action = decide(view)
-    seen = view.sight.observation.learners if view.sight and view.sight.observation else {}
+    seen = view.sighting.observation.learners if view.sighting and view.sighting.observation else {}
     if not isinstance(action, Settle) or action.rank is None or action.rank not in seen:
         return
     one, learner = seen[action.rank], view.learners[action.rank]
@@ -210,7 +210,7 @@ def test_a_learner_whose_node_does_not_answer_is_lost_by_the_platform_alone(view
 @given(views("running"))
 def test_nothing_times_out_while_the_engines_queue_holds_it_back(view: View) -> None:
     action = decide(view)
-    run = view.sight.observation if view.sight else None
+    run = view.sighting.observation if view.sighting else None
     if run and run.held and isinstance(action, Settle):
         assert "started within" not in action.reason
 
@@ -240,10 +240,10 @@ def test_rows_that_can_not_be_are_refused() -> None:
 def test_an_answer_from_before_the_launch_says_nothing() -> None:
     job = JobView("job-1", "p", "local", JobState.PENDING, Desired.RUNNING, learners=1, retries=0)
     attempt = AttemptView("att-1", 1, "run", memory=1, launched_at=NOW)
-    view = View(NOW, TimingSettings(), job, attempt, (LearnerView(0),), Sight(None, NOW - timedelta(seconds=1)))
+    view = View(NOW, TimingSettings(), job, attempt, (LearnerView(0),), Sighting(None, NOW - timedelta(seconds=1)))
     assert decide(view) == Pause(2.0)
     assert take_notes(view).absences == {}
-    after = replace(view, sight=Sight(None, NOW + timedelta(seconds=1)))
+    after = replace(view, sighting=Sighting(None, NOW + timedelta(seconds=1)))
     assert decide(after) == SearchExits(frozenset({0}))
     assert take_notes(after).absences == {0: 1}
 
@@ -288,7 +288,7 @@ def gang(*learners: LearnerView, seen: Observation | None = None, at: datetime =
     job = JobView("job-1", "p", "local", JobState.PROCESSING, Desired.RUNNING, learners=len(learners), retries=0)
     attempt = AttemptView("att-1", 1, "run", memory=1, launched_at=NOW - timedelta(hours=1))
     running = {one.rank: LearnerObservation(one.rank, LearnerState.RUNNING) for one in learners if not one.reported}
-    return View(at, TimingSettings(), job, attempt, learners, Sight(seen or Observation("run", running), at))
+    return View(at, TimingSettings(), job, attempt, learners, Sighting(seen or Observation("run", running), at))
 
 
 def failed(rank: int, node: str | None, ago: float) -> LearnerView:
@@ -365,12 +365,12 @@ def test_the_start_timeout_counts_from_the_end_of_the_engines_queue() -> None:
     starting = {0: LearnerObservation(0, LearnerState.STARTING, reason="unschedulable: 0 of 3 nodes")}
     attempt = AttemptView("att-1", 1, "run", memory=1, launched_at=NOW - timedelta(hours=2))
     held = View(
-        NOW, TimingSettings(), job, attempt, (LearnerView(0),), Sight(Observation("run", starting, held="q"), NOW)
+        NOW, TimingSettings(), job, attempt, (LearnerView(0),), Sighting(Observation("run", starting, held="q"), NOW)
     )
     assert decide(held) == Pause(10.0)
     assert (take_notes(held).held, take_notes(held).reason) == (True, "q")
     for seconds, action in ((899, Pause), (901, Settle)):
         since = replace(attempt, held_at=NOW - timedelta(seconds=seconds))
-        free = replace(held, attempt=since, sight=Sight(Observation("run", starting), NOW))
+        free = replace(held, attempt=since, sighting=Sighting(Observation("run", starting), NOW))
         assert isinstance(decide(free), action)
         assert not take_notes(free).held

@@ -15,7 +15,7 @@ from structlog.contextvars import bound_contextvars
 from weft_core.engine import EngineUnreachable
 from weft_core.lifecycle.actions import SearchExits
 from weft_core.lifecycle.decide import decide
-from weft_core.lifecycle.view import ExitReport, Sight, View
+from weft_core.lifecycle.view import ExitReport, Sighting, View
 from weft_core.objects import StoreError, exit_key
 from weft_workers.context import Context
 from weft_workers.lease import Lease, LeaseLost, claim
@@ -94,7 +94,7 @@ def _observe(context: Context, view: View) -> View:
     except EngineUnreachable as error:
         return replace(view, unreachable=str(error) or "no answer")
     asked = view.now - timedelta(seconds=seen.age)
-    return replace(view, sight=Sight(seen.answer.get(attempt.run_name), asked))
+    return replace(view, sighting=Sighting(seen.answer.get(attempt.run_name), asked))
 
 
 def _search_exits(context: Context, view: View, ranks: Iterable[int]) -> dict[int, ExitReport | None]:

@@ -20,16 +20,16 @@ def unreachable(view: View, rank: int) -> bool:
 
 def absent(view: View, rank: int) -> bool:
     """Whether an answering engine does not know this learner at all."""
-    if view.sight is None or observed(view, rank):
+    if view.sighting is None or observed(view, rank):
         return False
     launched = view.learners[rank].launched_at
-    if launched and view.sight.at <= launched:
+    if launched and view.sighting.at <= launched:
         return False  # it was asked before this one was there
-    run = view.sight.observation
+    run = view.sighting.observation
     # A run without any learner is one whose image is still being built, unless its learners were there before.
     return run is None or bool(run.learners) or view.learners[rank].granted
 
 
 def observed(view: View, rank: int) -> LearnerObservation | None:
-    run = view.sight.observation if view.sight else None
+    run = view.sighting.observation if view.sighting else None
     return run.learners.get(rank) if run else None
