@@ -1,8 +1,8 @@
 """How logs are written down: the times of a chunk in Postgres, and the archive in S3.
 
-An object of the archive is a row of frames. A frame is Zstandard's, can be read alone, and holds a few MiB of
-consecutive lines as records; where each frame begins is in Postgres (``log_frames``). So a line, a time or the tail is
-found by one look into an index and one read of one frame, however long the log is.
+An object of the archive is a sequence of frames. Each frame is a frame of Zstandard, which can be read alone. It holds
+a few MiB of consecutive lines, as chunks. Postgres knows where each frame begins (``log_frames``). However long the log
+is, one query of that index and one read of one frame find a line, a time or the end.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import zstandard
 from weft_core.objects import job_prefix
 
 FRAME_BYTES = 2 << 20
-"""Of lines, before compression; a frame ends with the record that reaches it."""
-_RECORD_BYTES = 256 << 10
+"""Of lines, before compression; a frame ends with the chunk that reaches it."""
+_CHUNK_BYTES = 256 << 10
 """Small neighbours are joined up to this size."""
-_RECORD_LINES = 2000
+_CHUNK_LINES = 2000
 _HEADER = struct.Struct("<QIIIII")
 _LEVEL = 6  # of 22: 100 MB/s on one core, and a tenth smaller than the default
 
 
 class Damaged(Exception):
-    """What was read is no frame of an archive."""
+    """What was read is not a frame of an archive."""
 
 
 @dataclass(frozen=True)
-class Record:
-    """Consecutive lines of one learner; members are those of ``log_chunks``."""
+class ArchivedChunk:
+    """Consecutive lines of one learner; the attributes are columns of ``log_chunks``."""
 
     first_line: int
     lines: int
@@ -60,29 +60,29 @@ def unpack_times(packed: bytes) -> list[int]:
     return list(accumulate(struct.unpack(f"<{len(raw) // 8}q", raw)))
 
 
-def join(records: Iterable[Record]) -> Iterator[Record]:
-    """The same lines in fewer records: programs that print line by line make chunks of a line each."""
-    group: list[Record] = []
+def join(chunks: Iterable[ArchivedChunk]) -> Iterator[ArchivedChunk]:
+    """The same lines in fewer chunks: a program that prints line by line makes a chunk of each line."""
+    group: list[ArchivedChunk] = []
     size = lines = 0
-    for one in records:
-        fits = size + len(one.body) <= _RECORD_BYTES and lines + one.lines <= _RECORD_LINES
-        if group and not (fits and (one.attempt, one.rank) == (group[0].attempt, group[0].rank)):
+    for chunk in chunks:
+        fits = size + len(chunk.body) <= _CHUNK_BYTES and lines + chunk.lines <= _CHUNK_LINES
+        if group and not (fits and (chunk.attempt, chunk.rank) == (group[0].attempt, group[0].rank)):
             yield _joined(group)
             group, size, lines = [], 0, 0
-        group.append(one)
-        size += len(one.body)
-        lines += one.lines
+        group.append(chunk)
+        size += len(chunk.body)
+        lines += chunk.lines
     if group:
         yield _joined(group)
 
 
-def _joined(group: list[Record]) -> Record:
+def _joined(group: list[ArchivedChunk]) -> ArchivedChunk:
     if len(group) == 1:
         return group[0]
     first = group[0]
-    times = [time for one in group for time in unpack_times(one.times)]
-    body = b"".join(one.body for one in group)
-    return Record(first.first_line, len(times), first.attempt, first.rank, body, pack_times(times))
+    times = [time for chunk in group for time in unpack_times(chunk.times)]
+    body = b"".join(chunk.body for chunk in group)
+    return ArchivedChunk(first.first_line, len(times), first.attempt, first.rank, body, pack_times(times))
 
 
 @dataclass(frozen=True)
@@ -99,53 +99,55 @@ class FrameInfo:
 
 @dataclass
 class ObjectWriter:
-    """Puts together one object of the archive, frame by frame."""
+    """Makes one object of the archive, frame by frame."""
 
     data: bytearray = field(default_factory=bytearray)
 
-    def add(self, records: Sequence[Record]) -> FrameInfo:
-        """One more frame, of these consecutive records."""
-        joined = list(join(records))
+    def add(self, chunks: Sequence[ArchivedChunk]) -> FrameInfo:
+        """Add a frame of these consecutive chunks."""
+        joined = list(join(chunks))
         raw = b"".join(
             piece
-            for one in joined
+            for chunk in joined
             for piece in (
-                _HEADER.pack(one.first_line, one.lines, one.attempt, one.rank, len(one.times), len(one.body)),
-                one.times,
-                one.body,
+                _HEADER.pack(
+                    chunk.first_line, chunk.lines, chunk.attempt, chunk.rank, len(chunk.times), len(chunk.body)
+                ),
+                chunk.times,
+                chunk.body,
             )
         )
         frame = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(raw)
         info = FrameInfo(
-            records[0].first_line,
-            sum(one.lines for one in records),
+            chunks[0].first_line,
+            sum(chunk.lines for chunk in chunks),
             len(self.data),
             len(frame),
-            sorted({one.attempt for one in records}),
-            sorted({one.rank for one in records}),
+            sorted({chunk.attempt for chunk in chunks}),
+            sorted({chunk.rank for chunk in chunks}),
         )
         self.data += frame
         return info
 
 
-def read_frame(data: bytes) -> list[Record]:
-    """The records of a frame, in order.
+def read_frame(data: bytes) -> list[ArchivedChunk]:
+    """The chunks of a frame, in order.
 
     Raises:
-        Damaged: these bytes are none.
+        Damaged: the bytes are not a frame.
     """
     try:
         raw = zstandard.ZstdDecompressor().decompress(data)
-        records = []
+        chunks = []
         place = 0
         while place < len(raw):
             first_line, lines, attempt, rank, times_size, body_size = _HEADER.unpack_from(raw, place)
             times_at = place + _HEADER.size
             body_at = times_at + times_size
             place = body_at + body_size
-            records.append(Record(first_line, lines, attempt, rank, raw[body_at:place], raw[times_at:body_at]))
+            chunks.append(ArchivedChunk(first_line, lines, attempt, rank, raw[body_at:place], raw[times_at:body_at]))
     except (zstandard.ZstdError, struct.error) as error:
         raise Damaged(str(error)) from error
-    if not records:
+    if not chunks:
         raise Damaged("it is empty")
-    return records
+    return chunks

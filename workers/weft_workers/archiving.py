@@ -1,8 +1,8 @@
-"""Moving the logs of ended attempts from Postgres to S3, a piece at a time.
+"""Moves the logs of ended attempts from Postgres to S3, a piece at a time.
 
-A piece is put into S3 under a name that its content gives, then one transaction writes where it is and deletes the
-rows: whenever a worker dies, each line is in exactly one of both places for whoever reads. What a death leaves behind
-in S3 is written again under the same name, or goes with its job.
+The content of a piece names its object in S3. After the object is stored, one transaction notes where it is and deletes
+the rows. Whenever a worker dies, readers therefore find each line in exactly one of the two places. An object without a
+note is written again under the same name, or is removed with its job.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.orm import Session
 
 from weft_core.lifecycle.states import Desired
-from weft_core.log_archive import FRAME_BYTES, FrameInfo, ObjectWriter, Record, logs_prefix
+from weft_core.log_archive import FRAME_BYTES, ArchivedChunk, FrameInfo, ObjectWriter, logs_prefix
 from weft_core.store.models import Attempt, Job, LogChunk, LogCursor, LogFrame
 from weft_workers.context import Context
 
@@ -54,11 +54,14 @@ class _Piece:
         return last.first_line + last.lines
 
     def add(self, chunks: Sequence[LogChunk]) -> None:
-        """One more frame."""
-        records = [Record(one.first_line, one.lines, one.attempt, one.rank, one.body, one.times) for one in chunks]
-        arrived = max(one.created_at for one in chunks)
-        self.parts.append(_Part(self.writer.add(records), chunks[-1].latest, arrived))
-        self.raw += sum(len(one.body) for one in chunks)
+        """Add a frame with these chunks."""
+        archived = [
+            ArchivedChunk(chunk.first_line, chunk.lines, chunk.attempt, chunk.rank, chunk.body, chunk.times)
+            for chunk in chunks
+        ]
+        arrived = max(chunk.created_at for chunk in chunks)
+        self.parts.append(_Part(self.writer.add(archived), chunks[-1].latest, arrived))
+        self.raw += sum(len(chunk.body) for chunk in chunks)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,19 @@ from weft_api.context import Context
 from weft_api.http.problems import invalid
 from weft_api.learner.schemas import Peer, RoundAnswer, RoundCall
 from weft_core.launch import ElasticSpec
-from weft_core.lifecycle.rounds import Close, Member, Open, Restart, Round, is_over, next_change
+from weft_core.lifecycle.rounds import (
+    Change,
+    CloseRound,
+    OpenRound,
+    RestartRound,
+    Round,
+    RoundLearner,
+    is_over,
+    next_change,
+)
 from weft_core.store import jobs, models
 from weft_core.store.models import Attempt, Job, Learner
-from weft_core.store.rounds import clock, member, read_rounds
+from weft_core.store.rounds import clock, read_rounds, round_learner
 from weft_core.words import count
 
 KEEP_MEMORY = frozenset({"horovod"})
@@ -52,12 +61,12 @@ def _elastic(job: Job) -> ElasticSpec:
     return ElasticSpec.model_validate(job.manifest["elastic"])
 
 
-def _members(session: Session, attempt: Attempt) -> list[Member]:
+def _members(session: Session, attempt: Attempt) -> list[RoundLearner]:
     rows = session.scalars(select(Learner).where(Learner.attempt_id == attempt.id).order_by(Learner.rank))
-    return [member(row) for row in rows]
+    return [round_learner(row) for row in rows]
 
 
-def _change(session: Session, job: Job, attempt: Attempt, rounds: list[Round]) -> Open | Restart | Close | None:
+def _change(session: Session, job: Job, attempt: Attempt, rounds: list[Round]) -> Change | None:
     keeps = job.manifest["framework"]["launcher"] in KEEP_MEMORY
     return next_change(clock(session), rounds, _members(session, attempt), _elastic(job).min, keeps)
 
@@ -114,17 +123,17 @@ def _move(session: Session, job: Job, attempt: Attempt) -> None:
         match _change(session, job, attempt, rounds):
             case None:
                 return
-            case Open(restart, reason):
+            case OpenRound(restart, reason):
                 n = newest.n + 1 if newest else 1
                 session.add(
                     models.Round(
                         attempt_id=attempt.id, n=n, project_id=attempt.project_id, restart=restart, reason=reason
                     )
                 )
-            case Restart():
+            case RestartRound():
                 assert newest
                 session.get_one(models.Round, (attempt.id, newest.n)).restart = True
-            case Close(numbers):
+            case CloseRound(numbers):
                 assert newest
                 _close(session, job, attempt, newest, numbers, rounds[-2].members if len(rounds) > 1 else ())
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft_api.context import Shared
-from weft_core.log_archive import Damaged, Record, read_frame
+from weft_core.log_archive import ArchivedChunk, Damaged, read_frame
 from weft_core.objects import Objects, StoreError
 
 _KEPT_BYTES = 64 << 20
@@ -29,11 +29,11 @@ class LogArchive:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._kept: OrderedDict[FramePlace, tuple[Sequence[Record], int]] = OrderedDict()
+        self._kept: OrderedDict[FramePlace, tuple[Sequence[ArchivedChunk], int]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def records(self, place: FramePlace) -> Sequence[Record]:
+    def records(self, place: FramePlace) -> Sequence[ArchivedChunk]:
         """The records of a frame.
 
         Raises:

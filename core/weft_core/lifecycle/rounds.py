@@ -1,4 +1,4 @@
-"""Rounds of an elastic attempt: who trains together now, as pure functions of what is written down (docs/elastic.md).
+"""Rounds of an elastic attempt: which learners train together now, as pure functions of its rows (docs/elastic.md).
 
 A round is a gang of fixed size. It opens when a member is lost or a learner joins, and closes when all that are to be
 in it have arrived: then each of them has its place in it, and training goes on. At most one round is open.
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 START_WAIT = timedelta(seconds=30)
-"""So long the first round waits for learners that have not arrived, when there are enough without them."""
+"""How long the first round waits for learners that have not arrived, when there are enough without them."""
 JOIN_WAIT = timedelta(seconds=10)
-"""So long one that joins waits for others that have started too: one round for all of them."""
+"""How long a learner that joins waits for others that have started, too, so that one round takes them all."""
 AFTERMATH = timedelta(seconds=60)
-"""Workers that end within this time after their peer was lost have ended for that."""
+"""Workers that end within this time after the loss of a peer are taken to have ended because of it."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Member:
+class RoundLearner:
     """A learner of the attempt, in a round or not."""
 
     number: int  # from 0
@@ -58,111 +58,113 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Open:
-    """A new round is to be opened."""
+class OpenRound:
+    """Open a new round."""
 
     restart: bool
     reason: str
 
 
 @dataclass(frozen=True)
-class Restart:
-    """The open round can't keep its workers, as was thought."""
+class RestartRound:
+    """Start all workers of the open round anew: contrary to what was thought, it can't keep them."""
 
 
 @dataclass(frozen=True)
-class Close:
-    """All are there: the open round has these members."""
+class CloseRound:
+    """Close the open round with these members: all of them are there."""
 
     members: tuple[int, ...]
 
 
-Change = Open | Restart | Close
+Change = OpenRound | RestartRound | CloseRound
 
 
 def next_change(
-    now: datetime, rounds: Sequence[Round], members: Sequence[Member], least: int, keeps_memory: bool
+    now: datetime, rounds: Sequence[Round], learners: Sequence[RoundLearner], least: int, keeps_memory: bool
 ) -> Change | None:
     """What has to change about an attempt's rounds now, if anything.
 
     Args:
         now: the database's clock.
-        rounds: the last two, in order; all but the last one are closed.
-        members: all learners of the attempt that ever were.
-        least: with fewer members training can't go on.
+        rounds: the last two, in order; only the last may be open.
+        learners: all that the attempt has ever had.
+        least: the smallest gang that can train.
         keeps_memory: whether workers survive a change of the gang (Horovod's do).
     """
     newest = rounds[-1] if rounds else None
     if newest is None:
-        return Open(True, "") if any(one.arrived for one in members if not one.left) else None
+        return OpenRound(True, "") if any(learner.arrived for learner in learners if not learner.left) else None
     if newest.open:
-        return _close(now, newest, rounds[-2] if len(rounds) > 1 else None, members, least)
-    return _open(now, newest, members, keeps_memory)
+        return _close(now, newest, rounds[-2] if len(rounds) > 1 else None, learners, least)
+    return _open(now, newest, learners, keeps_memory)
 
 
-def is_over(last: Round | None, members: Sequence[Member]) -> bool:
-    """Whether the leader has finished training: nobody goes into another round.
+def is_over(last: Round | None, learners: Sequence[RoundLearner]) -> bool:
+    """Whether the leader has finished training, so that no learner goes into another round.
 
     Args:
         last: the last closed round.
-        members: of the attempt.
+        learners: of the attempt.
     """
-    return last is not None and any(one.finished for one in members if one.number == last.members[0])
+    return last is not None and any(learner.finished for learner in learners if learner.number == last.members[0])
 
 
-def _open(now: datetime, last: Round, members: Sequence[Member], keeps_memory: bool) -> Open | None:
-    if is_over(last, members):
+def _open(now: datetime, last: Round, learners: Sequence[RoundLearner], keeps_memory: bool) -> OpenRound | None:
+    if is_over(last, learners):
         return None
-    inside = [one for one in members if one.number in last.members]
-    gone = [one for one in inside if one.left]
-    broken = [one for one in inside if not one.left and one.broken == last.n]
+    inside = [learner for learner in learners if learner.number in last.members]
+    gone = [learner for learner in inside if learner.left]
+    broken = [learner for learner in inside if not learner.left and learner.broken == last.n]
     if gone:
         restart = not keeps_memory or bool(broken) or gone[0].number == last.members[0]
-        return Open(restart, _lost(gone))
+        return OpenRound(restart, _lost(gone))
     if broken:
-        # Perhaps they only noticed late that a peer was lost; else the workers' judge says who is to blame.
+        # Perhaps they noticed late that a peer was lost. If not, the reconciler decides which learner is to blame.
         after_loss = not last.restart and now - last.opened_at < AFTERMATH
-        return Open(True, last.reason) if after_loss else None
+        return OpenRound(True, last.reason) if after_loss else None
     joining = [
-        one for one in members if not one.left and one.number not in last.members and (one.arrived or 0) > last.n
+        learner
+        for learner in learners
+        if not learner.left and learner.number not in last.members and (learner.arrived or 0) > last.n
     ]
-    if not joining or any(one.finished for one in inside):
+    if not joining or any(learner.finished for learner in inside):
         return None
-    first = min(one.arrived_at or now for one in joining)
-    starting = any(one.started and one.arrived is None and not one.left for one in members)
+    first = min(learner.arrived_at or now for learner in joining)
+    starting = any(learner.started and learner.arrived is None and not learner.left for learner in learners)
     if starting and now - first < JOIN_WAIT:
         return None
-    return Open(not keeps_memory, f"{_names(joining)} joined")
+    return OpenRound(not keeps_memory, f"{_names(joining)} joined")
 
 
 def _close(
-    now: datetime, newest: Round, last: Round | None, members: Sequence[Member], least: int
-) -> Restart | Close | None:
-    living = [one for one in members if not one.left]
+    now: datetime, newest: Round, last: Round | None, learners: Sequence[RoundLearner], least: int
+) -> RestartRound | CloseRound | None:
+    living = [learner for learner in learners if not learner.left]
     if last is not None and not newest.restart:
-        led = any(one.number == last.members[0] for one in living)
-        if not led or any(one.broken == last.n for one in living):
-            return Restart()
-    if is_over(last, members):
+        led = any(learner.number == last.members[0] for learner in living)
+        if not led or any(learner.broken == last.n for learner in living):
+            return RestartRound()
+    if is_over(last, learners):
         return None
-    needed = [one for one in living if not one.finished]
+    needed = [learner for learner in living if not learner.finished]
     if last is not None or now - newest.opened_at > START_WAIT:
-        needed = [one for one in needed if one.arrived is not None]
-    ready = [one for one in needed if (one.arrived or 0) >= newest.n]
-    finished = sum(one.finished for one in living)
+        needed = [learner for learner in needed if learner.arrived is not None]
+    ready = [learner for learner in needed if (learner.arrived or 0) >= newest.n]
+    finished = sum(learner.finished for learner in living)
     if not ready or len(ready) < len(needed) or len(ready) + finished < least:
         return None
-    return Close(tuple(sorted(one.number for one in ready)))
+    return CloseRound(tuple(sorted(learner.number for learner in ready)))
 
 
-def _lost(gone: Sequence[Member]) -> str:
-    whys = {one.left_reason for one in gone}
+def _lost(gone: Sequence[RoundLearner]) -> str:
+    whys = {learner.left_reason for learner in gone}
     why = f" ({whys.pop()})" if len(whys) == 1 and all(whys) else ""
     return f"{_names(gone)} {'was' if len(gone) == 1 else 'were'} lost{why}"
 
 
-def _names(members: Sequence[Member]) -> str:
-    numbers = [str(one.number + 1) for one in members]
+def _names(learners: Sequence[RoundLearner]) -> str:
+    numbers = [str(learner.number + 1) for learner in learners]
     if len(numbers) == 1:
         return f"learner {numbers[0]}"
     return f"learners {', '.join(numbers[:-1])} and {numbers[-1]}"

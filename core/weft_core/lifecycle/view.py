@@ -84,7 +84,7 @@ class LearnerView:
     last_lines: str | None = None
     exited_at: datetime | None = None
     launched_at: datetime | None = None
-    arrived: int | None = None  # this and the next: see weft_core.lifecycle.rounds.Member
+    arrived: int | None = None  # this and the next: see weft_core.lifecycle.rounds.RoundLearner
     broken: int | None = None
     broken_at: datetime | None = None
     left: bool = False

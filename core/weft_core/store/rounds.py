@@ -1,4 +1,4 @@
-"""An elastic attempt's rounds and members, as they are written down."""
+"""The rounds and learners of an elastic attempt, read from their rows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def read_rounds(session: Session, attempt_id: str) -> list[rounds.Round]:
     ]
 
 
-def member(row: Learner) -> rounds.Member:
-    return rounds.Member(
+def round_learner(row: Learner) -> rounds.RoundLearner:
+    return rounds.RoundLearner(
         number=row.rank,
         arrived=row.arrived,
         arrived_at=row.arrived_at,
@@ -34,5 +34,5 @@ def member(row: Learner) -> rounds.Member:
 
 
 def clock(session: Session) -> datetime:
-    """The database's."""
+    """The time on the database's clock."""
     return session.execute(select(func.now())).scalar_one()
