@@ -101,7 +101,8 @@ def normalise_bundle(
                 starts = _check_layout(file, directory, entries)
                 names = _relative_names(entries, root)
                 _check_tree(name for name in names if name)
-                copy_entries(file, (one for one in zip(entries, names, starts, strict=True) if one[1]), target)
+                placed = zip(entries, names, starts, strict=True)
+                copy_entries(file, ((entry, name, start) for entry, name, start in placed if name), target)
             else:
                 file.seek(0)
                 with target.open("wb") as copy:
@@ -238,7 +239,7 @@ def _taken_off(entries: list[Entry], of_folder: bool, outside: bool, named: list
     folders = {folder for file in files for folder in _parents(file)}
 
     def found(taken: str) -> int:
-        return sum(f"{taken}/{one.path}" in (folders if one.is_folder else files) for one in set(named))
+        return sum(f"{taken}/{path.path}" in (folders if path.is_folder else files) for path in set(named))
 
     return max([usual, root, *_parents(root), ""], key=found)
 

@@ -111,7 +111,7 @@ def named_paths(command: str) -> list[Named]:
             folder = entered
             continue
         program = _program(words)
-        for word in dict.fromkeys(piece for one in words for piece in _pieces(one)):
+        for word in dict.fromkeys(piece for text in words for piece in _pieces(text)):
             path = _relative(folder, word)
             if path:
                 needed = sure and word == program and simple.end != "||"
@@ -122,7 +122,7 @@ def named_paths(command: str) -> list[Named]:
 
 def needed_files(command: str) -> list[str]:
     """The files of the code that ``command`` certainly can't do without."""
-    return list(dict.fromkeys(one.path for one in named_paths(command) if one.needed))
+    return list(dict.fromkeys(path.path for path in named_paths(command) if path.needed))
 
 
 def _simple_commands(command: str) -> Iterator[_Simple]:

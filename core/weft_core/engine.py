@@ -64,7 +64,7 @@ class Observation:
     @property
     def gone(self) -> bool:
         """No process, actor or pod of it is left."""
-        return all(one.state is LearnerState.EXITED for one in self.learners.values())
+        return all(learner.state is LearnerState.EXITED for learner in self.learners.values())
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ class Taint:
     def tolerated(self, by: Sequence[Toleration]) -> bool:
         """As Kubernetes' scheduler sees it."""
         return any(
-            (not one.key or one.key == self.key)
-            and (one.operator == "Exists" or one.value == self.value)
-            and (not one.effect or one.effect == self.effect)
-            for one in by
+            (not toleration.key or toleration.key == self.key)
+            and (toleration.operator == "Exists" or toleration.value == self.value)
+            and (not toleration.effect or toleration.effect == self.effect)
+            for toleration in by
         )
 
 

@@ -216,15 +216,15 @@ class Bucket:
         """All objects whose key starts with ``prefix``, in key order."""
         with self._guard(prefix):
             for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.container, Prefix=prefix):
-                for one in page.get("Contents", []):
-                    yield ObjectInfo(one["Key"], one["Size"], one["LastModified"])
+                for entry in page.get("Contents", []):
+                    yield ObjectInfo(entry["Key"], entry["Size"], entry["LastModified"])
 
     def page(self, prefix: str, limit: int, cursor: str | None) -> tuple[list[ObjectInfo], str | None]:
         """One page of a listing (``limit`` ≤ 1000) and the cursor of the next, None at the end."""
         with self._guard(prefix):
             extra: dict[str, Any] = {"ContinuationToken": cursor} if cursor else {}
             answer = self._s3.list_objects_v2(Bucket=self.container, Prefix=prefix, MaxKeys=limit, **extra)
-        found = [ObjectInfo(one["Key"], one["Size"], one["LastModified"]) for one in answer.get("Contents", [])]
+        found = [ObjectInfo(entry["Key"], entry["Size"], entry["LastModified"]) for entry in answer.get("Contents", [])]
         return found, answer.get("NextContinuationToken")
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -236,7 +236,7 @@ class Bucket:
             if batch and (key is None or len(batch) == 1000):
                 with self._guard():
                     self._s3.delete_objects(
-                        Bucket=self.container, Delete={"Objects": [{"Key": one} for one in batch], "Quiet": True}
+                        Bucket=self.container, Delete={"Objects": [{"Key": name} for name in batch], "Quiet": True}
                     )
                 batch = []
 
@@ -308,7 +308,9 @@ class S3Store(Bucket):
     def containers(self) -> list[str]:
         """Names of all containers that the credentials may list."""
         with _errors(self._endpoint, "containers"):
-            return [one["Name"] for one in self._s3.list_buckets().get("Buckets", []) if "Name" in one]
+            return [
+                container["Name"] for container in self._s3.list_buckets().get("Buckets", []) if "Name" in container
+            ]
 
 
 # --- keys in the installation's own bucket -----------------------------------------------------------------------

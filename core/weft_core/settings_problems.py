@@ -12,17 +12,17 @@ from weft_core.manifest.problems import did_you_mean, one_of
 from weft_core.settings import Settings
 
 KeyPath = tuple[int | str, ...]
-_ENGINES = {one.model_fields["type"].default: one for one in get_args(get_args(EngineSettings)[0])}
+_ENGINES = {kind.model_fields["type"].default: kind for kind in get_args(get_args(EngineSettings)[0])}
 
 
 def settings_problems(error: ValidationError) -> list[str]:
     """One line a problem: ``engines.gpu.namspace: no such key: did you mean 'namespace'?``."""
-    return [_line(one) for one in error.errors(include_url=False)]
+    return [_line(problem) for problem in error.errors(include_url=False)]
 
 
-def _line(one: ErrorDetails) -> str:
-    path, what = _path(one["loc"]), _words(one)
-    return f"{path}.type: {what}" if one["type"].startswith("union_tag") else f"{path}: {what}"
+def _line(problem: ErrorDetails) -> str:
+    path, what = _path(problem["loc"]), _words(problem)
+    return f"{path}.type: {what}" if problem["type"].startswith("union_tag") else f"{path}: {what}"
 
 
 def _path(path: KeyPath) -> str:
@@ -36,23 +36,23 @@ def _in_engine(path: KeyPath) -> bool:
     return path[:1] == ("engines",) and len(path) > 2 and path[2] in _ENGINES
 
 
-def _words(one: ErrorDetails) -> str:
-    context = one.get("ctx", {})
-    match one["type"]:
+def _words(problem: ErrorDetails) -> str:
+    context = problem.get("ctx", {})
+    match problem["type"]:
         case "union_tag_invalid":
             return f"expected {one_of(_ENGINES)}, found {context['tag']!r}"
         case "union_tag_not_found":
             return f"missing, expected {one_of(_ENGINES)}"
         case "extra_forbidden":
-            accepted = _keys(one["loc"][:-1])
-            hint = did_you_mean(str(one["loc"][-1]), accepted)
+            accepted = _keys(problem["loc"][:-1])
+            hint = did_you_mean(str(problem["loc"][-1]), accepted)
             return f"no such key{hint or ('; there are: ' + ', '.join(sorted(accepted)))}"
         case "missing":
             return "missing"
         case "value_error":
             return str(context["error"])
         case _:
-            return one["msg"]
+            return problem["msg"]
 
 
 def _keys(path: KeyPath) -> list[str]:

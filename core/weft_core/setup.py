@@ -140,7 +140,9 @@ def main(arguments: list[str] | None = None) -> int:
         finally:
             database.close()
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(str(p) for p in one['loc'])}: {one['msg']}" for one in error.errors())
+        problems = "; ".join(
+            f"{'.'.join(str(p) for p in problem['loc'])}: {problem['msg']}" for problem in error.errors()
+        )
         print(f"settings: {problems}", file=sys.stderr)
         return 2
     except DBAPIError as error:

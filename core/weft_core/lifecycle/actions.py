@@ -1,4 +1,4 @@
-"""What may be done with a job: :func:`weft_core.lifecycle.decide.decide` names an action, its caller performs it."""
+"""The actions: :func:`weft_core.lifecycle.decide.decide` names an action, and its caller performs it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from weft_core.lifecycle.states import JobState, Outcome
 from weft_core.lifecycle.view import ExitReport
 
 GANG_GRACE = 30.0
-"""Of learners whose gang has failed: enough to save a checkpoint, but they may hang in a collective for ever."""
+"""For learners whose gang has failed: enough to save a checkpoint, but they may hang in a collective for ever."""
 SHORT_GRACE = 10.0
-"""Where nothing is left to save."""
+"""For learners that have nothing left to save."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Rest:
 
 @dataclass(frozen=True)
 class Pause:
-    """Nothing to do now; look again in so many seconds."""
+    """Nothing to do now; the next step is due in so many seconds."""
 
     seconds: float
 
@@ -67,7 +67,7 @@ class RecordExits:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something about the gang's progress that the user should know; noted, so that it is said once."""
+    """Something about the gang's progress that the user should know; it is recorded so that it is said only once."""
 
     what: Literal["no_output", "stalled", "moving"]
     message: str
@@ -116,7 +116,7 @@ class Close:
     """The outcome is decided: stop what is left, and end the attempt when the engine confirms that nothing is."""
 
     grace: float  # seconds left
-    seconds: float  # when to look again
+    seconds: float  # until the next step
 
 
 Action = (
@@ -139,8 +139,8 @@ Action = (
 
 @dataclass(frozen=True)
 class SearchExits:
-    """No action yet: these learners ended without a word to the API. The caller looks for their exit reports, adds what
-    it finds to the view's ``exits``, and asks for a decision again."""
+    """No action yet: these learners ended without a report to the API. The caller searches S3 for their exit reports,
+    adds what it finds to the view's ``exits``, and asks for a decision again."""
 
     ranks: frozenset[int]
 
@@ -150,7 +150,7 @@ Decision = Action | SearchExits
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What becomes of a job when its attempt has ended."""
+    """The job's next state when its attempt has ended."""
 
     state: JobState
     reason: str

@@ -1,4 +1,4 @@
-"""What to do next with a job: pure functions of a :class:`View`, the heart of the reconciler."""
+"""The next action for a job: pure functions of a :class:`View`, the heart of the reconciler."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from weft_core.lifecycle.view import AttemptView, View
 from weft_core.words import count, duration
 
 POLL = 2.0
-"""Seconds between two looks at a running attempt. Learners' reports make a job due at once; looks are for the rest."""
+"""Seconds between two steps for a running attempt. Learners' reports make a job due at once; polling finds the rest."""
 UNREACHABLE_POLL = 5.0
 HELD_POLL = 10.0
 """While an engine's own queue holds a run back; its learners' start makes the job due at once."""
 SOON, MOMENT = 0.1, 0.3
-"""All learners have said how they ended: their processes are gone in a moment, so the step itself waits for that; a pod
-takes longer, and then the sweeper watches all that are ending together (a step that waits keeps others from theirs)."""
+"""All learners have reported their ends, so their processes are gone in a moment and the step itself waits for that. A
+pod takes longer. Then the sweeper watches all ending runs together, because a step that waits holds up other jobs."""
 CLOSING_POLL = 1.0
 
 
 class Inconsistent(Exception):
-    """Raised for rows that can't be: somebody edited the database."""
+    """Raised for rows that contradict each other: somebody edited the database."""
 
 
 # --- which action -------------------------------------------------------------------------------------------------
@@ -83,8 +83,8 @@ def _decide_queued(view: View) -> Action:
 
 
 def _decide_end(view: View, attempt: AttemptView) -> Action | None:
-    """What needs no word of the engine: success, the user's wish, the clock; or a launch that is due."""
-    if view.gang and all(one.succeeded for one in view.gang):
+    """Decisions that need no observation: success, the user's wish, a time limit; or a launch that is due."""
+    if view.gang and all(learner.succeeded for learner in view.gang):
         return Settle(Outcome.SUCCEEDED, "all learners exited with code 0", SHORT_GRACE, exit_code=0)
     if view.job.desired is Desired.DELETED:
         return Settle(Outcome.DELETED, "deleted by request", view.grace(SHORT_GRACE))
@@ -94,7 +94,7 @@ def _decide_end(view: View, attempt: AttemptView) -> Action | None:
         return Settle(Outcome.HALTED, reason, view.grace(GANG_GRACE))
     if attempt.launched_at is None:
         return Launch()
-    if view.job.elastic and (more := tuple(one.rank for one in view.members if one.launched_at is None)):
+    if view.job.elastic and (more := tuple(member.rank for member in view.members if member.launched_at is None)):
         return LaunchMore(more)
     if (limit := view.job.max_runtime) and (started := _all_started(view)) and view.since(started) > limit:
         return Settle(Outcome.FAILED, f"max_runtime of {duration(limit)} exceeded", view.grace())
@@ -102,7 +102,7 @@ def _decide_end(view: View, attempt: AttemptView) -> Action | None:
 
 
 def abandoned(view: View) -> str | None:
-    """Why a job is of no use to anybody any more that was to end with its client; None: it is, or has no such limit."""
+    """Why a job is of no use any more: its client is silent, or it is idle. None: it is of use, or has no limit."""
     job = view.job
     if job.keepalive and job.keepalive_until and view.now > job.keepalive_until:
         return f"the program that launched it has not been heard of for {duration(job.keepalive)}"
@@ -113,7 +113,7 @@ def abandoned(view: View) -> str | None:
 
 
 def _decide_by_engine(view: View, attempt: AttemptView) -> Decision | None:
-    """What only an answer of the engine tells; unknown is not dead."""
+    """Decisions that need an observation; unknown is not dead."""
     sighting = view.sighting
     assert attempt.launched_at is not None  # _decide_end has launched
     if view.unreachable or sighting is None or sighting.at <= attempt.launched_at:
@@ -123,12 +123,14 @@ def _decide_by_engine(view: View, attempt: AttemptView) -> Decision | None:
         return decide_members(view)
     if seen and seen.failed:
         return Settle(Outcome.FAILED, seen.failed, SHORT_GRACE, error_code=seen.failed_code or "S101")
-    if seen and (taken := next((one for one in seen.learners.values() if one.interrupted), None)):
+    if seen and (taken := next((learner for learner in seen.learners.values() if learner.interrupted), None)):
         what = taken.reason or "its engine took it back"
         # The others may still save a checkpoint, and so may this one.
         reason = f"learner {taken.rank + 1} was interrupted: {what}"
         return Settle(Outcome.INTERRUPTED, reason, view.grace(GANG_GRACE))
-    silent = frozenset(one.rank for one in view.learners if not one.reported and missing(view, one.rank))
+    silent = frozenset(
+        learner.rank for learner in view.learners if not learner.reported and missing(view, learner.rank)
+    )
     if reports := seek_reports(view, silent):
         return reports
     if failure := find_failure(view, silent):
@@ -137,19 +139,19 @@ def _decide_by_engine(view: View, attempt: AttemptView) -> Decision | None:
 
 
 def _all_started(view: View) -> datetime | None:
-    """When the last learner got its start grant; None: some have none."""
-    starts = [one.started_at for one in view.gang if one.started_at is not None]
+    """When the last learner got its start grant; None: some learners have none."""
+    starts = [learner.started_at for learner in view.gang if learner.started_at is not None]
     return max(starts) if starts and len(starts) == len(view.gang) else None
 
 
 def _start_timeout(view: View, attempt: AttemptView, seen: Observation | None) -> Action | None:
-    started = sum(one.granted for one in view.learners)
+    started = sum(learner.granted for learner in view.learners)
     assert attempt.launched_at is not None
     # While an image is being built and says so, or the engine's own queue holds it back, nothing has timed out.
     since = max(filter(None, (attempt.launched_at, view.progress_at, attempt.held_at)))
     if started == len(view.learners) or view.since(since) <= view.timings.start_timeout or (seen and seen.held):
         return None
-    hints = [one.reason for one in seen.learners.values() if one.reason] if seen else []
+    hints = [learner.reason for learner in seen.learners.values() if learner.reason] if seen else []
     why = f": {hints[0]}" if hints else ""
     return Settle(
         Outcome.INTERRUPTED,
@@ -159,7 +161,7 @@ def _start_timeout(view: View, attempt: AttemptView, seen: Observation | None) -
 
 
 def _advance(view: View) -> Action | None:
-    phases = [one.phase.order for one in view.gang]
+    phases = [learner.phase.order for learner in view.gang]
     target = view.job.state
     if max(phases) >= LearnerPhase.STARTED.order:
         target = JobState.DOWNLOADING
@@ -185,15 +187,15 @@ def _close(view: View, attempt: AttemptView) -> Close:
     grace = SHORT_GRACE if attempt.grace is None else attempt.grace
     if view.job.desired is Desired.DELETED:
         grace = min(grace, SHORT_GRACE)
-    exited = all(one.reported for one in view.members)
+    exited = all(member.reported for member in view.members)
     return Close(max(0.0, grace - since), SOON if exited and since < MOMENT else CLOSING_POLL)
 
 
 def confirmed_gone(view: View, seen: Observation | None, grace: float) -> bool:
-    """Whether nothing is left of a run whose end is decided, by what its engine said after the stop.
+    """Whether nothing is left of a run whose end is decided, according to an observation after the stop.
 
-    A learner on a node that does not answer can't be confirmed gone; nobody waits for the node when it has said goodbye
-    or is silent, or when its grace is over: its token starts and stores nothing any more.
+    A learner on a node that does not answer can't be confirmed gone. The end does not wait for that node if the learner
+    has reported its exit or is silent, or if its grace is over: its token starts and stores nothing any more.
 
     Args:
         view: of the job.
@@ -203,19 +205,19 @@ def confirmed_gone(view: View, seen: Observation | None, grace: float) -> bool:
     # A run that is known but has no learners yet may still get some: only a failed one surely won't.
     if seen is None or seen.failed:
         return True
-    living = [one for one in seen.learners.values() if one.state is not LearnerState.EXITED]
-    return bool(seen.learners) and all(one.unreachable and _fenced(view, one.rank, grace) for one in living)
+    living = [learner for learner in seen.learners.values() if learner.state is not LearnerState.EXITED]
+    return bool(seen.learners) and all(learner.unreachable and _fenced(view, learner.rank, grace) for learner in living)
 
 
 def _fenced(view: View, rank: int, grace: float) -> bool:
-    learner = next((one for one in view.learners if one.rank == rank), None)
+    learner = next((learner for learner in view.learners if learner.rank == rank), None)
     if grace <= 0 or learner is None or learner.reported:
         return True
     return learner.heartbeat_at is None or view.since(learner.heartbeat_at) > view.timings.silence
 
 
 def conclude(view: View) -> Conclusion:
-    """What becomes of the job now that its attempt is over."""
+    """The job's next state, now that its attempt is over."""
     job, attempt = view.job, view.attempt
     assert attempt is not None
     reason, code = attempt.reason, attempt.error_code
@@ -252,7 +254,7 @@ def _conclude_failed(view: View, attempt: AttemptView, reason: str, code: str | 
 def backoff(attempt: AttemptView, failures: int) -> float:
     """Seconds that a job waits after this attempt before the next: a job that fails at once must not spin.
 
-    A user's resume starts the failures over, and so waits for nothing.
+    A user's resume resets the count of failures, so the job does not wait.
     """
     match attempt.outcome:
         case Outcome.FAILED | Outcome.LOST if failures:

@@ -1,7 +1,7 @@
 """An elastic attempt that trains: which of its learners are lost, and whether it may have more. Pure functions.
 
-A loss does not end the attempt as long as there are enough learners left. What follows from a loss is none: workers
-whose peer died fail too, within a second, and start again with the next round (docs/elastic.md).
+A loss does not end the attempt as long as there are enough learners left. The consequences of a loss are not losses:
+workers whose peer died fail too, within a second, and start again with the next round (docs/elastic.md).
 """
 
 from __future__ import annotations
@@ -20,123 +20,125 @@ from weft_core.lifecycle.view import LearnerView, View
 from weft_core.words import duration
 
 _NEWS = 7.0
-"""Seconds after a failure at which a learner that is heard again would have said if its own workers had failed too."""
+"""Seconds after a failure within which another learner reports that its own workers have failed, too."""
 _LONGEST_COOLDOWN = 600.0
 _SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
-"""What ends workers, and is never what a lost peer does to them (that may well be SIGABRT)."""
+"""Signals that end workers, but never because of a lost peer (that may well send SIGABRT)."""
 
 
 def decide_members(view: View) -> Decision | None:
-    """What to do about members that have ended, with an engine that answers."""
+    """What to do about members that have ended; the engine has answered."""
     elastic, attempt = view.job.elastic, view.open
     assert elastic is not None
     assert attempt is not None
-    silent = frozenset(one.rank for one in view.members if not one.reported and missing(view, one.rank))
+    silent = frozenset(member.rank for member in view.members if not member.reported and missing(view, member.rank))
     if reports := seek_reports(view, silent):
         return reports
-    lost = {one.rank: one for one in find_failures(view, silent)} | _taken_back(view) | _not_started(view)
-    lost |= {one.rank: one for one in _blamed(view, bool(lost))}
+    lost = {failure.rank: failure for failure in find_failures(view, silent)} | _taken_back(view) | _not_started(view)
+    lost |= {failure.rank: failure for failure in _blamed(view, bool(lost))}
     if not lost:
         return None
     if not _goes_on(view, elastic, lost.keys()):
         return min(lost.values(), key=lambda failure: failure.weight).settle(view.grace(GANG_GRACE))
-    return Lose({rank: one.what.removeprefix("was ") for rank, one in sorted(lost.items())})
+    return Lose({rank: failure.what.removeprefix("was ") for rank, failure in sorted(lost.items())})
 
 
 def _goes_on(view: View, elastic: ElasticSpec, gone: Collection[int]) -> bool:
-    """Whether the rest is enough."""
-    rest = [one for one in view.members if one.rank not in gone]
+    """Whether the attempt can go on without the learners that are ``gone``."""
+    rest = [member for member in view.members if member.rank not in gone]
     if len(rest) < elastic.min:
         return False
     last = _last(view)
-    # What the leader has trained goes with it; when others have ended already, nobody is left to train it again.
-    ending = any(one.exit_code == 0 for one in rest)
+    # The leader's results are lost with it. If other learners have ended already, they can't train again.
+    ending = any(member.exit_code == 0 for member in rest)
     return not (ending and last is not None and last.members[0] in gone)
 
 
 def _last(view: View) -> Round | None:
-    return next((one for one in reversed(view.rounds) if not one.open), None)
+    return next((round_ for round_ in reversed(view.rounds) if not round_.open), None)
 
 
 def _taken_back(view: View) -> dict[int, Failure]:
     run = view.sighting.observation if view.sighting else None
-    taken = [one for one in run.learners.values() if one.interrupted] if run else []
-    present = {one.rank for one in view.members}
+    taken = [learner for learner in run.learners.values() if learner.interrupted] if run else []
+    present = {member.rank for member in view.members}
     return {
-        one.rank: Failure(
-            one.rank,
+        learner.rank: Failure(
+            learner.rank,
             Outcome.INTERRUPTED,
-            f"was interrupted: {one.reason or 'its engine took it back'}",
+            f"was interrupted: {learner.reason or 'its engine took it back'}",
             "",
             None,
             (0, 0),
         )
-        for one in taken
-        if one.rank in present
+        for learner in taken
+        if learner.rank in present
     }
 
 
 def _not_started(view: View) -> dict[int, Failure]:
-    """Members that never got their start grant, of a run whose others train."""
+    """Members that never got their start grant, in a run whose other learners train."""
     run, limit = view.sighting.observation if view.sighting else None, view.timings.start_timeout
     late = f"it did not start within {duration(limit)}"
     return {
-        one.rank: Failure(one.rank, Outcome.INTERRUPTED, run.failed if run and run.failed else late, "", None, (0, 0))
-        for one in view.members
-        if not one.granted
-        and one.launched_at is not None
-        and ((run and run.failed) or (view.since(one.launched_at) > limit and not (run and run.held)))
+        member.rank: Failure(
+            member.rank, Outcome.INTERRUPTED, run.failed if run and run.failed else late, "", None, (0, 0)
+        )
+        for member in view.members
+        if not member.granted
+        and member.launched_at is not None
+        and ((run and run.failed) or (view.since(member.launched_at) > limit and not (run and run.held)))
     }
 
 
 def _blamed(view: View, others: bool) -> list[Failure]:
-    """Of the members whose workers have failed, while their agents live, those that are to blame for it."""
+    """The members to blame among those whose workers have failed while their agents live."""
     last = _last(view)
     if last is None or view.rounds[-1].open:
         return []
-    broken = [one for one in view.members if one.broken == last.n and not one.reported and one.exit_code]
-    killed = [one for one in broken if _was_killed(one)]
+    broken = [member for member in view.members if member.broken == last.n and not member.reported and member.exit_code]
+    killed = [member for member in broken if _was_killed(member)]
     if killed or not broken:
-        return [reported(view, one, None) for one in killed]
+        return [reported(view, member, None) for member in killed]
     if others or any(view.learners[rank].left for rank in last.members):
         return []  # they lost a peer
     if not last.restart and view.now - last.opened_at < AFTERMATH:
         return []
-    first = min(broken, key=lambda one: one.broken_at or view.now)
+    first = min(broken, key=lambda member: member.broken_at or view.now)
     if first.broken_at is None or (_unheard(view, first, last) and view.since(first.broken_at) <= view.timings.verdict):
         return []
     return [reported(view, first, None)]
 
 
-def _was_killed(one: LearnerView) -> bool:
-    return (one.exit_code or 0) - 128 in _SIGNALS or "out of memory" in (one.exit_reason or "")
+def _was_killed(member: LearnerView) -> bool:
+    return (member.exit_code or 0) - 128 in _SIGNALS or "out of memory" in (member.exit_reason or "")
 
 
 def _unheard(view: View, first: LearnerView, last: Round) -> bool:
-    """Whether a member may have failed before the first one that said so, and could not say it yet."""
+    """Whether another member may have failed before the first one that reported it, and could not report it yet."""
     assert first.broken_at is not None
     return any(
-        one.broken != last.n
-        and not one.reported
-        and one.rank in last.members
-        and (one.heartbeat_at is None or (one.heartbeat_at - first.broken_at).total_seconds() < _NEWS)
-        for one in view.members
+        member.broken != last.n
+        and not member.reported
+        and member.rank in last.members
+        and (member.heartbeat_at is None or (member.heartbeat_at - first.broken_at).total_seconds() < _NEWS)
+        for member in view.members
     )
 
 
 def decide_more(view: View) -> Action | None:
-    """Whether to ask for more learners: not while the job is ending, and not soon after the last change."""
+    """Ask for more learners, unless the job is ending or its gang has changed recently."""
     elastic, attempt = view.job.elastic, view.open
     last = _last(view)
     if elastic is None or attempt is None or last is None or view.job.state is not JobState.PROCESSING:
         return None
-    if len(view.members) >= elastic.max or any(one.exit_code == 0 for one in view.members):
+    if len(view.members) >= elastic.max or any(member.exit_code == 0 for member in view.members):
         return None
     after = attempt.grow_at or last.opened_at + timedelta(seconds=view.timings.elastic_cooldown)
     return Grow() if view.now >= after else None
 
 
 def cooldown(view: View, lost: int = 0) -> float:
-    """Seconds before an attempt is given more learners, after it has been given some or has lost so many more."""
+    """Seconds before an attempt may have more learners, after it has been given some or has lost ``lost`` of them."""
     losses = lost + len(view.learners) - len(view.members)
     return min(_LONGEST_COOLDOWN, view.timings.elastic_cooldown * 2.0 ** max(0, losses - 1))

@@ -37,7 +37,7 @@ class Failure:
 
     @property
     def follows(self) -> bool:
-        """Whether it may be but the consequence of what happened to another learner."""
+        """Whether it may be only the consequence of what happened to another learner."""
         return self.weight[0] == _REPORTED
 
     def settle(self, grace: float) -> Settle:
@@ -49,8 +49,8 @@ class Failure:
 
 
 def seek_reports(view: View, silent: frozenset[int]) -> SearchExits | RecordExits | None:
-    """What to do about learners that ended without a report to the API: an agent that could not reach the API leaves
-    its report in S3. None: there is nothing to look for or to record.
+    """What to do about learners that ended without a report to the API. An agent that could not reach the API leaves
+    its report in S3. None: there is nothing to search for or to record.
 
     Args:
         view: with a valid sighting.
@@ -70,9 +70,9 @@ def find_failure(view: View, silent: frozenset[int]) -> Failure | None:
         silent: ranks without a report whose process the engine no longer has; S3 was searched for their reports.
     """
     failures = find_failures(view, silent)
-    blamed = min(failures, key=lambda one: one.weight, default=None)
+    blamed = min(failures, key=lambda failure: failure.weight, default=None)
     if blamed and blamed.follows and _fate_unknown(view, _observed(view)):
-        return None  # it may have failed because another node was lost; we know in a moment
+        return None  # it may have failed because another node was lost, which will be known in a moment
     return blamed
 
 
@@ -81,7 +81,7 @@ def _observed(view: View) -> Mapping[int, LearnerObservation]:
 
 
 def find_failures(view: View, silent: frozenset[int]) -> list[Failure]:
-    """The failures of all members that have ended, for sure; the arguments are those of :func:`find_failure`."""
+    """The failures of all members that have certainly ended; the arguments are those of :func:`find_failure`."""
     observed, failures = _observed(view), []
     for learner in view.members:
         seen = observed.get(learner.rank)
@@ -95,13 +95,14 @@ def find_failures(view: View, silent: frozenset[int]) -> list[Failure]:
 
 
 def _fate_unknown(view: View, observed: Mapping[int, LearnerObservation]) -> bool:
-    """Whether a learner on another node than one that failed has given no sign of life since.
+    """Whether a learner on another node than the failed learner's has given no sign of life since the failure.
 
-    Peers of a lost node fail at once, and the engine notices the node's loss only after most of a minute: a verdict
-    must wait for that, or the job would pay for the platform's fault. Where all run on one node there is no question.
+    Peers of a lost node fail at once, and the engine notices the loss of the node only after most of a minute. The
+    verdict must wait for that, or the job would be blamed for the platform's fault. It need not wait if all learners
+    run on one node.
     """
-    ended = [one for one in view.learners if one.reported and one.exited_at and one.exit_code != 0]
-    first = min(ended, key=lambda one: one.exited_at or view.now, default=None)
+    ended = [learner for learner in view.learners if learner.reported and learner.exited_at and learner.exit_code != 0]
+    first = min(ended, key=lambda learner: learner.exited_at or view.now, default=None)
     if first is None or first.exited_at is None or view.since(first.exited_at) > view.timings.verdict:
         return False
     return any(
@@ -115,7 +116,7 @@ def _fate_unknown(view: View, observed: Mapping[int, LearnerObservation]) -> boo
 
 
 def reported(view: View, learner: LearnerView, seen: LearnerObservation | None) -> Failure:
-    """The failure that a learner has said itself."""
+    """The failure that a learner has reported itself."""
     code = 1 if learner.exit_code is None else learner.exit_code
     reason = learner.exit_reason or describe_exit(code)
     if (seen and seen.oom) or _KILLED_FOR_MEMORY.search(reason):

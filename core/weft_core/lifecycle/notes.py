@@ -1,4 +1,4 @@
-"""What a step notes by the way, whatever it decides: the condition, the engine's progress, absences. Pure."""
+"""What each step records, whatever it decides: the condition, the engine's progress, absences. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from weft_core.lifecycle.view import View
 @dataclass(frozen=True)
 class Notes:
     condition: str | None
-    """What is unusual just now; None: nothing."""
+    """The job's condition; None: nothing is unusual."""
     progress: str = ""
     """News about the image, for the job's events; empty: none."""
     reason: str = ""
     """Why the job is still PENDING; empty: leave it as it is."""
     absences: Mapping[int, int] = field(default_factory=dict)
-    """By rank, where the number changes."""
+    """By rank, for learners whose number of absences changes."""
     nodes: Mapping[int, str] = field(default_factory=dict)
-    """By rank, where it runs, when that is new."""
+    """By rank, for learners whose node was not known yet."""
     held: bool = False
-    """Its engine's own queue holds it back: the start timeout counts from the last such look."""
+    """Its engine's own queue holds it back: the start timeout counts from the last observation that said so."""
 
 
 def take_notes(view: View) -> Notes:
-    """Derive them from a view."""
+    """Derive the notes from a view."""
     if view.unreachable and view.job.state in ACTIVE:
-        # The first moment counts, and one event tells of it.
+        # The first moment counts, and is recorded in one event.
         known = view.job.condition
         if known and known.startswith("Unreachable since"):
             return Notes(known)
@@ -44,22 +44,30 @@ def take_notes(view: View) -> Notes:
     progress = run.progress if run and run.progress != view.progress else ""
     reason = ""
     if view.job.state is JobState.PENDING and run:
-        starting = [one for one in run.learners.values() if one.state is LearnerState.STARTING and one.reason]
+        starting = [
+            learner for learner in run.learners.values() if learner.state is LearnerState.STARTING and learner.reason
+        ]
         first = f"learner {starting[0].rank + 1}: {starting[0].reason}" if starting else ""
         reason = run.held or run.progress or first
     absences = {}
-    for one in view.members:
-        now = one.absences + 1 if not one.reported and (absent(view, one.rank) or unreachable(view, one.rank)) else 0
-        if now != one.absences:
-            absences[one.rank] = now
-    away = next((one.rank for one in view.members if not one.reported and unreachable(view, one.rank)), None)
+    for member in view.members:
+        now = (
+            member.absences + 1
+            if not member.reported and (absent(view, member.rank) or unreachable(view, member.rank))
+            else 0
+        )
+        if now != member.absences:
+            absences[member.rank] = now
+    away = next(
+        (member.rank for member in view.members if not member.reported and unreachable(view, member.rank)), None
+    )
     lost = None if run is None or away is None else f"learner {away + 1}: {run.learners[away].reason}"
     condition = lost or stall_condition(attempt)
     return Notes(condition, progress, reason, absences, new_nodes(view, run), held=run is not None and bool(run.held))
 
 
 def new_nodes(view: View, run: Observation | None) -> dict[int, str]:
-    """By rank, where learners run, as far as the engine says what is not known yet."""
+    """By rank, the nodes that the engine names and that are not known yet."""
     seen = run.learners if run else {}
-    named = {one.rank: seen[one.rank].node for one in view.learners if one.rank in seen}
+    named = {learner.rank: seen[learner.rank].node for learner in view.learners if learner.rank in seen}
     return {rank: node for rank, node in named.items() if node and node != view.learners[rank].node}

@@ -1,4 +1,4 @@
-"""Whether a running gang makes progress: pure functions of a view. docs/stalls.md tells users of it."""
+"""Whether a running gang makes progress: pure functions of a view. docs/stalls.md describes it for users."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from weft_core.words import duration
 _BEATS = 5
 """Heartbeats from the warning to the end of a stalled attempt: for the stacks to reach the log."""
 ENDED_CODE = 124
-"""Exit code of an attempt that was ended as stalled: what timeout(1) says."""
+"""Exit code of an attempt that was ended as stalled, as timeout(1) has it."""
 _NAMED = 8  # learners that a message names
 
 
 def check_progress(view: View, attempt: AttemptView) -> Notice | Settle | None:
-    """What there is to say or do about a gang's progress, if anything."""
-    # Workers that a program has launched wait for it most of the time; they have a limit of their own.
+    """What to report or do about a gang's progress, if anything."""
+    # Learners that a program has launched wait for it most of the time; they have a limit of their own.
     if view.job.state is not JobState.PROCESSING or view.job.keepalive:
         return None
     return _stall(view, attempt) or _no_output(view, attempt)
@@ -37,8 +37,8 @@ def _no_output(view: View, attempt: AttemptView) -> Notice | None:
     limit = view.timings.no_output
     if not limit or attempt.no_output_at or view.job.state_since is None or view.since(view.job.state_since) <= limit:
         return None
-    # Unknown (an agent that is older, or silent) is not nothing.
-    if any(one.wrote is not False for one in view.members):
+    # An agent that is older or silent has not said that nothing was written.
+    if any(member.wrote is not False for member in view.members):
         return None
     return Notice(
         "no_output",
@@ -52,14 +52,14 @@ def _stall(view: View, attempt: AttemptView) -> Notice | Settle | None:
     limit, action = asked.get("after_seconds", view.timings.stall), asked.get("action", "warn")
     if not limit or action == "ignore":
         return None
-    # Those that have ended well wait for these.
-    running = [one for one in view.members if one.phase is LearnerPhase.PROCESSING]
+    # Learners that have ended well wait for these.
+    running = [member for member in view.members if member.phase is LearnerPhase.PROCESSING]
     since = _idle_since(view, running)
     if attempt.stalled_at is None:
-        if since is None or any(_idle_for(one) < limit for one in running):
+        if since is None or any(_idle_for(learner) < limit for learner in running):
             return None
         return Notice("stalled", _words(running, limit), since, {"learners": _idle(running), "action": action})
-    if any(_heard(view, one) and _idle_for(one) < limit for one in running):
+    if any(_heard(view, learner) and _idle_for(learner) < limit for learner in running):
         return Notice("moving", "")
     if action == "end" and view.since(attempt.stalled_at) > _BEATS * view.timings.heartbeat:
         assert attempt.stalled_since is not None
@@ -72,15 +72,15 @@ def _stall(view: View, attempt: AttemptView) -> Notice | Settle | None:
 
 
 def _idle_since(view: View, running: Sequence[LearnerView]) -> datetime | None:
-    """When the last of them became idle; None: one is busy, or nobody knows."""
-    if not running or not all(_heard(view, one) for one in running):
+    """When the last of them became idle; None: a learner is busy, or that is unknown."""
+    if not running or not all(_heard(view, learner) for learner in running):
         return None
-    since = [one.idle_since for one in running if one.idle_since is not None]
+    since = [learner.idle_since for learner in running if learner.idle_since is not None]
     return max(since) if len(since) == len(running) else None
 
 
 def _idle_for(learner: LearnerView) -> float:
-    """Seconds until its last heartbeat: what it has done since then, while the API was away perhaps, nobody knows."""
+    """Seconds until its last heartbeat. What it has done since then is unknown: the API may have been away."""
     if learner.idle_since is None or learner.heartbeat_at is None:
         return 0.0
     return (learner.heartbeat_at - learner.idle_since).total_seconds()
@@ -92,9 +92,9 @@ def _heard(view: View, learner: LearnerView) -> bool:
 
 def _words(running: Sequence[LearnerView], limit: float) -> str:
     named = [
-        f"learner {one.rank + 1} since {_clock(one.idle_since)}"
-        for one in running[:_NAMED]
-        if one.idle_since is not None
+        f"learner {learner.rank + 1} since {_clock(learner.idle_since)}"
+        for learner in running[:_NAMED]
+        if learner.idle_since is not None
     ]
     more = f" and {len(running) - _NAMED} more" if len(running) > _NAMED else ""
     return (
@@ -105,11 +105,11 @@ def _words(running: Sequence[LearnerView], limit: float) -> str:
 
 def _idle(running: Sequence[LearnerView]) -> list[dict[str, Any]]:
     return [
-        {"learner": one.rank + 1, "idle_since": one.idle_since.isoformat() if one.idle_since else None}
-        for one in running
+        {"learner": learner.rank + 1, "idle_since": learner.idle_since.isoformat() if learner.idle_since else None}
+        for learner in running
     ]
 
 
 def _clock(moment: datetime) -> str:
-    # To the second: it is reckoned anew from each heartbeat.
+    # Rounded to the second, because each heartbeat computes it anew.
     return f"{(moment + timedelta(seconds=0.5)).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,4 +1,4 @@
-"""What an answering engine's word means for a learner."""
+"""What a sighting means for a learner."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from weft_core.lifecycle.view import View
 
 
 def missing(view: View, rank: int) -> bool:
-    """Whether an answering engine knows of no living process of this learner: it exited, is absent or cut off."""
-    one = observed(view, rank)
-    return one.state is LearnerState.EXITED or one.unreachable if one else absent(view, rank)
+    """Whether the engine has answered and knows no living process of this learner: it exited, is absent or cut off."""
+    learner = observed(view, rank)
+    return learner.state is LearnerState.EXITED or learner.unreachable if learner else absent(view, rank)
 
 
 def unreachable(view: View, rank: int) -> bool:
-    """Whether the engine has lost sight of this learner's node: it may live, or not."""
-    one = observed(view, rank)
-    return one is not None and one.unreachable and one.state is not LearnerState.EXITED
+    """Whether the engine can't reach this learner's node: the learner may live, or not."""
+    learner = observed(view, rank)
+    return learner is not None and learner.unreachable and learner.state is not LearnerState.EXITED
 
 
 def absent(view: View, rank: int) -> bool:
-    """Whether an answering engine does not know this learner at all."""
+    """Whether the engine has answered and does not know this learner at all."""
     if view.sighting is None or observed(view, rank):
         return False
     launched = view.learners[rank].launched_at
     if launched and view.sighting.at <= launched:
-        return False  # it was asked before this one was there
+        return False  # the engine was asked before this learner was launched
     run = view.sighting.observation
-    # A run without any learner is one whose image is still being built, unless its learners were there before.
+    # The image of a run without any learner is still being built, unless its learners were there before.
     return run is None or bool(run.learners) or view.learners[rank].granted
 
 

@@ -1,4 +1,4 @@
-"""What a step knows about a job: rows as they stood at the claim, and what the engine said. Plain values, so that
+"""Everything that a step knows about a job: its rows at the time of the claim, and the sighting. Plain values, so that
 decisions are functions of them."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class JobView:
     keepalive_until: datetime | None = None
     idle_limit: float | None = None  # seconds
     active_at: datetime | None = None
-    """When a learner last printed or worked; read only where there is a limit to its idleness."""
+    """When a learner last printed or worked; read only if the job has an idle limit."""
     name: str = ""
     project: str = ""  # its name
     endpoints: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class LearnerView:
 
     @property
     def reported(self) -> bool:
-        """Said itself how it ended."""
+        """Whether it has reported its own end."""
         return self.phase is LearnerPhase.EXITED
 
     @property
@@ -106,15 +106,15 @@ class LearnerView:
 
 @dataclass(frozen=True)
 class Sighting:
-    """What an answering engine said of the attempt's run; None: it does not know it."""
+    """The answer of an engine about the attempt's run."""
 
-    observation: Observation | None
-    at: datetime  # when it was asked, on the database's clock
+    observation: Observation | None  # None: the engine does not know the run
+    at: datetime  # when the engine was asked, on the database's clock
 
 
 @dataclass(frozen=True)
 class ExitReport:
-    """What a learner left in S3 before it reported."""
+    """The report that a learner stored in S3 before it sent it to the API."""
 
     exit_code: int
     reason: str
@@ -127,11 +127,11 @@ class View:
     job: JobView
     attempt: AttemptView | None = None
     learners: tuple[LearnerView, ...] = ()
-    """All that the attempt ever had, in order of rank."""
+    """All that the attempt has ever had, in order of rank."""
     sighting: Sighting | None = None
     unreachable: str | None = None  # why the engine gave no answer
     exits: Mapping[int, ExitReport | None] = field(default_factory=dict)
-    """Reports that were looked for in S3, by rank; None: there is none."""
+    """Reports for which S3 was searched, by rank; None: there is none."""
     progress: str = ""  # newest 'image' event of this attempt
     progress_at: datetime | None = None
     rounds: tuple[Round, ...] = ()
@@ -140,14 +140,14 @@ class View:
     @property
     def members(self) -> tuple[LearnerView, ...]:
         """The learners that have not been lost."""
-        return tuple(one for one in self.learners if not one.left)
+        return tuple(learner for learner in self.learners if not learner.left)
 
     @property
     def gang(self) -> tuple[LearnerView, ...]:
-        """Those members whose work counts: of an elastic attempt not those that have yet to join."""
-        if not any(not one.open for one in self.rounds):
+        """The members whose work counts: in an elastic attempt, those that have joined."""
+        if all(round_.open for round_ in self.rounds):
             return self.members
-        return tuple(one for one in self.members if one.arrived is not None)
+        return tuple(member for member in self.members if member.arrived is not None)
 
     @property
     def open(self) -> AttemptView | None:
@@ -155,8 +155,8 @@ class View:
         return self.attempt if self.attempt is not None and self.attempt.ended_at is None else None
 
     def grace(self, most: float = math.inf) -> float:
-        """Seconds that learners have to save a checkpoint when the open attempt stops now: those that its stop names,
-        else the setting's; at most ``most``."""
+        """Seconds that learners have to save a checkpoint if the open attempt stops now: the grace of its stop, else
+        that of the settings; at most ``most``."""
         attempt = self.open
         named = attempt.grace if attempt else None
         return min(most, self.timings.grace if named is None else named)

@@ -53,10 +53,10 @@ def _check_group(path: str, group: dict[str, Any], findings: Findings) -> None:
         findings.add(f"{path}.regex", f"not a regular expression of Python's: {error}", accepted="a regular expression")
         return
     values = {
-        f"{kind}.{key}": one["value"]
+        f"{kind}.{key}": field["value"]
         for kind in ("scalars", "etimes")
-        for key, one in group.get(kind, {}).items()
-        if "value" in one
+        for key, field in group.get(kind, {}).items()
+        if "value" in field
     }
     if "time" in group.get("meta", {}):
         values["meta.time"] = group["meta"]["time"]

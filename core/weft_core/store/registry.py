@@ -40,7 +40,7 @@ def summary(listing: Iterable[tuple[str, int]]) -> dict[str, Any]:
     """What identifies a set of objects: their number, their bytes and the SHA-256 of their keys (relative to their
     prefix) and sizes, a line ``key<TAB>size`` for each in the order of the keys' bytes. The learner's agent makes the
     same (``weft_trainer.stores.summary``)."""
-    ordered = sorted(listing, key=lambda one: one[0].encode())
+    ordered = sorted(listing, key=lambda entry: entry[0].encode())
     digest = hashlib.sha256()
     for key, size in ordered:
         digest.update(f"{key}\t{size}\n".encode())
@@ -167,7 +167,9 @@ def _lineage(scope: Scope, job: Job, attempt: Attempt | None) -> dict[str, Any]:
 
 def _final_metrics(scope: Scope, job: Job) -> dict[str, Any]:
     rows = scope.all(scope.select(JobMetric, JobMetric.job_id == job.id).order_by(JobMetric.name))
-    return {one.name: {"last": one.last, "min": one.min, "max": one.max, "step": one.step} for one in rows}
+    return {
+        metric.name: {"last": metric.last, "min": metric.min, "max": metric.max, "step": metric.step} for metric in rows
+    }
 
 
 def _parent(scope: Scope, job: Job) -> dict[str, Any] | None:
