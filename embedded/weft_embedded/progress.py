@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 _BUSY = 0.02  # of the time: less is a server that waits for something
-_LOOK = 2.0  # seconds between two looks
+_MEASURE = 2.0  # seconds between two measurements
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Patience:
         self.limit = limit
         self._pid = pid
         self._log = log
-        self._began = self._looked = self._since = time.monotonic()
+        self._began = self._measured = self._since = time.monotonic()
         self._last = self._work()
 
     @property
@@ -53,10 +53,10 @@ class Patience:
 
     @property
     def idle(self) -> float:
-        """Seconds for which the process has done nothing; looks anew where the last look is older than a moment."""
+        """Seconds for which the process has done nothing. Measures again unless the last measurement is recent."""
         now = time.monotonic()
-        if now - self._looked >= min(_LOOK, self.limit / 4):
-            self._looked = now
+        if now - self._measured >= min(_MEASURE, self.limit / 4):
+            self._measured = now
             work, last = self._work(), self._last
             wanted = abs(work.wanted - last.wanted)  # less than before: a thread or a child has come to its end
             if (work.disk, work.said) != (last.disk, last.said) or wanted > _BUSY * (now - self._since):

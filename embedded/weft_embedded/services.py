@@ -12,7 +12,7 @@ import psycopg
 from weft_embedded import probe
 from weft_embedded.part import Part
 
-_LOOKED = "select 1 from engines where seen_at > now() - make_interval(secs => %s) or unreachable_since is not null"
+_OBSERVED = "select 1 from engines where seen_at > now() - make_interval(secs => %s) or unreachable_since is not null"
 
 
 class Service(Part):
@@ -57,7 +57,7 @@ class ApiService(Service):
 
 
 class WorkerService(Service):
-    """The Celery worker with its sweeper. It listens nowhere: it is up when it has looked at an engine.
+    """The Celery worker with its sweeper. It listens nowhere: it is up when it has observed an engine.
 
     Args:
         database_url: where the workers write down what they see, as libpq takes it.
@@ -81,7 +81,7 @@ class WorkerService(Service):
             age = time.monotonic() - self.started
             try:
                 with psycopg.connect(self._database_url, connect_timeout=30) as connection:
-                    if connection.execute(_LOOKED, [age]).fetchone() is None:
+                    if connection.execute(_OBSERVED, [age]).fetchone() is None:
                         return "has not looked at its engines yet"
             except psycopg.Error as error:
                 return str(error).strip()

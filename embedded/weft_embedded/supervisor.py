@@ -21,8 +21,8 @@ from weft_embedded.screen import Screen
 from weft_embedded.stack import END_ORDER, Stack
 from weft_embedded.waiting import Question, Words
 
-_TICK = 0.1  # seconds between two looks at everything
-_LOOK = 5.0  # seconds between two looks at the health of what runs
+_TICK = 0.1  # seconds between two checks of everything
+_HEALTH = 5.0  # seconds between two checks of the health of what runs
 _BACKOFF_FIRST, _BACKOFF_LAST = 0.5, 30.0
 _STEADY = 30.0  # a part that ran so long starts with the first backoff again
 _TRIES = 4  # starts of a part that never answered before `weft up` gives up
@@ -105,7 +105,7 @@ class Supervisor:
 
     def _tick(self) -> None:
         for watched in list(self._parts.values()):
-            self._look(watched)
+            self._check(watched)
         if not self._state.ready:
             self._go_on()
         self._watch_disk()
@@ -170,9 +170,9 @@ class Supervisor:
         known = PartState(part.name, log=str(part.log))
         self._state.parts.append(known)
         self._parts[part.name] = _Watched(part, known)
-        self._look(self._parts[part.name])
+        self._check(self._parts[part.name])
 
-    def _look(self, watched: _Watched) -> None:
+    def _check(self, watched: _Watched) -> None:
         now = time.monotonic()
         part = watched.part
         if part.process is None:
@@ -194,7 +194,7 @@ class Supervisor:
             self._wait_for(watched)
         elif question is not None and (question.done or question.age > _STEADY):
             known.note = question.trouble or ""
-        if part.pid is not None and (question is None or (question.done and (starting or question.age > _LOOK))):
+        if part.pid is not None and (question is None or (question.done and (starting or question.age > _HEALTH))):
             watched.question = Question(part.health)
             if not starting:
                 part.trim_log()
@@ -345,7 +345,7 @@ class Supervisor:
         """Learners that store their results need API and S3, so these are kept up meanwhile."""
         for name, watched in self._parts.items():
             if name != "worker":
-                self._look(watched)
+                self._check(watched)
         self._publish()
 
 

@@ -142,7 +142,7 @@ class EnvironmentBuilder:
             return environment
         wait, said = Wait(recipe, f"process-{os.getpid()}", processes.identity(os.getpid())), ""
         try:
-            while not (found := wait.look()).ready:
+            while not (found := wait.check()).ready:
                 if found.failed:
                     raise EnvironmentFailed(found.failed)
                 if found.progress != said:

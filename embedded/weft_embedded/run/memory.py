@@ -134,7 +134,7 @@ class Memory:
         self._answered, self._observation, self._unreachable = True, observation, None
 
     def silent(self, why: str) -> None:
-        """The engine can't look."""
+        """The engine can't be observed."""
         self._unreachable = why
 
     def found(self, exits: Mapping[int, ExitReport | None]) -> None:

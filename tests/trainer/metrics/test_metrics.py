@@ -209,15 +209,15 @@ def test_the_file_that_is_written_to_is_put_aside_with_no_line_lost(
     source = logged.LoggedMetrics(path, sink)  # type: ignore[arg-type]
     for step in range(100):
         log_metrics(a=step)
-        source.look([])
+        source.read([])
         if step == 50:
             with path.open("ab", buffering=0) as late:  # has the file open while it is put aside
                 for more in range(50):
                     log_metrics(filler=more)
                 while not path.with_suffix(".old").exists():
-                    source.look([])
+                    source.read([])
                 late.write(b'{"t": 1, "v": {"late": 1}}\n')
-    while source.look([]):
+    while source.read([]):
         pass
     names = [name for one in sink.records for name in one.values]
     assert names.count("late") == 1

@@ -194,15 +194,15 @@ def sink() -> Sink:
     return Sink()
 
 
-def looking(sink: Sink, *roots: Path) -> Callable[[], bool]:
+def reading(sink: Sink, *roots: Path) -> Callable[[], bool]:
     files = EventFiles(sink, sink.said.append)  # type: ignore[arg-type]
-    return lambda: files.look(list(find_files(roots)))
+    return lambda: files.read(list(find_files(roots)))
 
 
 def test_a_file_that_grows_byte_by_byte(tmp_path: Path, sink: Sink) -> None:
     path = tmp_path / "train" / "events.out.tfevents.1"
     path.parent.mkdir()
-    look = looking(sink, tmp_path)
+    read = reading(sink, tmp_path)
     data = framed(
         field(3, b"brain.Event:2"), summary(1, scalar("a", 1)), summary(1, scalar("b", 2)), summary(2, scalar("a", 3))
     )
@@ -210,33 +210,33 @@ def test_a_file_that_grows_byte_by_byte(tmp_path: Path, sink: Sink) -> None:
         for number in range(len(data)):
             file.write(data[number : number + 1])
             os.utime(path, ns=(number, number))
-            look()
+            read()
     assert sink.points == [("train", 1, {"a": 1}), ("train", 1, {"b": 2}), ("train", 2, {"a": 3})]
 
 
 def test_renamed_begun_anew_removed_and_many(tmp_path: Path, sink: Sink) -> None:
-    look = looking(sink, tmp_path)
+    read = reading(sink, tmp_path)
     first = tmp_path / "a" / "events.out.tfevents.1"
     first.parent.mkdir()
     first.write_bytes(framed(summary(1, scalar("x", 1))))
-    look()
+    read()
     first.parent.rename(tmp_path / "b")
     moved = tmp_path / "b" / first.name
     with moved.open("ab") as file:
         file.write(framed(summary(2, scalar("x", 2), scalar("y", 2))))
-    look()
+    read()
     assert sink.points == [("a", 1, {"x": 1}), ("b", 2, {"x": 2, "y": 2})]
     moved.write_bytes(framed(summary(9, scalar("x", 9))))
-    look()
+    read()
     moved.unlink()
     for number in range(300):
         folder = tmp_path / f"many{number}"
         folder.mkdir()
         (folder / "x.tfevents.v2").write_bytes(framed(summary(number, scalar("x", number))))
-    look()
+    read()
     assert sink.points[2] == ("b", 9, {"x": 9})
     assert sorted(step for _, step, _ in sink.points[3:]) == list(range(300))
-    look()
+    read()
     assert len(sink.points) == 303
 
 
@@ -244,7 +244,7 @@ def test_the_innermost_folder_gives_the_group(tmp_path: Path, sink: Sink) -> Non
     (tmp_path / "logs" / "tb" / "train").mkdir(parents=True)
     (tmp_path / "logs" / "tb" / "train" / "tfevents").write_bytes(framed(summary(1, scalar("x", 1))))
     (tmp_path / "logs" / "tfevents").write_bytes(framed(summary(1, scalar("x", 1))))
-    looking(sink, tmp_path / "logs", tmp_path / "logs" / "tb", tmp_path / "none")()
+    reading(sink, tmp_path / "logs", tmp_path / "logs" / "tb", tmp_path / "none")()
     assert sorted(group for group, _, _ in sink.points) == ["", "train"]
 
 
@@ -259,9 +259,9 @@ def test_hostile_files(tmp_path: Path, sink: Sink) -> None:
     os.mkfifo(logs / "pipe.tfevents")
     (logs / "broken.tfevents").write_bytes(b"\xff" * 100)
     (logs / "room.tfevents").write_bytes(framed(summary(1, scalar("x", 1))) + bytes(1000))
-    look = looking(sink, logs)
-    look()
-    look()
+    read = reading(sink, logs)
+    read()
+    read()
     assert sink.points == [("", 1, {"x": 1})]
     assert len(sink.said) == 1
     assert "broken.tfevents is damaged" in sink.said[0]

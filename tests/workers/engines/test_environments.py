@@ -168,14 +168,14 @@ def test_a_killed_build_is_made_again_from_scratch(images: Images, root: Path, t
     images.hook(f'if [ ! -e {gate} ]; then touch "$(dirname $1)/half"; setsid sh -c "touch {gate}; sleep 600"; fi')
     recipe = recipe_of(images.builder(root))
     wait = Wait(recipe, "a-job")
-    wait.look()
+    wait.check()
     until(gate.exists)
     [builder] = builders_of(recipe)
     os.kill(builder, signal.SIGKILL)
     until(lambda: not waits.is_building(recipe.folder))
     assert not recipe.is_complete()
     assert processes.with_environment(f"WEFT_BUILDS={recipe.folder}"), "its child lives on"
-    until(lambda: wait.look().ready)
+    until(lambda: wait.check().ready)
     assert not Path(recipe.folder, "bin", "half").exists()
     assert not processes.with_environment(f"WEFT_BUILDS={recipe.folder}")
 
@@ -185,7 +185,7 @@ def test_a_build_that_is_killed_again_and_again_is_told(images: Images, root: Pa
     # As the kernel does when memory is short: the build itself, the parent of its program.
     images.hook(f"echo x >> {tmp_path / 'tries'}; kill -9 $PPID; sleep 600")
     wait = Wait(recipe_of(images.builder(root)), "a-job")
-    failed = until(lambda: wait.look().failed)
+    failed = until(lambda: wait.check().failed)
     assert failed.startswith("the build was killed 3 times; ")
     assert (tmp_path / "tries").read_text() == "x\n" * 3
     wait.end()
@@ -201,7 +201,7 @@ def test_a_build_outlives_the_worker_that_asked_for_it(images: Images, root: Pat
     worker = os.fork()
     if worker == 0:
         os.setsid()
-        Wait(recipe, "a-job").look()
+        Wait(recipe, "a-job").check()
         os.killpg(0, signal.SIGKILL)
     os.waitpid(worker, 0)
     assert waits.is_building(recipe.folder)
@@ -215,8 +215,8 @@ def test_a_build_that_nobody_waits_for_ends_with_all_its_processes(images: Image
     images.hook(f"trap 'touch {cleaned}; exit 1' TERM; setsid sleep 600 & touch {gate}; while :; do sleep 0.05; done")
     recipe = recipe_of(images.builder(root))
     one, other = Wait(recipe, "one-job"), Wait(recipe, "another-job")
-    one.look()
-    other.look()
+    one.check()
+    other.check()
     until(gate.exists)
     one.end()
     builds = builders_of(recipe)
@@ -239,7 +239,7 @@ def test_a_wait_ends_with_the_process_that_waits(images: Images, root: Path, tmp
     child = os.fork()
     if child == 0:
         os.setsid()
-        Wait(recipe, "a-terminal", processes.identity(os.getpid())).look()
+        Wait(recipe, "a-terminal", processes.identity(os.getpid())).check()
         signal.pause()
     until(gate.exists)
     assert waits.is_building(recipe.folder)

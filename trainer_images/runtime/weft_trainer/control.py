@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Control:
-    """Flags and one bell; the main thread waits for the bell and then looks at everything.
+    """Flags and one bell; the main thread waits for the bell and then checks everything.
 
     Plain attributes and a SimpleQueue, as a signal handler may run in the middle of any other code of the main thread,
     where taking a lock could deadlock.
@@ -38,7 +38,7 @@ class Control:
         self.ring()
 
     def ring(self) -> None:
-        """Make the main thread look."""
+        """Make the main thread check everything."""
         self._bell.put(None)
 
     def wait(self, timeout: float | None = None) -> None:

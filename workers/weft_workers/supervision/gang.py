@@ -44,7 +44,7 @@ class Gang:
         """Wait until it is built; False: it can't be, or isn't wanted any more."""
         wait = Wait(recipe, self._run.name, processes.identity(os.getpid()))
         try:
-            while not (found := wait.look()).ready:
+            while not (found := wait.check()).ready:
                 if found.failed:
                     self._run.fail(f"environment {recipe.image} could not be built: {found.failed}")
                     return False

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
-"""Blocked in all supervisors, and waited for: none gets lost between a look and a wait."""
+"""Blocked in all supervisors, and waited for: none gets lost between a check and a wait."""
 UNSENT_SECONDS = 10.0
 """How long a learner's end may be put off while what its killed agent had not sent is sent."""
-_LOOK = 5.0  # seconds after which it looks around even if no signal came
+_CHECK = 5.0  # seconds after which it checks everything even if no signal came
 
 
 class LearnerSupervisor:
@@ -85,7 +85,7 @@ class LearnerSupervisor:
                 return ended[self._agent], ""
             if os.getppid() != self._gang:
                 return self._kill(), "the supervisor of its run was killed"
-            pause = _LOOK
+            pause = _CHECK
             if stop := self._run.stop_request():
                 if not told:
                     os.kill(self._agent, signal.SIGTERM)  # ours to reap, so the pid is still the agent's
@@ -93,7 +93,7 @@ class LearnerSupervisor:
                 left = stop.deadline - time.monotonic()
                 if left <= 0:
                     return self._kill(), "killed when its grace ran out"
-                pause = min(left, _LOOK)
+                pause = min(left, _CHECK)
             received = signal.sigtimedwait(SIGNALS, pause)
             shutdown = received is not None and received.si_signo == signal.SIGTERM
 

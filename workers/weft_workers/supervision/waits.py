@@ -1,8 +1,8 @@
-"""A learner's environment, from the side of those who wait for it. The other side is the build.
+"""The waits for a learner's environment. The build is in :mod:`weft_workers.supervision.build`.
 
-An environment is built for as long as somebody waits for it, and once for all who do. Beside its folder stand
+An environment is built once for all waits, and only as long as there are any. Beside its folder stand
 
-``<folder>.waits/<name>``   a wait: somebody wants the environment; in the end it says why the build failed
+``<folder>.waits/<name>``   a wait; if the build fails, this file says why
 ``<folder>.lock``           held by the living build
 ``<folder>.status.json``    the build's progress, and how often it was tried
 ``<folder>.log``            all that the installer and the image's own build program printed
@@ -27,7 +27,7 @@ _WAITS = ".waits"
 
 
 class Recipe(NamedTuple):
-    """All that a build needs; as JSON it is a part of a run's spec."""
+    """Everything that a build needs. A run's spec contains it as JSON."""
 
     image: str  # for people
     folder: str
@@ -46,7 +46,7 @@ class Recipe(NamedTuple):
         return Path(self.folder + suffix)
 
 
-class Look(NamedTuple):
+class WaitState(NamedTuple):
     """How far an environment is."""
 
     ready: bool = False
@@ -58,8 +58,8 @@ class Wait:
     """A wait for an environment.
 
     Args:
-        name: of who waits; unique on this machine.
-        process: who waits; the wait ends with it. None: it ends by :meth:`end` alone.
+        name: of the wait; unique on this machine.
+        process: the process that waits; the wait ends with it. None: only :meth:`end` ends the wait.
     """
 
     def __init__(self, recipe: Recipe, name: str, process: Identity | None = None) -> None:
@@ -67,20 +67,20 @@ class Wait:
         self._process = process
         self._file = recipe.beside(_WAITS) / name
 
-    def look(self) -> Look:
-        """Go on waiting: see to it that the environment is there or that a build of it runs. A build that was killed is
-        started again. After a failure this says so until :meth:`end`; the next wait starts another build."""
+    def check(self) -> WaitState:
+        """Go on waiting: unless the environment is complete, make sure that a build runs. A build that was killed is
+        started again. A failure is returned until :meth:`end`; the next wait starts another build."""
         recipe = self._recipe
         if recipe.is_complete():
-            return Look(ready=True)
+            return WaitState(ready=True)
         told = files.read_json(self._file)
         if told and told["failed"]:
-            return Look(failed=told["failed"])
+            return WaitState(failed=told["failed"])
         if told is None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             files.write_json(self._file, {"process": self._process, "failed": ""})
         _start(recipe)
-        return Look(progress=progress(recipe) or f"building environment {recipe.image}")
+        return WaitState(progress=progress(recipe) or f"building environment {recipe.image}")
 
     def end(self) -> None:
         """Wait no longer. A build that nobody waits for ends."""
@@ -88,7 +88,7 @@ class Wait:
 
 
 def progress(recipe: Recipe) -> str:
-    """What the build is at: 'building environment pytorch:2.13.0: downloading torch (183 MiB)'; empty: it is made."""
+    """The build's progress: 'building environment pytorch:2.13.0: downloading torch (183 MiB)'; empty: it is over."""
     doing = (files.read_json(recipe.beside(".status.json")) or {}).get("progress", "starting")
     return "" if recipe.is_complete() else f"building environment {recipe.image}: {doing}"
 
@@ -99,17 +99,17 @@ def is_building(folder: str) -> bool:
 
 
 def is_wanted(folder: str) -> bool:
-    """Whether somebody who lives waits for the environment with this folder."""
+    """Whether a living process, or a wait without a process, waits for the environment with this folder."""
     return any(not told["failed"] and _lives(told["process"]) for _, told in _waits(folder))
 
 
 def is_unwanted_build(folder: str) -> bool:
-    """Whether a build runs that is about to end, as nobody waits for it."""
+    """Whether a build runs that is about to end because nobody waits for it."""
     return is_building(folder) and not is_wanted(folder)
 
 
 def tell_failure(recipe: Recipe, message: str) -> None:
-    """Tell all who wait why there will be no environment."""
+    """Write the reason of the failure into all waits."""
     for file, told in _waits(recipe.folder):
         files.write_json(file, {**told, "failed": message})
 

@@ -39,21 +39,21 @@ class LogTail:
         """Read on to the end of every file, then stop."""
         self._stop.set()
         self._thread.join()
-        self._look()
+        self._read_all()
         for followed in self._files.values():
             self._output.write(followed.assembler.close())
 
     def _run(self) -> None:
         while not self._stop.wait(_EVERY):
-            self._look()
+            self._read_all()
 
-    def _look(self) -> None:
+    def _read_all(self) -> None:
         for folder, _, names in os.walk(self._folder):
             for name in sorted(NAMES.intersection(names)):
                 try:
                     self._read(Path(folder, name))
                 except OSError:
-                    continue  # removed or replaced meanwhile: the next look shows
+                    continue  # removed or replaced meanwhile: the next read shows
 
     def _read(self, path: Path) -> None:
         with path.open("rb") as file:

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 _SIZE_SHARE = 50
-"""A pause between two looks at the folders' size is so many times as long as the look took."""
+"""The pause between two measurements of the folders' size is so many times as long as the last measurement took."""
 
 
 class SystemMetrics:

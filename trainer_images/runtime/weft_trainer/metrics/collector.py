@@ -1,4 +1,4 @@
-"""Looks after all sources of metrics of a learner while its program runs."""
+"""Reads all sources of metrics of a learner while its program runs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from weft_trainer.metrics.growing import Found
 
 _EVERY = 0.5
 _SHARE = 4
-"""A look is followed by a pause of so many times the processor time that it took, at least."""
+"""The pause after a read is at least this many times as long as the processor time that the read took."""
 
 
 class Source(Protocol):
-    def look(self, found: Sequence[Found]) -> bool:
-        """Take what is new; whether there may be more already. ``found``: files below the folders that are watched."""
+    def read(self, found: Sequence[Found]) -> bool:
+        """Read what is new. Returns whether there may be more already.
+
+        Args:
+            found: the files below the folders that are watched.
+        """
 
 
 class Collector:
-    """One thread that looks at every source again and again.
+    """One thread that reads every source again and again.
 
     Args:
         find: the files below the folders that are watched.
@@ -41,13 +45,13 @@ class Collector:
         self._thread.start()
 
     def finish(self, seconds: float) -> None:
-        """Take all there is, as far as that is done within ``seconds``; then stop."""
+        """Read the rest, for at most ``seconds``; then stop."""
         end = time.monotonic() + seconds
         self._stop.set()
         self._thread.join(seconds)
         more = True
         while more and time.monotonic() < end and not self._thread.is_alive():
-            more = self._look()
+            more = self._read_all()
         if more:
             self._say("weft: metrics: there is more to read than a learner's end has time for: the rest is lost")
 
@@ -55,17 +59,17 @@ class Collector:
         pause = _EVERY
         while not self._stop.wait(pause):
             began, busy = time.monotonic(), time.thread_time()
-            self._look()
+            self._read_all()
             pause = max(_EVERY, _SHARE * (time.thread_time() - busy), time.monotonic() - began)
 
-    def _look(self) -> bool:
+    def _read_all(self) -> bool:
         found = self._find()
-        more = [self._ask(source, found) for source in self._sources]
+        more = [self._read(source, found) for source in self._sources]
         return any(more)
 
-    def _ask(self, source: Source, found: Sequence[Found]) -> bool:
+    def _read(self, source: Source, found: Sequence[Found]) -> bool:
         try:
-            return source.look(found)
+            return source.read(found)
         except Exception:  # no training ends for its metrics
             traceback.print_exc()
             return False

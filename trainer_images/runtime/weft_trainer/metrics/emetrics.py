@@ -24,7 +24,7 @@ _TYPES = {0: "STRING", 1: "JSONSTRING", 2: "INT", 3: "FLOAT"}
 
 
 class EmetricsFiles:
-    """Follows every file of that name, and ``named``, which the manifest names.
+    """Follows every file of that name, and the file ``named``, which the manifest names.
 
     Args:
         say: writes a line into the job's log.
@@ -37,15 +37,15 @@ class EmetricsFiles:
         self._files: dict[Path, LineFile] = {}
         self._told = False
 
-    def look(self, found: Sequence[Found]) -> bool:
-        for one in found:
-            if one.path.name == NAME or one.path == self._named:
-                self._files.setdefault(one.path, LineFile(one.path))
+    def read(self, found: Sequence[Found]) -> bool:
+        for entry in found:
+            if entry.path.name == NAME or entry.path == self._named:
+                self._files.setdefault(entry.path, LineFile(entry.path))
         for file in self._files.values():
-            self._take(file)
+            self._read(file)
         return any(file.waiting for file in self._files.values())
 
-    def _take(self, file: LineFile) -> None:
+    def _read(self, file: LineFile) -> None:
         records = []
         for line in file.read(_READ)[0]:
             if not line.strip():
@@ -65,7 +65,7 @@ class EmetricsFiles:
 
 
 def parse(line: bytes) -> Record:
-    """Raises: ValueError, KeyError, TypeError, AttributeError: it is none of FfDL's lines."""
+    """Raises: ValueError, KeyError, TypeError, AttributeError: the line is not in FfDL's format."""
     data = json.loads(line)
     values = _values(data["values"])
     if not values:
@@ -80,14 +80,14 @@ def parse(line: bytes) -> Record:
 def _values(written: Mapping[str, Any] | None) -> dict[str, Value]:
     kinds = _kinds(written)
     found = {}
-    for name, one in (written or {}).items():
-        told = isinstance(one, Mapping)
-        kind = kinds.get(str(name)) or ("FLOAT" if isinstance(one, (int, float)) else "STRING")
-        found[str(name)] = convert(one["value"] if told else one, kind)
+    for name, value in (written or {}).items():
+        typed = isinstance(value, Mapping)
+        kind = kinds.get(str(name)) or ("FLOAT" if isinstance(value, (int, float)) else "STRING")
+        found[str(name)] = convert(value["value"] if typed else value, kind)
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _kinds(written: Mapping[str, Any] | None) -> dict[str, str]:
-    """The types that are told, by their names."""
-    told = {str(name): one.get("type", 0) for name, one in (written or {}).items() if isinstance(one, Mapping)}
-    return {name: _TYPES.get(kind, str(kind)) for name, kind in told.items()}
+    """The types that are given with the values, by name."""
+    given = {str(name): value.get("type", 0) for name, value in (written or {}).items() if isinstance(value, Mapping)}
+    return {name: _TYPES.get(kind, str(kind)) for name, kind in given.items()}

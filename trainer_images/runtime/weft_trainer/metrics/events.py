@@ -1,7 +1,7 @@
-"""TensorBoard's event files: TFRecords of ``Event`` messages, of which the scalars are wanted.
+"""Reads the scalars from TensorBoard's event files, which are TFRecords of ``Event`` messages.
 
-As much of the two formats as that takes, so that no learner needs TensorBoard's packages. A record is
-``length (8 bytes), checksum (4), message, checksum (4)``; of the messages' fields:
+This module knows only as much of the two formats as that takes, so that no learner needs TensorBoard's packages. A
+record is ``length (8 bytes), checksum (4), message, checksum (4)``. These fields of the messages are read:
 
     Event          1 wall_time: double   2 step: int64   5 summary: Summary
     Summary        1 value: Value, repeated
@@ -30,7 +30,8 @@ _DOUBLE, _BFLOAT16, _HALF = 2, 14, 19
 _CONTENT = {1: "f", 2: "d", 3: "i", 4: "B", 5: "h", 6: "b", 9: "q", 10: "?", 17: "H", 19: "e", 22: "I", 23: "Q"}
 """TensorFlow's types as ``struct`` calls them; a bfloat16 is handled apart."""
 _FLOAT_VAL, _DOUBLE_VAL, _HALF_VAL = 5, 6, 13
-_INTEGER_VALS = {7, 10, 11, 16, 17}
+_UINT64_VAL = 17
+_INTEGER_VALS = {7, 10, 11, 16, _UINT64_VAL}
 
 
 @dataclass(frozen=True)
@@ -41,20 +42,20 @@ class Event:
 
 
 class Broken(Exception):
-    """The file is none of TensorBoard's, or damaged; nothing more can be read from it."""
+    """The file is not one of TensorBoard's, or it is damaged. Nothing more can be read from it."""
 
 
 class EventFile:
-    """Where the reading of one file is. A record that is not whole yet waits."""
+    """The position in one file. A record that is not complete yet is read later."""
 
     def __init__(self) -> None:
         self.offset = 0
 
     def read(self, file: int, most: int) -> list[Event]:
-        """What has come since the last read, as far as ``most`` records. Raises: Broken, OSError."""
+        """The events that have come since the last read, of at most ``most`` records. Raises: Broken, OSError."""
         size = os.fstat(file).st_size
         if size < self.offset:
-            self.offset = 0  # begun anew
+            self.offset = 0  # the file was begun anew
         events: list[Event] = []
         records = 0
         while records < most:
@@ -70,12 +71,12 @@ class EventFile:
         return events
 
     def _messages(self, data: bytes, most: int) -> Iterator[bytes]:
-        """The whole records in ``data``, which begins at the offset; this moves behind each."""
+        """The complete records in ``data``, which begins at the offset. The offset moves behind each record."""
         at = 0
         while most > 0 and at + _HEADER <= len(data):
             end = at + _FRAME + _length(data, at)
             if end == at + _FRAME and not any(data[at : at + _HEADER]):
-                return  # room that a file system has made already
+                return  # zeros: space that the file system has allocated already
             if end > len(data):
                 return
             self.offset += end - at
@@ -83,7 +84,7 @@ class EventFile:
             at, most = end, most - 1
 
     def _skip(self, data: bytes, size: int) -> bool:
-        """Whether a record that is too long for a chunk is whole, and was passed over."""
+        """Pass over a record that is too long for a chunk. Returns whether the record was complete."""
         if len(data) < _CHUNK:
             return False
         end = self.offset + _FRAME + _length(data, 0)
@@ -101,7 +102,7 @@ def _length(data: bytes, at: int) -> int:
 
 
 def parse_event(message: bytes) -> Event | None:
-    """None: it holds no scalars, or can't be read."""
+    """None: the message holds no scalars, or can't be read."""
     wall_time, step = 0.0, 0
     scalars: dict[str, float] = {}
     try:
@@ -111,9 +112,9 @@ def parse_event(message: bytes) -> Event | None:
             elif number == 2 and kind == _VARINT:
                 step = value - (1 << 64) if value >> 63 else value
             elif number == 5 and kind == _BYTES:
-                for inner, inner_kind, one in _fields(value):
+                for inner, inner_kind, scalar in _fields(value):
                     if inner == 1 and inner_kind == _BYTES:
-                        scalars.update(_scalar(one))
+                        scalars.update(_scalar(scalar))
     except (ValueError, IndexError, struct.error):
         return None
     return Event(wall_time, step, scalars) if scalars else None
@@ -133,7 +134,7 @@ def _scalar(message: bytes) -> Iterator[tuple[str, float]]:
 
 
 def _tensor(message: bytes) -> float | None:
-    """The number that a tensor of rank 0 holds; None: it holds another thing."""
+    """The number that a tensor of rank 0 holds; None: it holds something else."""
     dtype = 0
     content: bytes = b""
     numbers: list[float] = []
@@ -141,18 +142,19 @@ def _tensor(message: bytes) -> float | None:
         if number == 1 and kind == _VARINT:
             dtype = value
         elif number == 2 and kind == _BYTES:
-            if any(inner in (2, 3) for inner, _, _ in _fields(value)):  # it has dimensions, or nobody knows
+            if any(inner in (2, 3) for inner, _, _ in _fields(value)):  # it has dimensions, or an unknown rank
                 return None
         elif number == 4 and kind == _BYTES:
             content = value
         elif number == _FLOAT_VAL:
-            numbers += [shortest(one) for one in _floats(kind, value, "f")]
+            numbers += [shortest(single) for single in _floats(kind, value, "f")]
         elif number == _DOUBLE_VAL:
             numbers += _floats(kind, value, "d")
         elif number in _INTEGER_VALS:
-            numbers += [one - (1 << 64) if one >> 63 and number != 17 else one for one in _varints(kind, value)]
+            signed = number != _UINT64_VAL
+            numbers += [bits - (1 << 64) if signed and bits >> 63 else bits for bits in _varints(kind, value)]
         elif number == _HALF_VAL:
-            numbers += [_half(one, dtype) for one in _varints(kind, value)]
+            numbers += [_half(bits, dtype) for bits in _varints(kind, value)]
     if content:
         return _content(content, dtype)
     return numbers[0] if len(numbers) == 1 else None
@@ -171,7 +173,7 @@ def _content(content: bytes, dtype: int) -> float | None:
 def _floats(kind: int, value: bytes, form: str) -> list[float]:
     if kind == (_FIXED32 if form == "f" else _FIXED64):
         return list(struct.unpack("<" + form, value))
-    return [one for (one,) in struct.iter_unpack("<" + form, value)]
+    return [number for (number,) in struct.iter_unpack("<" + form, value)]
 
 
 def _varints(kind: int, value: int | bytes) -> list[int]:
@@ -193,7 +195,7 @@ def _half(bits: int, dtype: int) -> float:
 
 
 def shortest(number: float) -> float:
-    """A number of single precision as one would write it: 0.1, not 0.10000000149011612."""
+    """A number of single precision in its shortest form: 0.1, not 0.10000000149011612."""
     if not math.isfinite(number):
         return number
     for digits in (6, 7, 8):

@@ -1,4 +1,4 @@
-"""Files that a program writes to, read as they grow; nothing that it puts in their place can hang the agent."""
+"""Reads files while a program writes them. Nothing that the program puts in their place can hang the agent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _find(root: Path, folder: str, seen: set[str]) -> Iterator[Found]:
 
 @contextmanager
 def open_regular(path: Path) -> Iterator[int]:
-    """A descriptor to read ``path``. Raises: OSError, also for what is no regular file (a pipe would block)."""
+    """A descriptor to read ``path``. Raises: OSError, also if it is not a regular file (a pipe would block)."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -60,12 +60,13 @@ class LineFile:
         self.path = path
         self.offset = 0
         self.waiting = 0
-        """Bytes that were there at the last read, and have not been read."""
+        """Bytes that the last read found and left."""
         self._inode = -1
         self._rest = b""
 
     def read(self, most: int, keep: int | None = None) -> tuple[list[bytes], int]:
-        """The next lines, of ``most`` bytes, and how many bytes were passed over, as more than ``keep`` waited."""
+        """The next lines, of at most ``most`` bytes, and how many bytes were passed over because more than ``keep``
+        waited."""
         try:
             with open_regular(self.path) as file:
                 return self._read(file, most, keep)

@@ -89,11 +89,11 @@ class LearnerMetrics:
 
     @property
     def reads_log(self) -> bool:
-        """Whether it wants every line (see ``said``)."""
+        """Whether ``said`` must get every line."""
         return self._extractor is not None
 
     def said(self, lines: Sequence[Line]) -> None:
-        """What the program has written into the log."""
+        """Take lines that the program has written into the log."""
         if self._extractor is not None:
             self._extractor.feed(lines)
 
@@ -107,12 +107,12 @@ class LearnerMetrics:
             self._collector.finish(seconds)
 
     def flush(self, deadline: float) -> bool:
-        """Send all there is; False when it did not arrive within ``deadline`` seconds."""
+        """Send the rest. Returns whether it arrived within ``deadline`` seconds."""
         self._sampler.stop()
         return self._shipper.flush(deadline)
 
     def _named(self, env: Mapping[str, str]) -> Path | None:
-        """What the manifest's ``in`` points at, as far as it is this learner's to read."""
+        """The path in the manifest's ``in``; None: there is none, or this learner must not read it."""
         written = self._spec.evaluation_metrics.path
         if not written or self._spec.evaluation_metrics.type not in ("tensorboard", "emetrics_file"):
             return None
@@ -126,7 +126,7 @@ class LearnerMetrics:
         if path.is_relative_to(own):
             return path
         if shared is not None and path.is_relative_to(shared):
-            # All learners see it, and one speaks for it; but what is in LOG_DIR is this learner's own.
+            # All learners see it, so only the first reads it; but LOG_DIR is this learner's own.
             mine = path.is_relative_to(self._folders.log.resolve())
             return path if mine or self._spec.rank == 0 else None
         self._say(f"weft: metrics: evaluation_metrics.in is {path}, which is none of a learner's folders: not watched")

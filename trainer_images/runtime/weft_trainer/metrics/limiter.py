@@ -1,4 +1,4 @@
-"""What a program may log: a flood of points is thinned, so that it costs neither disk nor network nor the API."""
+"""Thins a flood of points, so that a program's metrics can't overload the disk, the network or the API."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ BURST = 200_000
 """Points that it may send as fast as it likes; in the long run RATE a second."""
 RATE = 1_000.0
 _HELD = 1_000
-"""Groups of names whose last values are kept where others are left out."""
+"""So many groups of names have their last values kept when points are left out."""
 _TELL = 60.0
 
 
 class Limiter:
-    """Lets the program's records through while there is room. Of those that it leaves out it keeps the last of each
-    kind, which goes through when there is room again, or at the end: a curve loses points, but not its last one.
+    """Lets the program's records through while there is room. Of the records that it leaves out, it keeps the last for
+    each set of names. This record goes through when there is room again, or at the end. A curve therefore may lose
+    points, but never its last one.
 
     Args:
         say: writes a line into the job's log.
@@ -54,7 +55,7 @@ class Limiter:
         return int(min(self._tokens, self._left))
 
     def admit(self, records: Iterable[Record]) -> list[Record]:
-        """Those that may go on, in order."""
+        """The records that may go on, in order."""
         self._refill()
         admitted: list[Record] = []
         for record in records:
@@ -75,7 +76,7 @@ class Limiter:
         return admitted
 
     def left_out(self, points: int) -> None:
-        """So many were left out, here or before they came here."""
+        """Count ``points`` that were left out, here or before they came here."""
         self._dropped += points
         if self._left <= 0:
             if not self._told_full:

@@ -1,4 +1,4 @@
-"""What training code says with ``log_metrics``: the agent's end of that file."""
+"""Reads the file that training code writes with ``log_metrics``."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from weft_trainer.metrics.records import Record, Value
 from weft_trainer.metrics.shipper import MetricShipper
 
 _READ = 2 << 20
-"""Bytes a look: some 20,000 lines, half a second of one core."""
+"""Bytes of one read: some 20,000 lines, half a second of one core."""
 _KEEP = 64 << 20
-"""Bytes that may wait to be read where there is room for them; where there is none, a look reads or leaves all."""
+"""Bytes that may wait while there is room for their points; while there is none, a read takes or passes over all."""
 _LAST = 100
-"""Of what is left out, so many of the last lines are read: the last values are among them."""
+"""So many of the last lines are read even if the others are left out: the last values are among them."""
 _ROTATE = 64 << 20
 
 
 class LoggedMetrics:
-    """The file is put aside from time to time, so that it does not fill the disk."""
+    """Follows the file, and puts it aside from time to time so that it does not fill the disk."""
 
     def __init__(self, path: Path, shipper: MetricShipper) -> None:
         self._path = path
         self._shipper = shipper
         self._file = LineFile(path)
         self._old: LineFile | None = None
-        """The one before, until it has been read."""
+        """The file that was put aside, until it has been read."""
 
-    def look(self, found: Sequence[Found]) -> bool:
+    def read(self, found: Sequence[Found]) -> bool:
         room = self._shipper.room
         file = self._old or self._file
         lines, passed = file.read(_READ, keep=_KEEP if room > _LAST else _READ)
@@ -42,7 +42,7 @@ class LoggedMetrics:
         left_out = len(lines) - len(chosen)
         if passed and lines:
             left_out += passed * len(lines) // sum(len(line) + 1 for line in lines)
-        values = sum(len(one.values) for one in records)
+        values = sum(len(record.values) for record in records)
         self._shipper.write(records, left_out=left_out * values // max(1, len(records)))
         return self._rotate(lines) or file.waiting > 0
 
@@ -55,9 +55,9 @@ class LoggedMetrics:
         return [lines[number] for number in early] + lines[-_LAST:]
 
     def _rotate(self, lines: list[bytes]) -> bool:
-        """Whether there is another file to be read than this look's."""
+        """Whether another file than the one just read has to be read next."""
         if self._old is not None:
-            # Not before a look that found nothing: somebody may have opened it just before it was put aside.
+            # Not before a read that found nothing: a process may have opened the file just before it was put aside.
             if not lines and not self._old.waiting:
                 with suppress(OSError):
                     self._old.path.unlink()
@@ -74,7 +74,7 @@ class LoggedMetrics:
 
 
 def parse(line: bytes) -> Record | None:
-    """None: it is none of ``log_metrics``' lines, or a torn one."""
+    """None: the line does not come from ``log_metrics``, or it is torn."""
     try:
         data = json.loads(line)
         values = {str(name): value for name, value in data["v"].items() if isinstance(value, (int, float))}
@@ -89,7 +89,7 @@ def parse(line: bytes) -> Record | None:
 
 
 def moment(value: Any) -> int:
-    """Milliseconds since the epoch. Raises: ValueError, when it is none that a clock may show."""
+    """Milliseconds since the epoch. Raises: ValueError, if no clock can show this value."""
     time = int(value)
     if not 0 <= time < 10**14:
         raise ValueError("no time")

@@ -1,4 +1,4 @@
-"""Records of metrics: what every source makes, and what goes to the API."""
+"""Records of metrics, as every source makes them and as they go to the API."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Literal, Union
 
 Value = Union[int, float, str]
 NAME_LENGTH = 200
-"""Characters of a metric's or a group's name; what follows is cut off."""
+"""Characters of a metric's or a group's name; the rest is cut off."""
 _TEXT_LENGTH = 4000
 _RECORD_BYTES = 32 * 1024
-"""A larger one becomes several."""
+"""A larger record becomes several."""
 _EXACT = 2**53
 
 
 @dataclass(frozen=True)
 class Record:
-    """Values of one moment."""
+    """The values of one moment."""
 
     time: int  # ms since the epoch
     values: Mapping[str, Value]
@@ -28,11 +28,11 @@ class Record:
     """FfDL's axes: ``iteration`` (the step), ``epoch``, ``wall_time``, ``timestamp``."""
     kind: Literal["user", "system"] = "user"
     types: Mapping[str, str] = field(default_factory=dict)
-    """FfDL's type, STRING or JSONSTRING, of texts that came with one; by the names of values and etimes."""
+    """FfDL's type, STRING or JSONSTRING, of each text that came with a type; by the names of values and etimes."""
 
 
 def encode(record: Record) -> Iterator[bytes]:
-    """The JSON objects that the API takes; values that it can't hold are left out."""
+    """The JSON objects that the API takes, without values that they can't hold."""
     etimes = _pairs(record.etimes)
     about = {"t": record.time, "kind": record.kind, "group": clean(record.group, NAME_LENGTH)}
     types = {clean(name, NAME_LENGTH): kind for name, kind in record.types.items()}
@@ -52,7 +52,7 @@ def encode(record: Record) -> Iterator[bytes]:
 
 
 def clean(text: str, most: int) -> str:
-    """Without what neither JSON readers nor Postgres take: NUL, halves of surrogates."""
+    """The text without NUL and halves of surrogates, which neither JSON readers nor Postgres take."""
     return text[:most].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 

@@ -23,7 +23,7 @@ _TELL = 60.0
 
 
 class RegexExtractor:
-    """The program is never kept waiting: lines that the expressions can't keep up with are left out.
+    """Never keeps the program waiting: lines for which the expressions have no time are left out.
 
     Args:
         say: writes a line into the job's log.
@@ -77,7 +77,7 @@ class RegexExtractor:
         self._tell()
 
     def finish(self, seconds: float) -> None:
-        """Wait for what the last lines give, at most so long."""
+        """Wait for the records of the last lines, for at most ``seconds``."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
@@ -102,7 +102,7 @@ class RegexExtractor:
                 self._process.stdin.write(b"\n".join(waiting) + b"\n")
                 self._process.stdin.flush()
         except OSError:
-            return  # it has ended, which the reader tells
+            return  # the helper process has ended, which the reader reports
         finally:
             with suppress(OSError):
                 self._process.stdin.close()

@@ -1,8 +1,8 @@
 """The process that tries a manifest's regular expressions on the log (``regex_extractor``).
 
-An expression may take for ever on a line that it was not meant for, so this is a process of its own, in which a signal
-ends an attempt after so much processor time. Standard input has the :class:`Task` and then the lines, ``[ms, source,
-text]``; standard output has a JSON object for each record, and for what the user should know.
+An expression may take for ever on a line that it was not meant for. Therefore this is a process of its own, in which a
+signal ends an attempt after so much processor time. Standard input has a JSON object with the expressions, and then the
+lines, ``[ms, source, text]``. Standard output has a JSON object for each record and for each message to the user.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 from weft_trainer.metrics.values import convert, types_of_texts
 
 _SECONDS = 0.25
-"""Of processor time, for one expression on one line and those before it."""
+"""Of processor time, for one expression on one line and the lines before it."""
 _STRIKES = 3
-"""An expression that takes too long so often is not tried any more."""
+"""An expression that has taken too long this often is not tried any more."""
 _SOURCES = 1_000
 _MACRO = re.compile(r"%\{(\w+)(?::(\w+))?\}")
 _MACROS = {
@@ -40,7 +40,7 @@ class _TooLong(Exception):
 
 
 def expand(regex: str) -> str:
-    """``%{FLOAT:loss}`` and ``%{FLOAT}`` to what they stand for. Raises: KeyError, for a macro that there is not."""
+    """Replaces ``%{FLOAT:loss}`` and ``%{FLOAT}`` by their expressions. Raises: KeyError, for an unknown macro."""
     return _MACRO.sub(lambda macro: f"(?P<{macro[2]}>{_MACROS[macro[1]]})" if macro[2] else _MACROS[macro[1]], regex)
 
 
@@ -58,7 +58,7 @@ class _Group:
             return None
         time = (_moment(stamp, time) if stamp else None) or time
         kinds = {
-            name: one["type"] for part in ("etimes", "scalars") for name, one in (self.form.get(part) or {}).items()
+            name: field["type"] for part in ("etimes", "scalars") for name, field in (self.form.get(part) or {}).items()
         }
         types = types_of_texts(kinds)
         etimes = self._values(match, "etimes")
@@ -66,28 +66,28 @@ class _Group:
 
     def _values(self, match: re.Match[str], kind: str) -> dict[str, Any]:
         found = {}
-        for name, one in (self.form.get(kind) or {}).items():
-            text = _resolve(match, one["value"])
-            value = None if text is None else convert(text, one["type"])
+        for name, field in (self.form.get(kind) or {}).items():
+            text = _resolve(match, field["value"])
+            value = None if text is None else convert(text, field["type"])
             if value is not None:
                 found[name] = value
         return found
 
 
 def _resolve(match: re.Match[str], written: str) -> str | None:
-    """A group's text for ``$group``, else the constant that was written."""
+    """The text of a group for ``$group``, else the constant itself."""
     if not written.startswith("$"):
         return written
     return match.groupdict().get(written[1:])
 
 
 def _moment(stamp: str, fallback: int) -> int | None:
-    """Milliseconds since the epoch of a glog stamp (of this year), an ISO date, or a number; None: it is neither."""
+    """Milliseconds since the epoch. The stamp is one of glog (of this year), an ISO date, or a number; else None."""
     found = _GLOG.fullmatch(stamp.strip())
     try:
         if found:
             year = datetime.fromtimestamp(fallback / 1000).astimezone().year
-            month, day, hour, minute, second = (int(one) for one in found.groups()[:5])
+            month, day, hour, minute, second = (int(digits) for digits in found.groups()[:5])
             fraction = int(found[6][:6].ljust(6, "0"))
             return int(datetime(year, month, day, hour, minute, second, fraction).astimezone().timestamp() * 1000)
         try:
@@ -103,7 +103,7 @@ def _moment(stamp: str, fallback: int) -> int | None:
 
 
 class Extractor:
-    """Tries every expression on the last lines of each source, from the earliest of them that can begin a match."""
+    """Tries every expression on the last lines of each source, from the earliest line that can begin a match."""
 
     def __init__(self, lookahead: int, groups: Mapping[str, Mapping[str, Any]]) -> None:
         self._lookahead = lookahead
@@ -112,7 +112,7 @@ class Extractor:
         self._told = False
 
     def feed(self, time: int, source: str, text: str) -> dict[str, Any] | None:
-        """What the line gives: a record, words for the user, or nothing."""
+        """What the line gives: a record, a message to the user, or None."""
         if len(self._windows) > _SOURCES:
             self._windows.clear()
         window = self._windows[source]

@@ -17,7 +17,7 @@ class SystemSampler:
         every: seconds between two samples.
         ignore: processes below the agent that are its own.
         folders: the learner's, whose size is disk_used_bytes.
-        memory: bytes that the learner may use, if anybody said.
+        memory: bytes that the learner may use; None: nobody has set a limit.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class SystemSampler:
             self._thread.join(self._every)
 
     def _run(self) -> None:
-        # Not before the first one is due: psutil's import is no part of the learner's start.
+        # Not before the first sample is due: psutil's import must not delay the learner's start.
         if self._stop.wait(min(1.0, self._every)):
             return
         from weft_trainer.machine.usage import Usage

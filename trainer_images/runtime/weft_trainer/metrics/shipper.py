@@ -1,4 +1,4 @@
-"""The metric shipper: takes records from every source and brings each to the API exactly once."""
+"""The metric shipper: takes records from every source and delivers each to the API exactly once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft_trainer.service.shipper import Shipper
 from weft_trainer.service.spool import Spool
 
 _LINGER = 1.0
-"""Seconds between two batches: a metric that was not logged for a second shows at once."""
+"""Seconds between two batches. A metric that was not logged for a second shows at once."""
 
 
 class MetricShipper:
@@ -39,7 +39,7 @@ class MetricShipper:
             return self._limiter.room if self._open else 0
 
     def write(self, records: Sequence[Record], left_out: int = 0) -> None:
-        """From any thread. ``left_out``: points that their source did not even read, as there was no room."""
+        """From any thread. ``left_out``: points that their source did not even read because there was no room."""
         if not records and not left_out:
             return
         with self._lock:
@@ -53,7 +53,7 @@ class MetricShipper:
             self._shipper.ring()
 
     def flush(self, deadline: float) -> bool:
-        """Send all there is; False when it did not arrive within ``deadline`` seconds. No write may follow."""
+        """Send the rest. Returns whether it arrived within ``deadline`` seconds. No write may follow."""
         with self._lock:
             if self._open:
                 self._append(self._limiter.finish())
@@ -62,12 +62,12 @@ class MetricShipper:
     def _append(self, records: Sequence[Record]) -> None:
         try:
             self._spool.append(line for record in records for line in encode(record))
-        except OSError as error:  # the disk is full: that is for the program to notice
+        except OSError as error:  # the disk is full, which the program will notice itself
             self._open = False
             self._say(f"weft: metrics are no longer kept: {error.strerror or error}")
 
     def _refused(self, error: ApiError) -> None:
         with self._lock:
             self._open = False
-        if error.status != 404:  # a service that takes no metrics
+        if error.status != 404:  # 404: a service that takes no metrics
             self._say(f"weft: metrics are no longer sent: {error}")

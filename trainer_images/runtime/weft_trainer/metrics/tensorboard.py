@@ -1,4 +1,4 @@
-"""Scalars of TensorBoard's event files, wherever a program writes them below the folders that are watched."""
+"""The scalars of all TensorBoard event files that a program writes below the watched folders."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from weft_trainer.metrics.shipper import MetricShipper
 
 _MARK = "tfevents"
 _EVENTS = 10_000
-"""A look, at most: some 0.2 s of one core."""
+"""At most so many in one read: some 0.2 s of one core."""
 
 
 @dataclass
 class _Followed:
     reader: EventFile = field(default_factory=EventFile)
     seen: tuple[int, int] = (-1, -1)
-    """Size and time of change when it was read to its end."""
+    """Its size and time of change when it was read to its end."""
     broken: bool = False
 
 
 class EventFiles:
-    """Follows every event file; one that is renamed goes on where it was.
+    """Follows every event file, also when it is renamed.
 
     Args:
         say: writes a line into the job's log.
@@ -36,43 +36,44 @@ class EventFiles:
         self._say = say
         self._files: dict[tuple[int, int], _Followed] = {}
 
-    def look(self, found: Sequence[Found]) -> bool:
+    def read(self, found: Sequence[Found]) -> bool:
         files = {}
         left = _EVENTS
-        for one in sorted((one for one in found if _MARK in one.path.name), key=lambda one: one.path):
-            identity = (one.status.st_dev, one.status.st_ino)
+        event_files = (file for file in found if _MARK in file.path.name)
+        for file in sorted(event_files, key=lambda file: file.path):
+            identity = (file.status.st_dev, file.status.st_ino)
             followed = files[identity] = self._files.get(identity) or _Followed()
-            left -= self._read(one, followed, left)
-        self._files = files  # the others are gone, and their numbers may come again
+            left -= self._read(file, followed, left)
+        self._files = files  # the others are gone, and other files may get their inode numbers
         return left <= 0
 
     def _read(self, found: Found, followed: _Followed, most: int) -> int:
-        looks = (found.status.st_size, found.status.st_mtime_ns)
-        if followed.broken or followed.seen == looks or most <= 0:
+        state = (found.status.st_size, found.status.st_mtime_ns)
+        if followed.broken or followed.seen == state or most <= 0:
             return 0
         try:
             with open_regular(found.path) as file:
                 events = followed.reader.read(file, most)
         except OSError:
-            return 0  # removed or renamed meanwhile: the next look shows
+            return 0  # removed or renamed meanwhile: the next read shows
         except Broken:
             followed.broken = True
             self._say(f"weft: metrics: {found.path.name} is damaged or no event file: the rest of it is not read")
             return 0
         if len(events) < most:
-            followed.seen = looks
+            followed.seen = state
         self._shipper.write(_records(events, group_of(found)))
         return len(events)
 
 
 def group_of(found: Found) -> str:
-    """The folder of the file, from where it is watched: ``train``, ``validation``; "" right there."""
+    """The file's folder, relative to the watched folder: ``train``, ``validation``; empty in the watched folder."""
     folder = found.path.parent.relative_to(found.root).as_posix()
     return "" if folder == "." else folder
 
 
 def _records(events: Sequence[Event], group: str) -> list[Record]:
-    """One a step, where events follow each other that tell of the same one."""
+    """Consecutive events of the same step become one record."""
     now = time.time()
     records: list[Record] = []
     before: Event | None = None

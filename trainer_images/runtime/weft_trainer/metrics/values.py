@@ -10,7 +10,7 @@ from weft_trainer.metrics.records import Value
 
 
 def convert(value: Any, kind: str) -> Value | None:
-    """``value`` as the type INT, FLOAT, STRING or JSONSTRING says; None, when it is none of that type."""
+    """``value`` in the type INT, FLOAT, STRING or JSONSTRING; None: it can't be of that type."""
     if kind not in _READINGS:
         return value if isinstance(value, str) else json.dumps(value)
     text = str(value).strip()
@@ -31,7 +31,7 @@ def _hexadecimal(text: str) -> int:
 
 
 def types_of_texts(kinds: Mapping[str, str]) -> dict[str, str]:
-    """Of names with FfDL's types: those of texts, which the values themselves don't tell."""
+    """Those of FfDL's types, by name, that are types of texts: a text itself does not show which of the two it has."""
     return {name: kind for name, kind in kinds.items() if kind in ("STRING", "JSONSTRING")}
 
 

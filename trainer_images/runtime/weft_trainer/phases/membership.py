@@ -78,7 +78,7 @@ class Membership:
             )
 
     def watch(self, keep: Callable[[Round], None] | None = None) -> None:
-        """Look out for the next round in the background, until a round opens for which workers are to be ended.
+        """Wait for the next round in the background, until a round opens for which workers are to be ended.
 
         Args:
             keep: where workers survive a change of the gang: called with each new round that lets them run on.

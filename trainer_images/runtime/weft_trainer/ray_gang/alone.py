@@ -20,7 +20,7 @@ from weft_trainer.ray_gang.driver import STOPPED_BY_HAND, address_of, explain, g
 from weft_trainer.ray_gang.learner import Learner
 from weft_trainer.ray_gang.orders import StopOrders
 
-_TICK = 0.3  # seconds between two looks for a stop request
+_TICK = 0.3  # seconds between two checks for a stop request
 
 
 def run(board: Board, request: dict[str, Any], run_name: str, place: dict[str, str], address: str) -> None:
@@ -40,14 +40,14 @@ def run(board: Board, request: dict[str, Any], run_name: str, place: dict[str, s
             how |= {"interrupted": True, "reason": STOPPED_BY_HAND}
         said.update(state="EXITED", **how)
 
-    def look_for_stop() -> bool:
-        new = orders.look()
+    def check_stop() -> bool:
+        new = orders.check()
         if orders.by_engine:
             status["stopped"] = True
         return new
 
     try:
-        look_for_stop()
+        check_stop()
         if orders.given:
             return end(exit_code=-15, interrupted=True, reason="stopped before it had room")
         first = learner.start_here(request, Path(__file__).resolve().parents[2], address)
@@ -59,9 +59,9 @@ def run(board: Board, request: dict[str, Any], run_name: str, place: dict[str, s
         while (report := learner.ended(_TICK)) is None:
             if os.getppid() != parent:
                 os._exit(1)  # and the guard ends the agent: what Ray has lost may be running elsewhere already
-            if look_for_stop():
+            if check_stop():
                 learner.stop(orders.left)
-        look_for_stop()
+        check_stop()
         end(**explain(report))
     finally:
         board.publish(status)

@@ -29,7 +29,7 @@ from weft_trainer.ray_gang.board import Board
 from weft_trainer.ray_gang.orders import StopOrders
 
 _CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-_TICK = 0.3  # seconds between two looks for a stop request
+_TICK = 0.3  # seconds between two checks for a stop request
 _NODE_VERDICT = 5.0
 """Seconds for Ray to miss a node that has told of an actor's death when it was about to end itself."""
 STOPPED_BY_HAND = "its job was stopped on the Ray cluster"
@@ -63,11 +63,11 @@ class Gang:
         try:
             while not group.wait(0):  # Ray counts in whole seconds here
                 time.sleep(_TICK)
-                self._look_for_stop()
+                self._check_stop()
                 if self._stop.given:
                     return self._take_back()
             self._start(group, bundle)
-            self._look_after()
+            self._attend()
         finally:
             self._publish()
             remove_placement_group(group)
@@ -109,12 +109,12 @@ class Gang:
 
     # --- while it runs ---
 
-    def _look_after(self) -> None:
+    def _attend(self) -> None:
         while self._asked:
             ready, _ = ray.wait(list(self._asked), timeout=_TICK)
             for answer in ready:
                 self._hear(answer, self._asked.pop(answer))
-            self._look_for_stop()
+            self._check_stop()
             self._publish()
 
     def _hear(self, answer: Any, rank: int) -> None:
@@ -192,8 +192,8 @@ class Gang:
 
     # --- stop ---
 
-    def _look_for_stop(self) -> None:
-        new = self._stop.look()
+    def _check_stop(self) -> None:
+        new = self._stop.check()
         if self._stop.by_engine:
             self._status["stopped"] = True
         if new:

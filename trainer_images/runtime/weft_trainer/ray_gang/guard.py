@@ -25,7 +25,7 @@ from typing import Any
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
-_LOOK = 5.0  # seconds after which it looks around even if nothing happened
+_CHECK = 5.0  # seconds after which it checks everything even if nothing happened
 _LEFTOVER_SECONDS = 10.0
 _TAIL = 2000  # characters of the agent's own output that go with a failure's report
 
@@ -96,7 +96,7 @@ def _wait(agent: int, orders: int) -> tuple[int, str]:
         if deadline is not None and now >= deadline and not killed:
             killed = "the grace was over"
             os.kill(agent, signal.SIGKILL)
-        pause = _LOOK if deadline is None or killed else min(_LOOK, deadline - now)
+        pause = _CHECK if deadline is None or killed else min(_CHECK, deadline - now)
         ready, _, _ = select.select([wakeup, *([orders] if orders >= 0 else [])], [], [], pause)
         if wakeup in ready:
             os.read(wakeup, 1024)

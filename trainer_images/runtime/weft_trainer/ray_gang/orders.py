@@ -26,7 +26,7 @@ class StopOrders:
     def _note_signal(self, *_: object) -> None:
         self._signalled = True
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Whether there is a new order, which shortens what is left."""
         grace = self._board.stop_grace()
         if grace is not None:

@@ -22,7 +22,7 @@ class Vitals:
     """
 
     def __init__(self, wrote: Callable[[], bool], dump: Callable[[], None]) -> None:
-        self._look = wrote
+        self._has_written = wrote
         self._dump = dump
         self._running = False
         self._active_at = 0.0
@@ -53,7 +53,7 @@ class Vitals:
         self._dumped_since = self._dumping
         if cpu >= _BUSY_CPU or gpu >= _BUSY_GPU:
             self.touch()
-        if not self._wrote and self._look():
+        if not self._wrote and self._has_written():
             self._wrote = True
             self.touch()
         return {"idle_seconds": round(time.monotonic() - self._active_at, 3), "wrote": self._wrote}

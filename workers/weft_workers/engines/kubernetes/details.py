@@ -11,14 +11,14 @@ from weft_core.engine import EngineUnreachable
 from weft_workers.engines.kubernetes import events, explain, kueue, names
 from weft_workers.engines.kubernetes.client import Cluster, Json, Refused
 
-_EVERY = 10.0  # seconds between two looks at the same thing
-_AT_ONCE = 5  # looks in one round: the other pods' turns come
+_EVERY = 10.0  # seconds between two reads of the same thing
+_AT_ONCE = 5  # reads in one round; the other pods have their turn in a later one
 _KUEUE = "kueue.x-k8s.io"
 _VERSIONS = ("v1beta2", "v1beta1")
 
 
 class Details:
-    """Remembers what was looked up. :meth:`round` begins a round of looks."""
+    """Remembers what was read. :meth:`round` begins a round of reads."""
 
     def __init__(self, cluster: Cluster, queue: str) -> None:
         self._cluster, self._queue = cluster, queue
@@ -27,7 +27,7 @@ class Details:
         self._left = 0
 
     def round(self, uids: Collection[str]) -> None:
-        """Allow some looks, and forget what is not there any more."""
+        """Allow some reads, and forget what is not there any more."""
         with self._lock:
             self._left = _AT_ONCE
             self._known = {key: known for key, known in self._known.items() if key.partition("/")[0] in uids}
@@ -36,15 +36,15 @@ class Details:
         """What a pod's events say, where the pod does not."""
         if not explain.needs_events(pod, now):
             return ""
-        return self._look(f"{pod['metadata']['uid']}/events", lambda: self._read_events(pod))
+        return self._recall(f"{pod['metadata']['uid']}/events", lambda: self._read_events(pod))
 
     def held(self, pod: Json) -> str:
         """Why Kueue has not admitted a pod's group yet."""
         queue = names.label(pod, names.QUEUE_LABEL) or self._queue
-        why = self._look(f"{pod['metadata']['uid']}/workload", lambda: self._read_workload(pod))
+        why = self._recall(f"{pod['metadata']['uid']}/workload", lambda: self._read_workload(pod))
         return f"waiting in Kueue's queue {queue}" + (f": {why}" if why else "")
 
-    def _look(self, key: str, look: Callable[[], str]) -> str:
+    def _recall(self, key: str, read: Callable[[], str]) -> str:
         with self._lock:
             at, known = self._known.get(key, (0.0, ""))
             if (at and time.monotonic() - at < _EVERY) or not self._left:
@@ -52,7 +52,7 @@ class Details:
             self._left -= 1
             self._known[key] = time.monotonic(), known
         try:
-            found = look()
+            found = read()
         except (EngineUnreachable, Refused):
             return known  # no more than a hint is missing
         with self._lock:

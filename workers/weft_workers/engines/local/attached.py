@@ -10,7 +10,7 @@ Each line on standard output is a piece of news, a JSON object with one of the k
 ``note``      what is good to know
 ``folders``   the learners' working folders, by rank; they appear when the learners start
 ``seen``      the run as the engine sees it: an Observation's fields, with a list of learners; told when it changes
-``unreachable``  why the engine can't look just now (a full disk, say)
+``unreachable``  why the engine can't be observed just now (a full disk, say)
 ``gone``      true: nothing of the run is left; always the last one, but for ``refused``
 """
 
@@ -33,7 +33,7 @@ from weft_workers.engines.local.engine import LocalEngine
 from weft_workers.engines.local.machine import Machine
 from weft_workers.environments import EnvironmentBuilder
 
-_LOOK = 0.1  # seconds
+_EVERY = 0.1  # seconds
 _BROKEN_OFF = timedelta(0)
 
 
@@ -78,7 +78,7 @@ class _Watch:
                 if seen is None:
                     return
                 self._tell(seen={**asdict(seen), "learners": [asdict(one) for one in seen.learners.values()]})
-            for line in asked.pending(_LOOK):
+            for line in asked.pending(_EVERY):
                 self.engine.stop(
                     self.run_name, timedelta(seconds=json.loads(line)["stop"]) if line is not None else _BROKEN_OFF
                 )

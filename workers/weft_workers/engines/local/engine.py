@@ -113,7 +113,7 @@ class LocalEngine:
 
     def observe(self) -> Mapping[str, Observation]:
         with self._reachable():
-            seen = [self._look(run, spec) for run, spec in self._all() if self._is_ours(spec)]
+            seen = [self._observe(run, spec) for run, spec in self._all() if self._is_ours(spec)]
             return {one.run_name: one for one in seen if one}
 
     def stop(self, run_name: str, grace: timedelta) -> None:
@@ -282,20 +282,20 @@ class LocalEngine:
     def _is_ours(self, spec: Mapping[str, Any]) -> bool:
         return bool(spec["installation"] == self._installation and spec["engine"] == self.name)
 
-    def _look(self, run: RunFolder, spec: Mapping[str, Any]) -> Observation | None:
+    def _observe(self, run: RunFolder, spec: Mapping[str, Any]) -> Observation | None:
         alive = run.alive()  # before the files are read: what a dead supervisor wrote is complete
         ranks = range(len(spec["learners"]))
         if not alive:
             alive = self._settle(run, ranks, spec.get("machine"))
             if not run.path.is_dir():
                 return None
-        learners = {rank: one for rank in ranks if (one := self._look_at(run, rank, alive))}
+        learners = {rank: one for rank in ranks if (one := self._observe_learner(run, rank, alive))}
         starting = alive and not any(one.state is not LearnerState.STARTING for one in learners.values())
         progress = waits.progress(Recipe(**spec["recipe"])) if starting and spec["recipe"] else ""
         return Observation(run.name, learners, progress=progress, failed=run.failure())
 
     @staticmethod
-    def _look_at(run: RunFolder, rank: int, alive: bool) -> LearnerObservation | None:
+    def _observe_learner(run: RunFolder, rank: int, alive: bool) -> LearnerObservation | None:
         if how := run.exit(rank):
             return LearnerObservation(
                 rank,
@@ -313,8 +313,8 @@ class LocalEngine:
 
     def _settle(self, run: RunFolder, ranks: range, machine: str | None) -> bool:
         """Do what a run's supervisors left undone when they died: have the rest of the logs and metrics sent, end what
-        is left, say how it ended, remove it. Returns whether somebody is still busy with the run; then a later look
-        does the rest."""
+        is left, say how it ended, remove it. Returns whether somebody is still busy with the run; then a later
+        observation does the rest."""
         if all(run.exit(rank) for rank in ranks) and run.stop_request() is None:
             return False
         with self._changing():
@@ -345,7 +345,7 @@ class LocalEngine:
         if not unsent or run.sending() == processes.machine_life():
             return False
         lock = files.take(run.lock)
-        if lock is not None:  # None: somebody observes the run at this moment; the next look starts the process
+        if lock is not None:  # None: somebody observes the run at this moment; the next observation starts the process
             try:
                 for rank in unsent:
                     run.end_leftovers(rank)

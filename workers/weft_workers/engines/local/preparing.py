@@ -34,7 +34,7 @@ def prepare(home: Path, engine: str, images: EnvironmentBuilder, jobs: Mapping[s
             continue
         name = f"{ours}{job_id}"
         waiting.add(name)
-        found = Wait(recipe, name).look()
+        found = Wait(recipe, name).check()
         if found.failed:
             unready[job_id] = Preparation(failed=f"environment {image} could not be built: {found.failed}")
         elif not found.ready:

@@ -185,7 +185,7 @@ class RayEngine:
             self._leave_note(run_name, "stopped", {})  # for other workers, where its driver can't say so any more
         since = self._stopping.setdefault(run_name, time.monotonic())
         if run.terminal or (run.settled and time.monotonic() - since < _KILL_SECONDS):
-            return  # its driver has ended or is about to; the next look forgets it
+            return  # its driver has ended or is about to; the next observation forgets it
         # A name of its own: of two stops in a row the shorter grace counts, so none may cover the other.
         self._leave_note(run_name, f"stop-{uuid.uuid4().hex}", {"grace": seconds})
         if run.pending or seconds == 0:
@@ -258,7 +258,7 @@ class RayEngine:
         return f"{run_name}-{owner}"
 
     def _delete(self, run_name: str) -> None:
-        with suppress(Answered):  # another worker has just done it; or the next look will
+        with suppress(Answered):  # another worker has just done it; or the next observation will
             self._ray.delete_job(run_name)
 
     @contextmanager
