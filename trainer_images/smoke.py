@@ -109,14 +109,14 @@ def together(environments: list[dict[str, str]], program: str) -> None:
         subprocess.Popen([sys.executable, "-c", program], env={**os.environ, **env, "CUDA_VISIBLE_DEVICES": ""})
         for env in environments
     ]
-    codes = [one.wait(timeout=300) for one in running]
+    codes = [process.wait(timeout=300) for process in running]
     assert codes == [0] * len(codes), f"exit codes {codes}"
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 

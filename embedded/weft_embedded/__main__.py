@@ -50,9 +50,11 @@ def _parser() -> argparse.ArgumentParser:
     status = actions.add_parser("status", help="what runs; exit code 3 when nothing does")
     status.add_argument("--json", action="store_true")
     env = actions.add_parser("env", help="print the services' environment as shell exports (holds secrets)")
-    for one in (up, down, status, env):
+    for action in (up, down, status, env):
         default = os.environ.get("WEFT_HOME") or _DEFAULT_HOME
-        one.add_argument("--home", type=Path, default=Path(default), help=f"folder of all state (default: {default})")
+        action.add_argument(
+            "--home", type=Path, default=Path(default), help=f"folder of all state (default: {default})"
+        )
     return parser
 
 

@@ -31,7 +31,7 @@ def end_running(home: Home, grace: float | None) -> bool:
         if now.doing and now.doing not in told:
             told.add(now.doing)
             print(now.doing, flush=True)
-        for part in sorted(now.parts, key=lambda one: END_ORDER.index(one.name)):
+        for part in sorted(now.parts, key=lambda part: END_ORDER.index(part.name)):
             if part.state == "stopped" and part.name not in told:
                 told.add(part.name)
                 print(f"{part.name} is stopped", flush=True)

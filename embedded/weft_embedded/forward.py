@@ -37,9 +37,9 @@ async def serve(host: str, port: int, to_port: int) -> None:
 async def _pass_on(client: socket.socket, to_port: int) -> None:
     """Both directions of one connection; a server that is away looks to the client as if nobody listened."""
     with client, socket.socket() as server, contextlib.suppress(OSError):
-        for one in (client, server):
-            one.setblocking(False)
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for connection in (client, server):
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().sock_connect(server, ("127.0.0.1", to_port))
         ways = [asyncio.create_task(_copy(client, server)), asyncio.create_task(_copy(server, client))]
         try:

@@ -45,7 +45,7 @@ def _done(result: int, what: str) -> None:
 
 def _prctl(option: int, *arguments: int) -> None:
     padded = [*arguments, 0, 0, 0, 0][:4]
-    _done(_libc.prctl(ctypes.c_int(option), *(ctypes.c_ulong(one) for one in padded)), f"prctl({option})")
+    _done(_libc.prctl(ctypes.c_int(option), *(ctypes.c_ulong(argument) for argument in padded)), f"prctl({option})")
 
 
 def enter_namespace() -> None:
@@ -91,8 +91,8 @@ def check(way: str, wanted: list[str]) -> None:
         WAYS[way]()
     except (OSError, KeyError) as error:
         sys.exit(getattr(error, "strerror", None) or str(error))
-    for one in wanted:
-        mode, _, path = one.partition(":")
+    for wish in wanted:
+        mode, _, path = wish.partition(":")
         if not os.access(path, sum(_MODES[letter] for letter in mode)):
             sys.exit(f"{path} is out of reach")
 

@@ -96,10 +96,10 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def _examples() -> str:
     """This machine's IPv4 addresses, those that others may reach first."""
     found = {
-        one.address
+        entry.address
         for card in psutil.net_if_addrs().values()
-        for one in card
-        if one.family is socket.AddressFamily.AF_INET
+        for entry in card
+        if entry.family is socket.AddressFamily.AF_INET
     }
-    ordered = sorted(found, key=lambda one: (ipaddress.ip_address(one).is_loopback, one))
+    ordered = sorted(found, key=lambda address: (ipaddress.ip_address(address).is_loopback, address))
     return ", ".join(ordered[:6]) or LOOPBACK

@@ -196,17 +196,17 @@ def _occupy(rooms: list[_Room], running: Sequence[Running]) -> None:
     """
     by_name = {room.node.name: room for room in rooms}
     left = []
-    for one in running:
-        placed = [name for name in one.nodes if name in by_name][: one.learners]
+    for attempt in running:
+        placed = [name for name in attempt.nodes if name in by_name][: attempt.learners]
         for name in placed:
-            by_name[name].give(one.each)
-        left.append(one.learners - len(placed))
+            by_name[name].give(attempt.each)
+        left.append(attempt.learners - len(placed))
     rest: list[Request] = []
-    for one, number in zip(running, left, strict=True):
-        request = Request("", number, one.each, one.placement)
-        for name in one.meant[:number]:
+    for attempt, number in zip(running, left, strict=True):
+        request = Request("", number, attempt.each, attempt.placement)
+        for name in attempt.meant[:number]:
             if (room := by_name.get(name)) and room.slots(request):
-                room.give(one.each)
+                room.give(attempt.each)
                 number -= 1
         rest.append(replace(request, learners=number))
     for request in rest:
@@ -227,16 +227,15 @@ def _place(rooms: list[_Room], request: Request) -> tuple[str, ...]:
     slots = [(room.slots(request), room) for room in rooms]
     if sum(number for number, _ in slots) < request.learners:
         return ()
-    # Nodes that would have to be added last, then GPU nodes for learners without GPUs; then few nodes rather than many,
-    # and the fullest that will do.
-    slots.sort(
-        key=lambda one: (
-            one[1].node.potential,
-            one[1].node.gpus > 0 and not request.each.gpus,
-            -min(one[0], request.learners),
-            one[0],
-        )
-    )
+
+    def order(slot: tuple[int, _Room]) -> tuple[bool, bool, int, int]:
+        # Nodes that would have to be added come last; before them, for learners without GPUs, the GPU nodes. Otherwise
+        # few nodes are better than many, and among those that have enough room the fullest is best.
+        number, room = slot
+        spares_gpus = room.node.gpus > 0 and not request.each.gpus
+        return room.node.potential, spares_gpus, -min(number, request.learners), number
+
+    slots.sort(key=order)
     names: list[str] = []
     for number, room in slots:
         taken = min(number, request.learners - len(names))
@@ -271,7 +270,7 @@ def _ease(room: _Room, request: Request) -> tuple[bool, bool, int, float, int]:
 
 def _impossible(engine: str, capacity: Capacity, rooms: list[_Room], request: Request) -> str:
     """Why a request would not fit if the engine were empty; '' if it would."""
-    room = sum(one.slots(request, empty=True) for one in rooms)
+    room = sum(candidate.slots(request, empty=True) for candidate in rooms)
     if room >= request.learners:
         return ""
     why = _why_impossible(engine, rooms, request, room)
@@ -280,7 +279,7 @@ def _impossible(engine: str, capacity: Capacity, rooms: list[_Room], request: Re
 
 def _why_impossible(engine: str, rooms: list[_Room], request: Request, room: int) -> str:
     each, learners = request.each, request.learners
-    nodes = [one.node for one in rooms]
+    nodes = [candidate.node for candidate in rooms]
     if not nodes:
         return f"engine {engine} has no nodes"
     if each.gpus and each.gpu_type and not any(_has_type(node, each.gpu_type) for node in nodes):
@@ -318,7 +317,7 @@ def _why_not_allowed(engine: str, nodes: Sequence[Node], request: Request) -> st
             return f"no node of engine {engine} that its profile allows has GPUs of type {each.gpu_type}"
     tolerations = request.placement.tolerations
     keeping = {taint for node in selected for taint in node.taints if not taint.tolerated(tolerations)}
-    named = sorted(f"{one.key}={one.value}" if one.value else one.key for one in keeping)
+    named = sorted(f"{taint.key}={taint.value}" if taint.value else taint.key for taint in keeping)
     return f"it does not tolerate the taints of engine {engine}'s nodes, which a profile may: {', '.join(named)}"
 
 
@@ -336,31 +335,31 @@ def _reason(free: list[_Room], request: Request, ahead: int) -> str:
 def _shortage(free: list[_Room], request: Request) -> str:
     """What there is too little of, in sum; else that it is scattered."""
     each, learners = request.each, request.learners
-    allowed = [one for one in free if _allows(one.node, request)]
-    usable = [one for one in allowed if one.node.ready]
+    allowed = [room for room in free if _allows(room.node, request)]
+    usable = [room for room in allowed if room.node.ready]
     if not usable:
         return f"waiting for a node: none of {len(allowed)} that it may run on is ready"
     if each.gpus:
-        left, total = sum(max(0, one.gpus) for one in usable), sum(one.node.gpus for one in usable)
+        left, total = sum(max(0, room.gpus) for room in usable), sum(room.node.gpus for room in usable)
         if left < each.gpus * learners:
             kind = f" of type {each.gpu_type}" if each.gpu_type else ""
             return f"waiting for {count(each.gpus * learners, 'GPU')}{kind}: {left} of {total} free"
-    cpus, cpus_total = sum(max(0.0, one.cpus) for one in usable), sum(one.node.cpus for one in usable)
+    cpus, cpus_total = sum(max(0.0, room.cpus) for room in usable), sum(room.node.cpus for room in usable)
     if cpus + _SLACK < each.cpus * learners:
         return f"waiting for {count(each.cpus * learners, 'CPU')}: {cpus:.4g} of {cpus_total:.4g} free"
-    memory, memory_total = sum(max(0, one.memory) for one in usable), sum(one.node.memory for one in usable)
+    memory, memory_total = sum(max(0, room.memory) for room in usable), sum(room.node.memory for room in usable)
     if memory < each.memory * learners:
         return f"waiting for {size(each.memory * learners)} of memory: {size(memory)} of {size(memory_total)} free"
     for name, asked in each.extra.items():
-        there, all_ = sum(max(0.0, one.extra.get(name, 0)) for one in usable), _sum_extra(usable, name)
+        there, all_ = sum(max(0.0, room.extra.get(name, 0)) for room in usable), _sum_extra(usable, name)
         if there + _SLACK < asked * learners:
             return f"waiting for {asked * learners:g} of {name}: {there:g} of {all_:g} free"
-    slots = sum(one.slots(request) for one in usable)
+    slots = sum(room.slots(request) for room in usable)
     return f"waiting for room for {count(learners, 'learner')} of {_words(each)} each: there is room for {slots}"
 
 
 def _sum_extra(rooms: Sequence[_Room], name: str) -> float:
-    return sum(one.node.extra.get(name, 0) for one in rooms)
+    return sum(room.node.extra.get(name, 0) for room in rooms)
 
 
 def _words(each: Resources) -> str:

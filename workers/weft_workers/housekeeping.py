@@ -144,7 +144,7 @@ def _describe_node(node: Node) -> dict[str, Any]:
         "gpu_type": node.gpu_type,
         "extra": dict(node.extra),
         "busy": {name: amount for name, amount in busy.items() if amount},
-        "taints": [f"{one.key}={one.value}" if one.value else one.key for one in node.taints],
+        "taints": [f"{taint.key}={taint.value}" if taint.value else taint.key for taint in node.taints],
         "potential": node.potential,
         "not_ready": not node.ready,
     }

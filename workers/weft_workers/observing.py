@@ -21,7 +21,7 @@ class Ages:
 
     runs: float = 1.0
     capacity: float = 3.0
-    """As often as the first of a queue looks for room that others have left."""
+    """As often as the first job of a queue checks for room that others have left."""
     silence: float = 2.0
     """One engine that does not answer must not cost each of its jobs a time-out."""
 

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import structlog
 from sqlalchemy import and_, func, or_, select, update
@@ -65,8 +66,8 @@ class Sweeper:
         """Sweep and keep house until :meth:`stop`."""
         house = Housekeeping(self._context)
         keepers = [
-            threading.Thread(target=self._repeat, args=(_CHECK_EVERY, lambda one=one: house.check(one)), daemon=True)
-            for one in self._context.engines.values()
+            threading.Thread(target=self._repeat, args=(_CHECK_EVERY, partial(house.check, engine)), daemon=True)
+            for engine in self._context.engines.values()
         ]
         keepers.append(threading.Thread(target=self._repeat, args=(_TIDY_EVERY, house.tidy), daemon=True))
         archiver = Archiver(self._context)
@@ -91,10 +92,10 @@ class Sweeper:
         return max(_SHORTEST, min(self._interval(), soonest))
 
     def watch_endings(self) -> float:
-        """Step the jobs whose runs have just ended; returns the seconds until the next look.
+        """Step the jobs whose runs have just ended. Returns the seconds until the next check.
 
-        One look at an engine serves all that are ending, so that room which comes free goes on to the next job at once,
-        while nobody waits in a step.
+        One observation of an engine serves all runs that are ending. Room that comes free therefore goes to the next
+        job at once, and no step has to wait.
         """
         ending = (
             select(Job.id, Job.engine, Attempt.run_name)
@@ -110,8 +111,12 @@ class Sweeper:
             except EngineUnreachable:
                 continue
             runs = [(run, job_id, seen.get(run)) for job_id, engine, run in found if engine == name]
-            gone |= {run: job_id for run, job_id, one in runs if one is None or (one.learners and one.gone)}
-        # Once: if the step finds something else, it says itself when to look again.
+            gone |= {
+                run: job_id
+                for run, job_id, seen_run in runs
+                if seen_run is None or (seen_run.learners and seen_run.gone)
+            }
+        # Only once: if the step finds something else, it decides itself when the next step is due.
         news = [job_id for run, job_id in gone.items() if run not in self._gone]
         self._gone = frozenset(gone)
         if news:

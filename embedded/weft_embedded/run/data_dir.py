@@ -60,7 +60,7 @@ class LinkedData:
         self._whole = inputs[0].folder if len(inputs) == 1 and alone and inputs[0].whole else None
         self._files: list[dict[str, Path]] = [{} for _ in range(learners)]
         self._streams: list[dict[str, list[Stored]]] = [{} for _ in range(learners)]
-        self.streamed = {one.id: one.folder for one in inputs if one.how.mode == "stream"}
+        self.streamed = {source.id: source.folder for source in inputs if source.how.mode == "stream"}
         """What is read by URLs, by data store."""
         if self._whole is None:
             for rank in range(learners):
@@ -68,15 +68,15 @@ class LinkedData:
 
     def _choose(self, inputs: Sequence[LocalInput], rank: int, learners: int) -> None:
         owners: dict[str, str] = {}
-        for one in inputs:
-            chosen = one.chosen(rank, learners)
-            if one.how.mode == "stream":
-                self._streams[rank][one.id] = chosen
+        for source in inputs:
+            chosen = source.chosen(rank, learners)
+            if source.how.mode == "stream":
+                self._streams[rank][source.id] = chosen
                 continue
             for file in chosen:
                 if file.key in owners:
-                    raise RunError(f"data stores {owners[file.key]!r} and {one.id!r} both have {file.key!r}")
-                owners[file.key], self._files[rank][file.key] = one.id, one.folder / file.key
+                    raise RunError(f"data stores {owners[file.key]!r} and {source.id!r} both have {file.key!r}")
+                owners[file.key], self._files[rank][file.key] = source.id, source.folder / file.key
 
     def place(self, workdir: Path, rank: int, url_of: Callable[[str, str], str]) -> Mapping[str, str]:
         """Before the agent makes the rest of its folders in ``workdir``; returns what the learner's environment needs.
@@ -93,7 +93,7 @@ class LinkedData:
         streams.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, files in self._streams[rank].items():
             lines = [
-                {"key": one.key, "size": one.size, "etag": one.etag, "url": url_of(name, one.key)} for one in files
+                {"key": file.key, "size": file.size, "etag": file.etag, "url": url_of(name, file.key)} for file in files
             ]
             (streams / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         return {"WEFT_STREAM_DIR": str(streams)}

@@ -137,13 +137,13 @@ class Gang:
         least = _Phase(call["phase"]).order if call.get("phase") else 0
 
         def ready() -> bool:
-            return all(one.address is not None and one.phase.order >= least for one in self._learners)
+            return all(learner.address is not None and learner.phase.order >= least for learner in self._learners)
 
         with self._changed:
             self._changed.wait_for(ready, min(float(call.get("wait") or 0), 30.0))
             peers = [
-                {"rank": one.rank, "address": one.address, "ports": one.ports, "phase": one.phase.value}
-                for one in self._learners
+                {"rank": learner.rank, "address": learner.address, "ports": learner.ports, "phase": learner.phase.value}
+                for learner in self._learners
             ]
             return {"ready": ready(), "peers": peers}
 

@@ -79,7 +79,7 @@ class Memory:
                 state_since=self._state_since,
             ),
             attempt,
-            tuple(self._learner(one) for one in open_gang.snapshot()) if open_gang else (),
+            tuple(self._learner(learner) for learner in open_gang.snapshot()) if open_gang else (),
             Sighting(self._observation, now) if self._answered and not self._unreachable else None,
             self._unreachable,
             self._exits,

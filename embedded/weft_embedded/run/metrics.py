@@ -96,4 +96,4 @@ def _step(told: object) -> int | None:
 
 def _harmless(name: str) -> str:
     """Without what terminals obey."""
-    return "".join(one if one.isprintable() else "\ufffd" for one in name)
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in name)

@@ -345,10 +345,12 @@ class Run:
 
 
 def _observation(seen: Mapping[str, Any]) -> Observation:
-    learners = [LearnerObservation(**one | {"state": LearnerState(one["state"])}) for one in seen["learners"]]
+    learners = [
+        LearnerObservation(**learner | {"state": LearnerState(learner["state"])}) for learner in seen["learners"]
+    ]
     return Observation(
         seen["run_name"],
-        {one.rank: one for one in learners},
+        {learner.rank: learner for learner in learners},
         progress=seen["progress"],
         failed=seen["failed"],
         failed_code=seen["failed_code"],

@@ -162,10 +162,10 @@ class _Finder:
                     f'"password": …, "region": …}}'
                 ) from None
         needed = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-        missing = [one for one in needed if not self._environment.get(one)]
+        missing = [variable for variable in needed if not self._environment.get(variable)]
         if missing:
             raise RunError(f"--secret {name}: {' and '.join(missing)} must be set in the environment")
-        endpoint, user, password = (self._environment[one] for one in needed)
+        endpoint, user, password = (self._environment[variable] for variable in needed)
         region = self._environment.get("AWS_REGION") or self._environment.get("AWS_DEFAULT_REGION")
         return _location(endpoint, region, Credentials(user, password, self._environment.get("AWS_SESSION_TOKEN")))
 

@@ -150,21 +150,21 @@ def _identities(identities: list[S3Identity]) -> dict[str, object]:
     """SeaweedFS's configuration: administrators by actions, the others by a policy whose Deny wins."""
     users: list[dict[str, object]] = []
     policies: list[dict[str, str]] = []
-    for one in identities:
+    for identity in identities:
         user: dict[str, object] = {
-            "name": one.name,
-            "credentials": [{"accessKey": one.access_key, "secretKey": one.secret_key}],
+            "name": identity.name,
+            "credentials": [{"accessKey": identity.access_key, "secretKey": identity.secret_key}],
             "actions": ["Admin", "Read", "List", "Tagging", "Write"],
         }
-        if one.denied:
-            closed = [f"arn:aws:s3:::{bucket}{tail}" for bucket in one.denied for tail in ("", "/*")]
+        if identity.denied:
+            closed = [f"arn:aws:s3:::{bucket}{tail}" for bucket in identity.denied for tail in ("", "/*")]
             statements = [
                 {"Effect": "Allow", "Action": "s3:*", "Resource": "*"},
                 {"Effect": "Deny", "Action": "s3:*", "Resource": closed},
             ]
             document = json.dumps({"Version": "2012-10-17", "Statement": statements})
-            policies.append({"name": f"{one.name}-only", "content": document})
-            user |= {"actions": [], "policyNames": [f"{one.name}-only"]}
+            policies.append({"name": f"{identity.name}-only", "content": document})
+            user |= {"actions": [], "policyNames": [f"{identity.name}-only"]}
         users.append(user)
     return {"identities": users, "policies": policies}
 
@@ -173,7 +173,7 @@ def read_identity(data: Path, name: str) -> S3Identity | None:
     """An identity that a server on this data folder was started with; what is closed to it is not read."""
     try:
         kept = json.loads((data / "identities.json").read_text())
-        pair = next(one for one in kept["identities"] if one["name"] == name)["credentials"][0]
+        pair = next(identity for identity in kept["identities"] if identity["name"] == name)["credentials"][0]
         return S3Identity(name, pair["accessKey"], pair["secretKey"])
     except (OSError, ValueError, KeyError, StopIteration):
         return None

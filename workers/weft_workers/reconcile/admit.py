@@ -35,14 +35,14 @@ from weft_workers.reconcile.load import attempt_view
 from weft_workers.reconcile.preparing import note_progress, prepare
 
 HEAD_POLL = 3.0
-"""The first of a queue looks for room by itself this often, and on behalf of all others: a node may have been added."""
+"""The first job of a queue checks for room this often, on behalf of all others: a node may have been added."""
 TAIL_POLL = 30.0
 IMAGE_POLL = 1.0
-"""The first job whose image is still being made looks this often, on behalf of all others."""
+"""The first job whose image is still being made checks it this often, on behalf of all others."""
 GROW_POLL, LOOK_AGAIN = 10.0, 2.0
-"""An elastic job that could have more learners looks for room this often; and goes on being looked at."""
+"""An elastic job that could have more learners checks for room this often, and continues with its other steps."""
 _QUEUE = 1000
-"""As many waiting jobs are looked at; the rest is behind them."""
+"""So many waiting jobs are considered; the others are behind them in the queue."""
 
 
 def admit(context: Context, lease: Lease, view: View) -> bool:
@@ -220,7 +220,7 @@ def _allowances(session: Session, project_ids: set[str]) -> dict[str, Allowance]
     )
     projects = session.scalars(limited).all() if project_ids else []
     held = usage(session, [project.id for project in projects]) if projects else {}
-    return {one.id: Allowance(one.name, Quota.of(one.quota), held[one.id]) for one in projects}
+    return {project.id: Allowance(project.name, Quota.of(project.quota), held[project.id]) for project in projects}
 
 
 def _running(session: Session, settings: Settings, engine: str) -> list[Running]:

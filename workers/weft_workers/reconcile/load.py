@@ -27,12 +27,12 @@ def load_view(session: Session, job_id: str, now: datetime, timings: TimingSetti
         attempt = attempt_view(row) if row else None
     if attempt and attempt.ended_at is None:
         rows = session.scalars(select(Learner).where(Learner.attempt_id == attempt.id).order_by(Learner.rank))
-        learners = tuple(_learner_view(one) for one in rows)
+        learners = tuple(_learner_view(row) for row in rows)
         if job.manifest.get("elastic"):
             rounds = tuple(read_rounds(session, attempt.id))
         if job.state == JobState.PENDING:
             progress, progress_at = _progress(session, job_id, attempt.n)
-    launching = attempt is not None and any(one.launched_at is None for one in learners if not one.left)
+    launching = attempt is not None and any(learner.launched_at is None for learner in learners if not learner.left)
     found = _job_view(session, job, launching=launching)
     return View(now, timings, found, attempt, learners, progress=progress, progress_at=progress_at, rounds=rounds)
 
@@ -72,7 +72,7 @@ def _active_at(session: Session, job: Job) -> datetime | None:
         .where(Attempt.job_id == job.id, Attempt.n == job.attempt)
     )
     lines = select(func.max(LogSource.written_at)).where(LogSource.job_id == job.id, LogSource.attempt == job.attempt)
-    found = [one for one in (session.scalar(loads), session.scalar(lines)) if one is not None]
+    found = [moment for moment in (session.scalar(loads), session.scalar(lines)) if moment is not None]
     return max(found, default=None)
 
 

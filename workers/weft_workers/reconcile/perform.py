@@ -385,7 +385,7 @@ def _finish(context: Context, lease: Lease, view: View, attempt: AttemptView, se
         # The row is fresh and locked: what the user wishes by now counts.
         end = conclude(replace(view, job=replace(view.job, desired=Desired(job.desired))))
         session.get_one(Attempt, attempt.id).ended_at = func.now()
-        _note_nodes(session, attempt.id, new_nodes(view, seen))  # of those that were too quick for another look
+        _note_nodes(session, attempt.id, new_nodes(view, seen))  # of learners that ended before any other observation
         _set_condition(session, job, None)
         job.failures = end.failures
         transition(session, job, end.state, end.reason, end.error_code)

@@ -73,7 +73,7 @@ def _work(context: Context, lease: Lease, view: View) -> float | None:
         try:
             view = replace(view, exits={**view.exits, **_search_exits(context, view, action.ranks)})
         except StoreError as error:
-            # Unknown is not dead: without a look into S3 nobody is declared lost.
+            # Unknown is not dead: no learner is declared lost before S3 was searched for its report.
             return perform.trouble(context, lease, f"can't look for exit reports: {error}")
     log.debug("step", state=view.job.state.value, action=action)
     with context.metrics.steps.labels(type(action).__name__).time():
@@ -85,10 +85,10 @@ def _observe(context: Context, view: View) -> View:
     attempt = view.open
     if attempt is None or attempt.outcome is not None or attempt.launched_at is None:
         return view
-    if all(one.succeeded for one in view.learners):
+    if all(learner.succeeded for learner in view.learners):
         return view
     # A failure is judged by what the engine says now: it may have taken the learner back itself.
-    fresh = any(one.reported for one in view.learners)
+    fresh = any(learner.reported for learner in view.learners)
     try:
         seen = context.engine(view.job.engine).observe(fresh)
     except EngineUnreachable as error:

@@ -177,7 +177,7 @@ class RunFolder:
     def unsent(self) -> dict[int, dict[str, Any]]:
         """The learners (as the spec has them, by rank) whose end is not known and that have something unsent."""
         learners = enumerate((self.read_spec() or {"learners": []})["learners"])
-        return {rank: one for rank, one in learners if self.exit(rank) is None and self.has_unsent(rank)}
+        return {rank: learner for rank, learner in learners if self.exit(rank) is None and self.has_unsent(rank)}
 
     def sending(self) -> str:
         """The machine's life (``processes.machine_life``) in which a process was last started to send what is unsent.

@@ -33,7 +33,7 @@ class Gang(HostDiscovery):  # type: ignore[misc]
         self.set(hosts)
 
     def set(self, hosts: str) -> None:
-        self._slots = {one.hostname: one.slots for one in parse_hosts(hosts)}
+        self._slots = {host.hostname: host.slots for host in parse_hosts(hosts)}
 
     def find_available_hosts_and_slots(self) -> dict[str, int]:
         return dict(self._slots)

@@ -23,7 +23,7 @@ def session_folder() -> Iterator[Path]:
 
     A keeper that was killed leaves its folder behind, and the lock says so: the next one on this machine removes it.
     """
-    place = next((one for one in (tempfile.gettempdir(), "/tmp") if len(one) <= _LONGEST), "/tmp")  # noqa: S108
+    place = next((parent for parent in (tempfile.gettempdir(), "/tmp") if len(parent) <= _LONGEST), "/tmp")  # noqa: S108
     sweep(Path(place))
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     lock = os.open(folder, os.O_RDONLY)

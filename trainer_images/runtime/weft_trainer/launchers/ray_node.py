@@ -164,7 +164,7 @@ class Keeper:
 
         try:
             ray = psutil.Process(self._ray.pid if self._ray else 0)
-            return all(one.status() != psutil.STATUS_ZOMBIE for one in [ray, *ray.children()])
+            return all(process.status() != psutil.STATUS_ZOMBIE for process in [ray, *ray.children()])
         except psutil.Error:
             return False
 
@@ -212,9 +212,9 @@ def end_descendants() -> None:
     import psutil
 
     while left := psutil.Process().children(recursive=True):
-        for one in left:
+        for process in left:
             with contextlib.suppress(psutil.Error):
-                one.kill()
+                process.kill()
         psutil.wait_procs(left, timeout=1)
 
 

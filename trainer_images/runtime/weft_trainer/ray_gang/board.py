@@ -48,7 +48,7 @@ class Board:
         requests = [_read(key) for key in keys]
         for key in keys:
             internal_kv._internal_kv_del(key)
-        return min((max(0.0, float(one["grace"])) for one in requests if one is not None), default=None)
+        return min((max(0.0, float(request["grace"])) for request in requests if request is not None), default=None)
 
     def node_id(self) -> str:
         """Where the job itself runs. Raises: BoardFailed."""

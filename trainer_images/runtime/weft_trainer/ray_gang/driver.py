@@ -185,7 +185,7 @@ class Gang:
             return True
         deadline = time.monotonic() + (_NODE_VERDICT if "connection" in text.lower() else 0.0)
         while True:
-            alive = {one["NodeID"] for one in ray.nodes() if one["Alive"]}
+            alive = {known["NodeID"] for known in ray.nodes() if known["Alive"]}
             if node not in alive or time.monotonic() >= deadline:
                 return node not in alive
             time.sleep(0.5)
@@ -216,8 +216,8 @@ class Gang:
         return learner
 
     def _all(self, **what: Any) -> None:
-        for one in self._status["learners"]:
-            one.update(what)
+        for learner in self._status["learners"]:
+            learner.update(what)
 
     def _publish(self) -> None:
         now = json.dumps(self._status)
@@ -271,7 +271,7 @@ def node_names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def address_of(node: str, nodes: Sequence[Mapping[str, Any]]) -> str:
-    return next((str(one["NodeManagerAddress"]) for one in nodes if one["NodeID"] == node), "")
+    return next((str(entry["NodeManagerAddress"]) for entry in nodes if entry["NodeID"] == node), "")
 
 
 def explain(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def trim_node(node: Json) -> Json:
         "spec": {"taints": spec.get("taints") or [], "unschedulable": bool(spec.get("unschedulable"))},
         "status": {
             "allocatable": status.get("allocatable") or {},
-            "conditions": [one for one in status.get("conditions") or [] if one["type"] == "Ready"],
+            "conditions": [condition for condition in status.get("conditions") or [] if condition["type"] == "Ready"],
         },
     }
 
@@ -44,7 +44,7 @@ def trim_pod(pod: Json) -> Json:
         "metadata": {name: metadata.get(name) for name in ("uid", "resourceVersion", "labels")},
         "node": pod["spec"].get("nodeName") or "",
         "requests": requests(pod["spec"]),
-        "resident": any(one["kind"] in _RESIDENTS for one in metadata.get("ownerReferences") or []),
+        "resident": any(owner["kind"] in _RESIDENTS for owner in metadata.get("ownerReferences") or []),
     }
 
 
@@ -101,7 +101,7 @@ def _node(settings: KubernetesSettings, node: Json, used: Mapping[str, float], r
     labels = metadata["labels"] or {}
     allocatable = _numbers(node["status"]["allocatable"])
     there = {name: max(0.0, round(number - residents.get(name, 0.0), 6)) for name, number in allocatable.items()}
-    taints = [Taint(one["key"], one.get("value") or "", one["effect"]) for one in spec["taints"]]
+    taints = [Taint(taint["key"], taint.get("value") or "", taint["effect"]) for taint in spec["taints"]]
     return Node(
         name=metadata["name"],
         cpus=there.get("cpu", 0.0),
@@ -116,8 +116,8 @@ def _node(settings: KubernetesSettings, node: Json, used: Mapping[str, float], r
             extra={name: number for name, number in _extra(settings, used).items() if number},
         ),
         labels=labels,
-        taints=tuple(one for one in taints if _keeps_off(one) and not one.tolerated(settings.tolerations)),
-        ready=is_ready(node) and not spec["unschedulable"] and not any(_passes(one) for one in taints),
+        taints=tuple(taint for taint in taints if _keeps_off(taint) and not taint.tolerated(settings.tolerations)),
+        ready=is_ready(node) and not spec["unschedulable"] and not any(_passes(taint) for taint in taints),
     )
 
 
@@ -131,7 +131,7 @@ def _passes(taint: Taint) -> bool:
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:
-    return any(one["status"] == "True" for one in node["status"]["conditions"])
+    return any(condition["status"] == "True" for condition in node["status"]["conditions"])
 
 
 def _extra(settings: KubernetesSettings, amounts: Mapping[str, float]) -> dict[str, float]:

@@ -86,7 +86,7 @@ class KubernetesEngine:
         return runs.observe(
             secrets,
             pods,
-            view.vanished({names.label(one, names.RUN) for one in secrets}),
+            view.vanished({names.label(secret, names.RUN) for secret in secrets}),
             nodes,
             now,
             event=lambda pod: view.details.event(pod, now),
@@ -126,10 +126,10 @@ class KubernetesEngine:
             return []
         nodes = view.nodes.objects(self._settings.timeout)
         there = {(node["metadata"]["labels"] or {}).get(self._settings.gpu_type_label) for node in nodes}
-        return sorted(one for one in there if one and gpu_type_fits(asked, one)) or [asked]
+        return sorted(gpu_type for gpu_type in there if gpu_type and gpu_type_fits(asked, gpu_type)) or [asked]
 
     def _stop(self, view: _View, namespace: str, run_name: str, grace: timedelta) -> None:
-        known = {one["metadata"]["uid"] for one in _of_run(view.pods.known(), run_name)}
+        known = {pod["metadata"]["uid"] for pod in _of_run(view.pods.known(), run_name)}
         pods, now = view.read_pods(namespace, run_name)
         view.pods.note(pods)
         view.pods.gone(known - {pod["metadata"]["uid"] for pod in pods})
@@ -139,7 +139,7 @@ class KubernetesEngine:
         for pod in pods:
             stopper.end(pod, now, grace)
         stopper.forget(namespace, run_name)
-        view.secrets.gone(one["metadata"]["uid"] for one in _of_run(view.secrets.known(), run_name))
+        view.secrets.gone(secret["metadata"]["uid"] for secret in _of_run(view.secrets.known(), run_name))
         stopper.release(namespace, run_name, pods)
 
 
@@ -237,7 +237,7 @@ class _View:
 
 
 def _of_run(found: Iterable[Json], run_name: str) -> list[Json]:
-    return [one for one in found if names.label(one, names.RUN) == run_name]
+    return [item for item in found if names.label(item, names.RUN) == run_name]
 
 
 def _list_call(kind: str, everywhere: bool) -> str:

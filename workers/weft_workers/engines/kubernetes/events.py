@@ -19,13 +19,15 @@ _OUTDATED = {
 
 def say(events: list[Json]) -> str:
     """What the events of a pod that has a node say: the newest warning, else the newest of what explains a wait."""
-    events = [one for one in events if not _SAYS_NOTHING.fullmatch(one.get("message") or "")]
+    events = [event for event in events if not _SAYS_NOTHING.fullmatch(event.get("message") or "")]
     # Volumes and network are there before an image is pulled: what failed until then is over. A pull is tried again.
     pulled = _newest(events, "Pulled")
     pulling = max(pulled, _newest(events, "Pulling"))
-    told = [one for one in events if _warns(one)]
-    told = [one for one in told if _seen(one) >= (pulled if one.get("reason") == "Failed" else pulling)]
-    told = told or [one for one in events if one.get("reason") in ("Pulling", "Preempted", "TaintManagerEviction")]
+    told = [event for event in events if _warns(event)]
+    told = [event for event in told if _seen(event) >= (pulled if event.get("reason") == "Failed" else pulling)]
+    told = told or [
+        event for event in events if event.get("reason") in ("Pulling", "Preempted", "TaintManagerEviction")
+    ]
     if not told:
         return ""
     newest = max(told, key=_seen)
@@ -40,7 +42,7 @@ def _warns(event: Json) -> bool:
 
 
 def _newest(events: list[Json], reason: str) -> str:
-    return max((_seen(one) for one in events if one.get("reason") == reason), default="")
+    return max((_seen(event) for event in events if event.get("reason") == reason), default="")
 
 
 def _seen(event: Json) -> str:

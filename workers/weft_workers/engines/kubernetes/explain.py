@@ -123,7 +123,7 @@ def failure(pod: Json, event: str, now: datetime) -> tuple[str, str] | None:
 def is_held(pod: Json) -> bool:
     """Whether Kueue has not admitted the pod yet."""
     gates = pod["spec"].get("schedulingGates") or []
-    return any(one["name"] == names.GATE for one in gates)
+    return any(gate["name"] == names.GATE for gate in gates)
 
 
 def needs_events(pod: Json, now: datetime) -> bool:
@@ -211,8 +211,8 @@ def _own_end(pod: Json, ended: Json, code: int | None) -> str:
     if code and (message := (ended.get("message") or "").strip()):
         return f"{describe_exit(code)}: {brief(message.splitlines()[-1])}"
     if status.get("phase") == "Failed" and not ended:
-        for one in status.get("initContainerStatuses") or []:
-            if failed := (one.get("state") or {}).get("terminated"):
+        for container in status.get("initContainerStatuses") or []:
+            if failed := (container.get("state") or {}).get("terminated"):
                 why = brief((failed.get("message") or "").strip()) or failed.get("reason") or "no reason given"
                 return f"the agent could not be brought into its pod: exit code {failed.get('exitCode')}: {why}"
         return f"its pod failed: {brief(status.get('message') or status.get('reason') or 'no reason given')}"
@@ -225,7 +225,9 @@ def _taken(pod: Json, ended: Json | None) -> str:
     message, reason = brief(status.get("message") or ""), status.get("reason") or ""
     if _over_storage(pod):
         return ""
-    conditions = {one["type"]: one for one in status.get("conditions") or [] if one["status"] == "True"}
+    conditions = {
+        condition["type"]: condition for condition in status.get("conditions") or [] if condition["status"] == "True"
+    }
     if found := conditions.get("TerminationTarget"):  # Kueue's
         return f"taken back by Kueue: {brief(found.get('message') or found.get('reason') or '')}"
     if found := conditions.get("DisruptionTarget"):
@@ -275,7 +277,7 @@ def _deletion(pod: Json) -> datetime | None:
 
 
 def _memory_limit(pod: Json) -> str:
-    containers = [one for one in pod["spec"]["containers"] if one["name"] == names.CONTAINER]
+    containers = [container for container in pod["spec"]["containers"] if container["name"] == names.CONTAINER]
     limit = ((containers[0].get("resources") or {}).get("limits") or {}).get("memory") if containers else None
     return f" (limit {size(quantity.number(limit))})" if limit else ""
 
@@ -285,11 +287,11 @@ def _memory_limit(pod: Json) -> str:
 
 def _waits(pod: Json, event: str) -> str:
     """Why a learner has not started yet."""
-    for one in pod["status"].get("conditions") or []:
-        if one["type"] == "PodScheduled" and one["status"] == "False" and not pod["spec"].get("nodeName"):
-            if one.get("reason") == "SchedulingGated":
+    for condition in pod["status"].get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False" and not pod["spec"].get("nodeName"):
+            if condition.get("reason") == "SchedulingGated":
                 return "held back by a scheduling gate"
-            return schedule.explain(pod, one.get("message") or one.get("reason") or "")
+            return schedule.explain(pod, condition.get("message") or condition.get("reason") or "")
     waiting = _container(pod).get("waiting") or {}
     reason, message = waiting.get("reason", ""), waiting.get("message") or ""
     if reason in _PULL:
@@ -310,17 +312,21 @@ def _bringing(pod: Json) -> Json:
     if (_status(pod, "state").get("waiting") or {}).get("reason") != "PodInitializing":
         return {}
     statuses: list[Json] = pod["status"].get("initContainerStatuses") or []
-    return next((one for one in statuses if (one.get("state") or {}).get("waiting")), {})
+    return next((status for status in statuses if (status.get("state") or {}).get("waiting")), {})
 
 
 def _status(pod: Json, part: str) -> Json:
     """``state`` or ``lastState`` of the learner's container."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    found: Json = next((one.get(part) or {} for one in statuses if one["name"] == names.CONTAINER), {})
+    found: Json = next(
+        (container.get(part) or {} for container in statuses if container["name"] == names.CONTAINER), {}
+    )
     return found
 
 
 def _image(pod: Json) -> str:
     if bringing := _bringing(pod):
         return str(bringing["image"])
-    return next((str(one["image"]) for one in pod["spec"]["containers"] if one["name"] == names.CONTAINER), "")
+    return next(
+        (str(container["image"]) for container in pod["spec"]["containers"] if container["name"] == names.CONTAINER), ""
+    )

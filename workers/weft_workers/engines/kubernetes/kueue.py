@@ -14,7 +14,7 @@ _POD_SET = re.compile(r"couldn't assign flavors to pod set \S+: ")  # a pod set 
 
 def explain(status: Json) -> str:
     """Kueue's own words, without what only Kueue understands; '' when it says nothing."""
-    conditions = {one["type"]: one for one in status.get("conditions") or []}
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or []}
     for kind in _DECIDE:
         found = conditions.get(kind) or {}
         if found.get("status") == "False" and found.get("message"):
@@ -26,8 +26,10 @@ def explain(status: Json) -> str:
 
 def _checks(status: Json) -> str:
     """The admission checks (of an autoscaler, of another cluster) that are not through yet."""
-    waits = [one for one in status.get("admissionChecks") or [] if one.get("state") != "Ready"]
-    told = [f"{one['name']} ({_brief(one['message'])})" if one.get("message") else one["name"] for one in waits]
+    waits = [check for check in status.get("admissionChecks") or [] if check.get("state") != "Ready"]
+    told = [
+        f"{check['name']} ({_brief(check['message'])})" if check.get("message") else check["name"] for check in waits
+    ]
     return f"waits for admission check {', '.join(told)}" if told else ""
 
 

@@ -111,7 +111,7 @@ class Launcher:
         if owner is None:
             if metadata.get("deletionTimestamp"):
                 raise self._cluster.unreachable(f"{what} of an earlier try is still being deleted")
-        elif owner["metadata"]["uid"] not in [one["uid"] for one in metadata.get("ownerReferences") or []]:
+        elif owner["metadata"]["uid"] not in [reference["uid"] for reference in metadata.get("ownerReferences") or []]:
             raise self._cluster.unreachable(f"{what} of an earlier try is still there, about to be collected")
 
     def _make_namespace(self, name: str, spec: LaunchSpec) -> None:

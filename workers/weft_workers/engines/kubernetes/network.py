@@ -84,17 +84,17 @@ def _to_url(url: str, lookup: Resolve) -> list[Json]:
         return []
     service = _SERVICE.fullmatch(host)
     addresses = _addresses([host]) or _addresses(lookup(host))
-    blocks = [_block(one) for one in addresses if service or not one.is_global]
+    blocks = [_block(address) for address in addresses if service or not address.is_global]
     rules: list[Json] = []
     if service:
         rules.append({"to": [{"namespaceSelector": {"matchLabels": {_NAMESPACE_LABEL: service["namespace"]}}}]})
     elif _addresses([host]):
-        blocks = [_block(one) for one in addresses]
+        blocks = [_block(address) for address in addresses]
     elif not addresses:
-        blocks = [{"ipBlock": {"cidr": _ALL[one], "except": _NOWHERE[one]}} for one in (4, 6)]
+        blocks = [{"ipBlock": {"cidr": _ALL[version], "except": _NOWHERE[version]}} for version in (4, 6)]
     else:
-        versions = sorted({one.version for one in addresses if one.is_global})
-        blocks += [{"ipBlock": {"cidr": _ALL[one], "except": _PRIVATE[one]}} for one in versions]
+        versions = sorted({address.version for address in addresses if address.is_global})
+        blocks += [{"ipBlock": {"cidr": _ALL[version], "except": _PRIVATE[version]}} for version in versions]
     if blocks:
         rules.append({"to": blocks, "ports": ports})
     return rules
@@ -104,11 +104,11 @@ def _addresses(texts: Iterable[str]) -> list[Address]:
     found = []
     for text in texts:
         try:
-            one = ipaddress.ip_address(text.partition("%")[0])
+            address = ipaddress.ip_address(text.partition("%")[0])
         except ValueError:
             continue
-        mapped = one.ipv4_mapped if isinstance(one, ipaddress.IPv6Address) else None
-        found.append(mapped or one)
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        found.append(mapped or address)
     return found
 
 

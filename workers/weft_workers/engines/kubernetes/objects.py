@@ -293,7 +293,9 @@ def _pod_security(settings: KubernetesSettings) -> Json:
 def _placement(settings: KubernetesSettings, spec: LaunchSpec, gpu_types: Sequence[str]) -> Json:
     """The engine's defaults, and the profile's wishes over them."""
     wishes = spec.placement
-    tolerations = [one.model_dump(exclude_defaults=True) for one in (*settings.tolerations, *wishes.tolerations)]
+    tolerations = [
+        toleration.model_dump(exclude_defaults=True) for toleration in (*settings.tolerations, *wishes.tolerations)
+    ]
     # A node that the cluster hears nothing of may train on: Weft judges by the learner's own heartbeat.
     for name in ("unreachable", "not-ready"):
         away = Taint(f"node.kubernetes.io/{name}", effect="NoExecute")

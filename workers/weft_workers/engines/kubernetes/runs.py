@@ -37,7 +37,8 @@ def trim_pod(pod: Json) -> Json:
             "nodeName": spec.get("nodeName"),
             "schedulingGates": spec.get("schedulingGates") or [],
             "containers": [
-                {name: one.get(name) for name in ("name", "image", "resources")} for one in spec["containers"]
+                {name: container.get(name) for name in ("name", "image", "resources")}
+                for container in spec["containers"]
             ],
         },
         "status": {name: status[name] for name in _STATUS if name in status},
@@ -66,9 +67,9 @@ def observe(
         event: what a pod's events say.
         held: why Kueue holds a pod back.
     """
-    owned = {names.label(one, names.RUN) for one in secrets}  # a stop takes the Secret away
+    owned = {names.label(secret, names.RUN) for secret in secrets}  # a stop takes the Secret away
     runs: dict[str, dict[int, tuple[Json, bool]]] = {name: {} for name in owned}
-    for pod, is_deleted in (*((one, True) for one in deleted), *((one, False) for one in pods)):
+    for pod, is_deleted in (*((pod, True) for pod in deleted), *((pod, False) for pod in pods)):
         rank, run = names.rank_of(pod), names.label(pod, names.RUN)
         if rank is None or not run or (is_deleted and run not in owned):
             continue

@@ -45,7 +45,7 @@ def explain(pod: Json, message: str) -> str:
     head = _HEAD.search(text)
     if not head:
         return f"unschedulable: {text}" if text else "waiting to be scheduled"
-    parts = [part for part in (_PART.fullmatch(one.strip(" .")) for one in _split(head[2])) if part]
+    parts = [part for part in (_PART.fullmatch(piece.strip(" .")) for piece in _split(head[2])) if part]
     lacking = [found[1] for part in parts if (found := _INSUFFICIENT.match(part[2]))]
     told = [f"{part[1]} {_translate(part[2])}" for part in parts]
     nodes = count(int(head[1]), "node")

@@ -72,7 +72,7 @@ class Stopper:
             if not self._is_own(there):
                 return
             owners = there["metadata"].get("ownerReferences") or []
-            known = {one["uid"] for one in owners}
+            known = {owner["uid"] for owner in owners}
             more = [objects.reference({"kind": "Pod", **pod}) for pod in living if pod["metadata"]["uid"] not in known]
             if more:
                 change = {"metadata": {"ownerReferences": [*owners, *more]}}
@@ -132,4 +132,4 @@ class Stopper:
 
 
 def namespaces(found: list[Json]) -> list[str]:
-    return sorted({one["metadata"]["namespace"] for one in found})
+    return sorted({pod["metadata"]["namespace"] for pod in found})

@@ -51,14 +51,14 @@ class Mirror:
         call: str,
         *args: Any,
         trim: Callable[[Json], Json],
-        on_deleted: Callable[[Json], None] = lambda one: None,
+        on_deleted: Callable[[Json], None] = lambda item: None,
         accept: tuple[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self._cluster, self._what = cluster, what
         self._call, self._args, self._options = call, args, options or {}
         self._trim, self._on_deleted = trim, on_deleted
-        self._accept = [{"_headers": {"Accept": one}} for one in accept] if accept else [{}, {}]
+        self._accept = [{"_headers": {"Accept": media_type}} for media_type in accept] if accept else [{}, {}]
         self._changed = threading.Condition()
         self._objects: dict[str, Json] = {}
         self._noted: dict[str, float] = {}  # when a live read last told of an object
@@ -103,9 +103,9 @@ class Mirror:
         """Add what a live read told, unless the watch knows better."""
         now = time.monotonic()
         with self._changed:
-            for one in found:
-                self._put(one)
-                self._noted[_uid(one)] = now
+            for item in found:
+                self._put(item)
+                self._noted[_uid(item)] = now
 
     def gone(self, uids: Iterable[str]) -> None:
         """These do not exist any more: a live read said so."""
@@ -180,13 +180,13 @@ class Mirror:
             if error.status == 410:
                 raise _Expired from error
             raise
-        uids = {_uid(one) for one in found}
+        uids = {_uid(item) for item in found}
         with self._changed:
             # What a live read told of since the list began may be missing in it, and is there all the same.
             for uid in [uid for uid in self._objects if uid not in uids and self._noted.get(uid, 0.0) < began]:
                 self._end(self._objects[uid])
-            for one in found:
-                self._put(one)
+            for item in found:
+                self._put(item)
             self._version, self._synced = version, True
 
     def _watch(self) -> None:
@@ -251,7 +251,7 @@ def _uid(found: Mapping[str, Any]) -> str:
     return str(found["metadata"]["uid"])
 
 
-def _older(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether a version of an object is older than another one of it."""
-    versions = [found["metadata"].get("resourceVersion", "") for found in (one, other)]
+def _older(found: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """Whether the version ``found`` of an object is older than the version ``known``."""
+    versions = [version["metadata"].get("resourceVersion", "") for version in (found, known)]
     return all(version.isdecimal() for version in versions) and int(versions[0]) < int(versions[1])

@@ -77,7 +77,7 @@ class _Watch:
             else:
                 if seen is None:
                     return
-                self._tell(seen={**asdict(seen), "learners": [asdict(one) for one in seen.learners.values()]})
+                self._tell(seen={**asdict(seen), "learners": [asdict(learner) for learner in seen.learners.values()]})
             for line in asked.pending(_EVERY):
                 self.engine.stop(
                     self.run_name, timedelta(seconds=json.loads(line)["stop"]) if line is not None else _BROKEN_OFF

@@ -114,7 +114,7 @@ class LocalEngine:
     def observe(self) -> Mapping[str, Observation]:
         with self._reachable():
             seen = [self._observe(run, spec) for run, spec in self._all() if self._is_ours(spec)]
-            return {one.run_name: one for one in seen if one}
+            return {observation.run_name: observation for observation in seen if observation}
 
     def stop(self, run_name: str, grace: timedelta) -> None:
         run = self._run(run_name)
@@ -289,8 +289,8 @@ class LocalEngine:
             alive = self._settle(run, ranks, spec.get("machine"))
             if not run.path.is_dir():
                 return None
-        learners = {rank: one for rank in ranks if (one := self._observe_learner(run, rank, alive))}
-        starting = alive and not any(one.state is not LearnerState.STARTING for one in learners.values())
+        learners = {rank: learner for rank in ranks if (learner := self._observe_learner(run, rank, alive))}
+        starting = alive and not any(learner.state is not LearnerState.STARTING for learner in learners.values())
         progress = waits.progress(Recipe(**spec["recipe"])) if starting and spec["recipe"] else ""
         return Observation(run.name, learners, progress=progress, failed=run.failure())
 

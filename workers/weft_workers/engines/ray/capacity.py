@@ -33,10 +33,10 @@ class Census:
         """Remember where our learners are."""
         now = time.monotonic()
         for run in runs:
-            for rank, one in enumerate(run.learners):
-                if (node := one.get("node_id")) and not (run.terminal and (run.name, rank) in self._held):
+            for rank, learner in enumerate(run.learners):
+                if (node := learner.get("node_id")) and not (run.terminal and (run.name, rank) in self._held):
                     self._held[run.name, rank] = (str(node), reserved(run), now)
-        self._held = {key: one for key, one in list(self._held.items()) if now - one[2] < _LAG}
+        self._held = {key: seen for key, seen in list(self._held.items()) if now - seen[2] < _LAG}
 
     def take(self, runs: Sequence[Run]) -> Capacity:
         """Raises EngineUnreachable."""
@@ -44,12 +44,12 @@ class Census:
         used = self._used()
         ours = self._ours()
         names = node_names(there)
-        nodes = [_node(one, names, used.get(one["node_id"], {}), ours.get(one["node_id"], {})) for one in there]
+        nodes = [_node(node, names, used.get(node["node_id"], {}), ours.get(node["node_id"], {})) for node in there]
         return Capacity((*nodes, *self._potential(there)), grows=True)
 
     def gpu_name(self, wanted: str) -> str:
         """What the cluster calls a type of GPU; as the driver of a gang finds it (weft_trainer.ray_gang.driver)."""
-        there = [_gpu_type(_totals(one)) for one in self._ray.nodes()]
+        there = [_gpu_type(_totals(node)) for node in self._ray.nodes()]
         pools = [pool.gpu_type for pool in self._settings.autoscaling]
         return next((name for name in (*there, *pools) if name and _plain(wanted) in _plain(name)), wanted)
 
@@ -73,12 +73,12 @@ class Census:
 
     def _potential(self, there: Sequence[Mapping[str, Any]]) -> list[Node]:
         """Nodes of the pools that are not there yet."""
-        unclaimed = [_totals(one) for one in there if not one.get("is_head_node")]
+        unclaimed = [_totals(node) for node in there if not node.get("is_head_node")]
         nodes = []
         for index, pool in enumerate(self._settings.autoscaling):
-            alike = [one for one in unclaimed if _is_of(one, pool.cpus, pool.gpus, pool.gpu_type, pool.extra)]
-            for one in alike[: pool.max]:
-                unclaimed.remove(one)
+            alike = [totals for totals in unclaimed if _is_of(totals, pool.cpus, pool.gpus, pool.gpu_type, pool.extra)]
+            for totals in alike[: pool.max]:
+                unclaimed.remove(totals)
             nodes += [
                 Node(
                     f"{self._name}-{index}-{n}",

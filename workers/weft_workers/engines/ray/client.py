@@ -102,7 +102,7 @@ class RayClient:
     def living_actors(self, job_ids: set[str]) -> list[dict[str, Any]]:
         """Of these Ray jobs."""
         query = "limit=10000&filter_keys=state&filter_predicates=%3D&filter_values=ALIVE"
-        return [one for one in self._state(f"/api/v0/actors?{query}") if one.get("job_id") in job_ids]
+        return [actor for actor in self._state(f"/api/v0/actors?{query}") if actor.get("job_id") in job_ids]
 
     def cluster_status(self) -> Mapping[str, Any]:
         """What Ray's autoscaler last said; every Ray has one, whether it can add nodes or not."""
@@ -220,6 +220,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _listed(value: Any, odd: Any) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise odd(value)
     return value

@@ -156,7 +156,7 @@ class RayEngine:
     def _adopt(self, job: Mapping[str, Any], spec: LaunchSpec) -> None:
         """What stands under this name must be this very attempt."""
         there = job.get("metadata") or {}
-        for field, ours in [("engine", self.name), *((one, str(getattr(spec, one))) for one in _IDENTITY)]:
+        for field, ours in [("engine", self.name), *((name, str(getattr(spec, name))) for name in _IDENTITY)]:
             if there.get(field) != ours:
                 raise EngineUnreachable(
                     f"engine {self.name}: a Ray job named {spec.run_name} is there, of another {field} "
@@ -168,7 +168,7 @@ class RayEngine:
     def _observe(self) -> Mapping[str, Observation]:
         runs = self._runs()
         orphaned = {run.ray_job_id for run in runs if run.terminal and run.learners and not run.settled}
-        living = self._living({one for one in orphaned if one})
+        living = self._living({ray_job_id for ray_job_id in orphaned if ray_job_id})
         seen = {}
         for run in runs:
             ranks = living.get(run.name, frozenset())

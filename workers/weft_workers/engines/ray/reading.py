@@ -73,12 +73,12 @@ class Run:
     def learners(self) -> list[Mapping[str, Any]]:
         """As the driver last saw them; empty: it has said nothing."""
         found = self.status.get("learners")
-        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        return [learner for learner in found if isinstance(learner, dict)] if isinstance(found, list) else []
 
     @property
     def settled(self) -> bool:
         """All learners have ended, and the driver saw it."""
-        return bool(self.learners) and all(one.get("state") == LearnerState.EXITED for one in self.learners)
+        return bool(self.learners) and all(learner.get("state") == LearnerState.EXITED for learner in self.learners)
 
     @property
     def ray_job_id(self) -> str | None:
@@ -141,7 +141,7 @@ def never_started(run: Run) -> str:
 
 def _learners(run: Run, living: frozenset[int]) -> dict[int, LearnerObservation]:
     if run.learners:
-        return {rank: _learner(run, rank, one, rank in living) for rank, one in enumerate(run.learners)}
+        return {rank: _learner(run, rank, learner, rank in living) for rank, learner in enumerate(run.learners)}
     ranks = range(run.size)
     if not run.terminal:
         reason = _placing(run) if run.alone and run.pending else "its driver is being started on the Ray cluster"
