@@ -1,7 +1,7 @@
 """Sizes, durations, counts and exit codes in words: the one place for them in the service.
 
-The client may not import this package and has a copy of some functions, ``weft.words``. ``tests/core/test_words.py``
-compares the two.
+The client and the agent may not import this package. Each has a copy of the functions that it needs, ``weft.words`` and
+``weft_trainer.words``. ``tests/core/test_words.py`` compares the copies with these functions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sizes, counts, durations and exit codes in words; the client's copy says the same as core."""
+"""Sizes, counts, durations and exit codes in words; the copies of the client and of the agent say the same as core."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft.words
+import weft_trainer.words
 from weft_core import words
 
 
@@ -52,7 +53,22 @@ def test_exit_codes(code: int, said: str) -> None:
     assert words.describe_exit(code) == said
 
 
-@given(st.one_of(st.integers(-(1 << 60), 1 << 60), st.floats(allow_nan=False, allow_infinity=False)))
+NUMBERS = st.one_of(st.integers(-(1 << 60), 1 << 60), st.floats(allow_nan=False, allow_infinity=False))
+
+
+@given(NUMBERS)
 def test_the_clients_copy_says_the_same(number: float) -> None:
     assert weft.words.size(number) == words.size(number)
     assert weft.words.count(number, "file") == words.count(number, "file")
+
+
+@given(NUMBERS)
+def test_the_agents_copy_says_the_same(number: float) -> None:
+    assert weft_trainer.words.size(number) == words.size(number)
+    assert weft_trainer.words.count(number, "file") == words.count(number, "file")
+    assert weft_trainer.words.duration(number) == words.duration(number)
+
+
+@given(st.integers(-200, 255))
+def test_the_agents_copy_describes_exits_in_the_same_words(code: int) -> None:
+    assert weft_trainer.words.describe_exit(code) == words.describe_exit(code)

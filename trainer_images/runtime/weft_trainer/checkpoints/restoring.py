@@ -22,7 +22,7 @@ from weft_trainer.errors import DataError
 from weft_trainer.stores.paths import below
 from weft_trainer.stores.retry import Temporary, patiently
 from weft_trainer.stores.store import Store
-from weft_trainer.stores.summary import count
+from weft_trainer.words import count
 
 _AT_ONCE = 8
 
@@ -75,7 +75,7 @@ class Restored:
         when = f" of {datetime.fromtimestamp(at, timezone.utc):%Y-%m-%d %H:%M:%S} UTC" if known else ""
         other = f" of {origin['job']}" if origin["job"] not in (job_id, None) else ""
         whose = f" by attempt {attempt}{other}" if attempt else ""
-        return f"{count(self.files)} of the checkpoint{when}{whose}{self.trouble}"
+        return f"{count(self.files, 'file')} of the checkpoint{when}{whose}{self.trouble}"
 
 
 class Restoring:

@@ -24,7 +24,8 @@ from weft_trainer.spec import CodeInput, DataInput, LearnerSpec, S3Location
 from weft_trainer.stores.paths import path_below
 from weft_trainer.stores.retry import PATIENCE, patiently
 from weft_trainer.stores.store import Stored
-from weft_trainer.stores.summary import count, summary
+from weft_trainer.stores.summary import summary
+from weft_trainer.words import count, size
 
 _MOST_PROCESSES = 4
 _MANY = 4 * BATCH
@@ -43,9 +44,9 @@ class Report:
         parts = []
         if self.files:
             cached = f", {self.cached} of them from the node's cache" if self.cached else ""
-            parts.append(f"{count(self.files)} ({self.size / 1e6:,.1f} MB) in {seconds:.1f} s{cached}")
+            parts.append(f"{count(self.files, 'file')} ({size(self.size)}) in {seconds:.1f} s{cached}")
         if self.streamed:
-            parts.append(f"{count(self.streamed)} to stream")
+            parts.append(f"{count(self.streamed, 'file')} to stream")
         return "; ".join(parts)
 
 
@@ -192,10 +193,10 @@ class Downloader:
     ) -> None:
         """``missing``: the items that the cache does not have, if it has been asked already."""
         for listing in listings:
-            size = sum(stored.size for stored in listing.objects)
-            progress.expect(len(listing.objects), size)
+            total = sum(stored.size for stored in listing.objects)
+            progress.expect(len(listing.objects), total)
             self._report.files += len(listing.objects)
-            self._report.size += size
+            self._report.size += total
         if missing is None:
             missing = [item for listing in listings for item in self._from_cache(listing, progress)]
         if not missing:
@@ -203,7 +204,7 @@ class Downloader:
         with self._cache.room([item.request for item in missing]) as chosen:
             items = [replace(item, cached=item.request.identity in chosen) for item in missing]
             if not all(item.cached for item in items):
-                self._warn(f"the node's cache ({self._cache.limit:,} bytes) has no room for all of it")
+                self._warn(f"the node's cache ({size(self._cache.limit)}) has no room for all of it")
             self._fetch(items, cpus, progress)
 
     def _from_cache(self, listing: ListedObjects, progress: Progress) -> list[Item]:

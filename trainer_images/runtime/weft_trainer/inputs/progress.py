@@ -1,4 +1,4 @@
-"""The progress of a download, in the job's log, when it takes long."""
+"""Prints the progress of a long download into the job's log."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from weft_trainer import words
+
 FIRST = 5.0
 """Seconds. A faster download prints nothing."""
 PAUSE = 10.0
 """Seconds between two lines, at least. In a download that takes hours, a tenth of the time so far."""
-_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
 class Progress:
@@ -33,28 +34,28 @@ class Progress:
         self._before = (self._begun, 0)
 
     def listed(self, objects: int) -> None:
-        """So many more objects are known to be there."""
+        """Count objects that were listed."""
         with self._lock:
             self._listed += objects
 
     def expect(self, objects: int, size: int) -> None:
-        """So many more objects are to be here in the end, of so many bytes together."""
+        """Count objects that are to be downloaded, and their bytes."""
         with self._lock:
             self._objects += objects
             self._size += size
 
     def came(self, size: int) -> None:
-        """So many bytes more were downloaded."""
+        """Count bytes that were downloaded."""
         with self._lock:
             self._fetched += size
 
     def brought(self, objects: int = 1) -> None:
-        """So many more objects are whole, whose bytes :meth:`came`."""
+        """Count objects that are complete; :meth:`came` has counted their bytes."""
         with self._lock:
             self._done += objects
 
     def cached(self, objects: int, size: int) -> None:
-        """So many more objects, of so many bytes, were in the cache, or another process has put them there."""
+        """Count objects, and their bytes, that were in the cache or that another process has put there."""
         with self._lock:
             self._done += objects
             self._cached += objects
@@ -90,30 +91,14 @@ class Progress:
             came = min(self._fetched + self._cached_bytes, self._size)
             (then, before), self._before = self._before, (now, self._fetched)
             speed = (self._fetched - before) / max(now - then, 1e-3)
-            unit, name = _unit(self._size)
-            words = f"{self._what}: {came / unit:,.1f} of {self._size / unit:,.1f} {name}"
-            words += f", {self._done:,} of {self._objects:,} objects, {amount(speed)}/s"
-            return words + (f", {_duration((self._size - came) / speed)} left" if speed else "")
+            line = f"{self._what}: {words.size(came)} of {words.size(self._size)}"
+            line += f", {self._done:,} of {words.count(self._objects, 'object')}, {words.size(speed)}/s"
+            return line + (f", {words.duration(round((self._size - came) / speed))} left" if speed else "")
 
     def _in_all(self, now: float) -> str:
         with self._lock:
             seconds = now - self._begun
-            objects = f"{self._objects:,} object{'' if self._objects == 1 else 's'}"
-            words = f"{self._what}: all here: {amount(self._size)}, {objects} in {_duration(seconds)}"
-            words += f", {amount(self._fetched / seconds)}/s"
-            return words + (f"; {self._cached:,} of them from the node's cache" if self._cached else "")
-
-
-def amount(size: float) -> str:
-    unit, name = _unit(size)
-    return f"{size / unit:,.0f} {name}" if unit == 1 or size / unit >= 100 else f"{size / unit:,.1f} {name}"
-
-
-def _unit(size: float) -> tuple[int, str]:
-    return next((unit for unit in _UNITS if size >= unit[0]), _UNITS[-1])
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+            objects = words.count(self._objects, "object")
+            line = f"{self._what}: all here: {words.size(self._size)}, {objects} in {words.duration(round(seconds))}"
+            line += f", {words.size(self._fetched / seconds)}/s"
+            return line + (f"; {self._cached:,} of them from the node's cache" if self._cached else "")

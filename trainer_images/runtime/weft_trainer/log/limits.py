@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 
 from weft_trainer.spec import LogSpec
+from weft_trainer.words import count, size
 
 _SHUT_SECONDS = 1.0
-"""Lines are left out in runs of this length, not here and there."""
+"""Lines are left out for at least this long at a time, so that the gaps are few."""
 
 
 class Gate:
@@ -22,12 +23,12 @@ class Gate:
         self._clock = clock
         self._paid_until = float("-inf")
 
-    def pay(self, lines: int, size: int) -> float:
+    def pay(self, lines: int, byte_count: int) -> float:
         """Count lines that have gone through. Returns the seconds for which to shut the gate now; 0: it stays open."""
         spec = self._spec
         cost = max(
             lines / spec.lines_per_second if spec.lines_per_second else 0.0,
-            size / spec.bytes_per_second if spec.bytes_per_second else 0.0,
+            byte_count / spec.bytes_per_second if spec.bytes_per_second else 0.0,
         )
         now = self._clock()
         self._paid_until = max(self._paid_until, now) + cost
@@ -39,16 +40,7 @@ class Gate:
         """The limit, for a user."""
         spec = self._spec
         rates = [
-            f"{spec.lines_per_second:,.0f} lines" if spec.lines_per_second else "",
-            f"{size_words(spec.bytes_per_second)}" if spec.bytes_per_second else "",
+            count(round(spec.lines_per_second), "line") if spec.lines_per_second else "",
+            size(spec.bytes_per_second) if spec.bytes_per_second else "",
         ]
         return f"this learner may log {' and '.join(filter(None, rates))} a second"
-
-
-def size_words(size: float) -> str:
-    """Bytes, for a user: '1.5 MiB'."""
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from weft_trainer import words
 from weft_trainer.control import Control
 from weft_trainer.errors import ApiError, Fenced, TrainerError, warn
-from weft_trainer.log.limits import Gate, size_words
+from weft_trainer.log.limits import Gate
 from weft_trainer.log.lines import Line
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.shipper import Shipper
@@ -165,13 +166,11 @@ class LogShipper:
 
     def _marker(self, missing: int, told: int) -> str:
         where = "" if self._merged.full else "; training-log.txt, which is stored with the results, has them"
-        return (
-            f"[weft] {missing:,} lines ({size_words(self._left_bytes)}) were left out here: {self._shut}{where}. "
-            f"The last {told} follow."
-        )
+        lines = f"{words.count(missing, 'line')} ({words.size(self._left_bytes)}) {'was' if missing == 1 else 'were'}"
+        return f"[weft] {lines} left out here: {self._shut}{where}. The last {told} follow."
 
     def _refused(self, error: ApiError) -> None:
-        """The job's log is full, say. The program goes on."""
+        """The API takes no more lines, for example because the job's log is full. The program goes on."""
         warn(f"log lines are no longer sent: {error}")
         with self._lock:
             self._full, self._shut = True, "the job's log is full"
@@ -197,12 +196,12 @@ class _MergedLog:
         self.full = False
 
     def write(self, data: bytes) -> int:
-        """How many bytes there were."""
+        """Write ``data``, or as much of it as the limit allows. Returns the length of ``data``."""
         size = len(data)
         if not self.full and not self._file.closed:
             if size > self._left:
                 data = data[: data.rfind(b"\n", 0, max(self._left, 0)) + 1]
-                data += f"[weft] this file has reached its limit of {size_words(self._limit)}\n".encode()
+                data += f"[weft] this file has reached its limit of {words.size(self._limit)}\n".encode()
                 self.full = True
             self._left -= size
             try:

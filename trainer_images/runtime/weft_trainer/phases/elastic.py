@@ -23,7 +23,7 @@ from weft_trainer.program.environment import build_environment
 from weft_trainer.program.plan import Plan
 from weft_trainer.program.supervisor import Listener
 from weft_trainer.stores.retry import PATIENCE
-from weft_trainer.stores.summary import count
+from weft_trainer.words import count
 
 _PORTS = 4
 _DISMISSED = Ending(1, "the others went on without this learner")
@@ -148,7 +148,9 @@ class ElasticTraining(Listener):
             self._say(f"round 1: {place}")
             return
         start = (
-            f"from the last checkpoint ({count(restored)})" if restored else "from the start, as there is no checkpoint"
+            f"from the last checkpoint ({count(restored, 'file')})"
+            if restored
+            else "from the start, as there is no checkpoint"
         )
         reason = f"{found.reason}: " if found.reason else ""
         self._say(f"round {found.n}: {reason}training goes on {start}; {place}")

@@ -18,7 +18,8 @@ from weft_trainer.spec import LearnerSpec, Peer
 from weft_trainer.stores.installation import InstallationStore
 from weft_trainer.stores.retry import PATIENCE, patiently
 from weft_trainer.stores.s3 import S3Store
-from weft_trainer.stores.summary import count, summary
+from weft_trainer.stores.summary import summary
+from weft_trainer.words import count
 
 _PEERS_WAIT = 10.0
 
@@ -67,7 +68,7 @@ def bring_inputs(learner: Learner) -> Brought:
         store = InstallationStore(learner.api, "pretrained")
         files = bring_model(store, spec.model, cache, folders.pretrained, learner.log.say)
         inputs["pretrained"] = summary(files, etags=False)
-        words.append(f"{count(len(files))} of model {spec.model.reference}")
+        words.append(f"{count(len(files), 'file')} of model {spec.model.reference}")
     if spec.may_have_checkpoints and learner.checkpoints is not None:  # in an elastic job each round restores them
         restored = learner.checkpoints.restore(PATIENCE)
         origin = restored.origin

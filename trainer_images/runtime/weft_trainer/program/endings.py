@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft_trainer.words import describe_exit, signal_name
+
 STOPPED_CODE = 143  # a shell's code for SIGTERM
 NOT_RUN = (126, 127)  # a shell's codes for a command that is not executable, or not there
 
@@ -49,19 +51,19 @@ def describe(code: int, command: str, last_lines: Sequence[str], out_of_memory: 
         return SUCCESS
     if code < 0:
         memory = ": out of memory" if out_of_memory and -code == signal.SIGKILL else ""
-        return Ending(128 - code, f"killed by signal {-code} ({_signal_name(-code)}){memory}")
+        return Ending(128 - code, f"{describe_exit(code)}{memory}")
     if code == 127:
         return Ending(code, f"command not found: {_culprit(command, last_lines)}")
     if code == 126:
         return Ending(code, f"command not executable: {_culprit(command, last_lines)}")
     if code < 128 and (memory := gpu_memory(last_lines)):
-        return Ending(code, f"the GPU ran out of memory (exit code {code}): {memory}")
-    name = _signal_name(code - 128) if code > 128 else ""
+        return Ending(code, f"the GPU ran out of memory ({describe_exit(code)}): {memory}")
+    name = signal_name(code - 128) if code > 128 else ""
     if name:
         # A shell's code for the signal that ended the program that it ran.
         memory = ", out of memory" if out_of_memory and name == "SIGKILL" else ""
-        return Ending(code, f"exit code {code} (signal {code - 128}, {name}{memory})")
-    return Ending(code, f"exit code {code}")
+        return Ending(code, f"{describe_exit(code)} (signal {code - 128}, {name}{memory})")
+    return Ending(code, describe_exit(code))
 
 
 def gpu_memory(last_lines: Sequence[str]) -> str:
@@ -86,7 +88,7 @@ def was_killed(code: int) -> bool:
     """Whether a process's exit code (or its shell's word for it) says that a signal ended it with no say of its own.
     Not 143 or 130: programs that end well after SIGTERM or SIGINT exit with these."""
     by_choice = (128 + signal.SIGTERM, 128 + signal.SIGINT)
-    return code < 0 or bool(code > 128 and code not in by_choice and _signal_name(code - 128))
+    return code < 0 or bool(code > 128 and code not in by_choice and signal_name(code - 128))
 
 
 def _culprit(command: str, last_lines: Sequence[str]) -> str:
@@ -98,13 +100,6 @@ def _culprit(command: str, last_lines: Sequence[str]) -> str:
         if found:
             return found[1]
     return (command.split() or ["(empty)"])[0]
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return ""
 
 
 def oom_kills() -> int:

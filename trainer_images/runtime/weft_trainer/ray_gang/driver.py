@@ -1,4 +1,4 @@
-"""The driver of a run: room for the gang, an actor a learner, and the books about all of it."""
+"""The driver of a run: it gets room for the gang, starts an actor for each learner, and publishes their states."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import signal
 import sys
 import time
 import zipfile
@@ -27,6 +26,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # t
 from weft_trainer.ray_gang import learner as learner_module
 from weft_trainer.ray_gang.board import Board
 from weft_trainer.ray_gang.orders import StopOrders
+from weft_trainer.words import describe_exit, size
 
 _CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _TICK = 0.3  # seconds between two checks for a stop request
@@ -209,7 +209,7 @@ class Gang:
         reason = STOPPED_BY_HAND if self._stop.by_hand else "stopped before it had room"
         self._all(state="EXITED", exit_code=-15, interrupted=True, reason=reason)
 
-    # --- the books ---
+    # --- the published status ---
 
     def _learner(self, rank: int) -> dict[str, Any]:
         learner: dict[str, Any] = self._status["learners"][rank]
@@ -226,11 +226,11 @@ class Gang:
             self._published = now
 
 
-# --- what things are called ---
+# --- names and words ---
 
 
 def make_bundle(request: Mapping[str, Any], there: Sequence[str]) -> dict[str, float]:
-    """What one learner reserves.
+    """The resources that one learner reserves.
 
     Args:
         there: the names of the resources that the cluster's nodes have.
@@ -254,17 +254,17 @@ def waiting_reason(learners: int, bundle: Mapping[str, float]) -> str:
 
 
 def _amount(name: str, amount: float) -> str:
-    return f"{amount / (1 << 30):.3g} GiB" if name == "memory" else f"{amount:g}"
+    return size(amount) if name == "memory" else f"{amount:g}"
 
 
 def node_resources() -> list[str]:
-    """The names of what the nodes have, that of the most first."""
+    """The names of the nodes' resources; the largest sum comes first."""
     sums: dict[str, float] = ray.cluster_resources()
     return sorted(sums, key=lambda name: -sums[name])
 
 
 def node_names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Names for people, by node id; the engine's capacity calls them the same."""
+    """Names for people, by node id; the same as in the engine's capacity."""
     alive = {node["NodeID"]: node["NodeName"] or node["NodeManagerAddress"] for node in nodes if node["Alive"]}
     names = list(alive.values())
     return {key: name if names.count(name) == 1 else f"{name}-{key[-6:]}" for key, name in alive.items()}
@@ -279,10 +279,9 @@ def explain(report: Mapping[str, Any]) -> dict[str, Any]:
     code = int(report["exit_code"])
     if code == 0:
         return {"exit_code": 0, "reason": ""}
+    reason = describe_exit(code)
     if code > 0:
-        reason = f"the agent exited with code {code}"
         return {"exit_code": code, "reason": f"{reason}: {report['tail']}" if report.get("tail") else reason}
-    reason = f"killed by signal {-code} ({signal.Signals(-code).name})"
     if report.get("oom"):
         reason += ", probably out of memory"
     elif report.get("killed"):
@@ -291,13 +290,13 @@ def explain(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _headline(error: Exception) -> str:
-    """What Ray says in the first line that says something."""
+    """The first line of Ray's message that is not empty."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
 
 def pack_agent() -> bytes:
-    """The package ``weft_trainer``, zipped, as it lies here."""
+    """This package ``weft_trainer`` as a zip."""
     folder = Path(__file__).resolve().parents[1]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:

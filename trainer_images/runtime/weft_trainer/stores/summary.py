@@ -1,4 +1,4 @@
-"""Sets of objects in few words: for the lineage of models, and for users."""
+"""What identifies a set of objects, for the lineage of models."""
 
 from __future__ import annotations
 
@@ -18,8 +18,3 @@ def summary(listing: Iterable[Stored], *, etags: bool) -> dict[str, Any]:
         fields = (stored.key, stored.etag, str(stored.size)) if etags else (stored.key, str(stored.size))
         digest.update(("\t".join(fields) + "\n").encode())
     return {"files": len(ordered), "bytes": sum(stored.size for stored in ordered), "sha256": digest.hexdigest()}
-
-
-def count(files: int) -> str:
-    """'1 file', '1,200 files'."""
-    return f"{files:,} file{'' if files == 1 else 's'}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft_core.engine import LearnerObservation, LearnerState, Observation
+from weft_core.words import size
 
 CANCELS = "cancels"
 """In the metadata of a Ray job that takes another one back: which."""
@@ -150,10 +151,10 @@ def _learners(run: Run, living: frozenset[int]) -> dict[int, LearnerObservation]
 
 
 def _placing(run: Run) -> str:
-    """What a job has that is not placed yet: Ray does not say whether it lacks room, or is just about to start."""
+    """The reason of a job that is not placed yet: Ray does not say whether there is no room or it is about to start."""
     has = reserved(run)
     shown = ", ".join(
-        f"{name}: {amount / (1 << 30):.3g} GiB" if name == "memory" else f"{name}: {amount:g}"
+        f"{name}: {size(amount)}" if name == "memory" else f"{name}: {amount:g}"
         for name, amount in has.items()
         if amount
     )
