@@ -1,4 +1,4 @@
-"""What a launcher is: given the spec, my place and the peers, which processes start here with which environment?"""
+"""A launcher decides which processes this learner starts, and with which environment, from the spec and the peers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from weft_trainer.spec import LearnerSpec, Peer
 
 class Launcher(Protocol):
     def plan(self, spec: LearnerSpec, me: Peer, peers: Sequence[Peer]) -> Plan:
-        """``peers`` holds all learners in order of rank, me too. Raises TrainerError."""
+        """The processes of the learner ``me``. ``peers`` has all learners in order of rank, also this one. Raises
+        TrainerError."""
 
 
 def shell(command: str) -> list[str]:
@@ -20,7 +21,7 @@ def shell(command: str) -> list[str]:
 
 
 def slot_count(spec: LearnerSpec) -> int:
-    """One worker a GPU, one on a learner without."""
+    """The number of workers: one for each GPU, or one on a learner without GPUs."""
     return max(1, spec.gpus)
 
 

@@ -43,20 +43,21 @@ class Gang(HostDiscovery):  # type: ignore[misc]
 
 
 class Workers:
-    """The workers that the driver wants, whoever starts them."""
+    """The workers that the driver wants. Agents start them."""
 
     def __init__(self, gang: Gang) -> None:
         self._gang = gang
         self._wanted: dict[str, bytes] = {}
-        self._nobody: bytes | None = None
+        self._unwanted: bytes | None = None
+        """The answer for a slot for which the driver wants no worker."""
 
     def assignment(self, slot: str) -> bytes | None:
         """A slot's first environment (JSON), once the driver wants its worker; ``null``: it never will."""
-        return self._wanted.get(slot, self._nobody)
+        return self._wanted.get(slot, self._unwanted)
 
     def end(self) -> None:
-        """Whoever waits now waits for nothing."""
-        self._nobody = b"null"
+        """Tell agents that still wait for an assignment that none will come."""
+        self._unwanted = b"null"
 
     def start(self, slot: Any, events: Sequence[threading.Event]) -> tuple[int, float]:
         """The driver's ``create_worker_fn``: returns when the worker is lost, with its exit code and the time."""
@@ -73,7 +74,7 @@ class Workers:
 
 
 class Rendezvous:
-    """What the driver needs of Horovod's RendezvousServer, at a port that the learners know already."""
+    """The part of Horovod's RendezvousServer that the driver needs, at a port that the learners already know."""
 
     def __init__(self) -> None:
         self.server: Any = None
@@ -82,11 +83,11 @@ class Rendezvous:
         self.server.init(assignments)
 
     def stop(self) -> None:
-        """The agent ends this process when no learner needs it any more."""
+        """Do nothing: the agent ends this process when no learner needs it any more."""
 
 
 def in_order(available: set[str], prior: list[str]) -> list[str]:
-    """Those that are there already first, then by number: rank 0 is with the leader, whose checkpoints count."""
+    """The known hosts first, then the new ones by number: rank 0 stays with the leader, whose checkpoints count."""
     known = [host for host in prior if host in available]
     return known + sorted(available.difference(known), key=lambda host: int(host.rpartition("-")[2]))
 

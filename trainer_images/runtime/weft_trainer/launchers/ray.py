@@ -3,9 +3,10 @@
 Each learner's helper (``ray_node``) keeps its Ray node; on learner 1 it also serves the gate (``ray_gate``), at which
 the nodes report that they have joined and the command's process (``ray_command``) reports how it ended.
 
-The cluster takes nobody without its token, which comes from the attempt's and is known to its learners only. That holds
-for Ray's dashboard, too. It listens on the address that the other learners know, as Ray Train's actors ask it for the
-state of others, wherever they run (without one, they complain every second).
+The cluster refuses every connection without its token, which is derived from the attempt's token and which only the
+job's learners know. That holds for Ray's dashboard, too. The dashboard listens on the address that the other learners
+know, because Ray Train's actors ask it for the state of other actors, wherever they run (without a dashboard, they
+complain every second).
 """
 
 from __future__ import annotations

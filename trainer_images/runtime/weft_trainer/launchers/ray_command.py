@@ -21,12 +21,12 @@ from weft_trainer.launchers.ray_gate import GateClient, GateClosed
 from weft_trainer.program.endings import STOPPED_CODE
 
 _GATE_SECONDS = 560.0
-"""How long learner 1 may take to serve the gate; its code and data come first. Somewhat more than it then waits for the
-others, so that it is the one to say who is missing."""
+"""How long learner 1 may take to serve the gate; its code and data come first. Somewhat more than learner 1 then waits
+for the other learners, so that learner 1 reports which of them are missing."""
 _BLAME_SECONDS = 15.0
-"""What a failure of Ray has to be found out in, before the command gets the blame for its own."""
+"""Seconds within which a failure of Ray must be found; after that, the command is blamed for its failure."""
 _STOP_SECONDS = 60.0
-"""From learner 1's end, if it was no good one, to the stop that follows from it."""
+"""Seconds from a failure of learner 1 to the stop that follows from it."""
 
 
 class _Stopped(Exception):

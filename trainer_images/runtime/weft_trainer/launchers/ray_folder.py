@@ -1,4 +1,4 @@
-"""Where a Ray node keeps its sockets, logs and session: a short path, gone when the node is."""
+"""The folder for a Ray node's sockets, logs and session: it has a short path, and is removed with the node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 PREFIX = "weft-ray-"
 _LONGEST = 107 - len("/weft-ray-abcdefgh/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
-"""What the path of a Unix socket, as Ray names its own, leaves for the folder of temporary files."""
+"""The longest path of the folder of temporary files with which the paths of Ray's Unix sockets are short enough."""
 _NEW = 60.0
 
 
@@ -21,7 +21,7 @@ _NEW = 60.0
 def session_folder() -> Iterator[Path]:
     """A fresh folder, locked for as long as this process lives and removed at the end.
 
-    A keeper that was killed leaves its folder behind, and the lock says so: the next one on this machine removes it.
+    A keeper that was killed leaves its folder behind, unlocked. The next keeper on this machine removes the folder.
     """
     place = next((parent for parent in (tempfile.gettempdir(), "/tmp") if len(parent) <= _LONGEST), "/tmp")  # noqa: S108
     sweep(Path(place))

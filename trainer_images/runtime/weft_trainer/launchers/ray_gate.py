@@ -61,7 +61,7 @@ class Gate:
             self._changed.notify_all()
 
     def answer(self, line: bytes) -> bytes | None:
-        """None: to somebody who must not or need not know."""
+        """The answer to a request; None: the client has the wrong token, or needs no answer."""
         token, _, request = line.strip().partition(b" ")
         if not hmac.compare_digest(token, self._token):
             return None
@@ -116,7 +116,7 @@ class GateClient:
         self._ask(f"joined {rank}")
 
     def ready(self, checkpoint: Callable[[], None]) -> None:
-        """Wait until all have joined. ``checkpoint`` is called while nobody answers, and may raise.
+        """Wait until all have joined. ``checkpoint`` is called while the gate does not answer, and may raise.
 
         Raises: GateClosed.
         """

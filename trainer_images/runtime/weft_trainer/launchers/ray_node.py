@@ -1,9 +1,9 @@
 """``python -m weft_trainer.launchers.ray_node OPTIONS``: keeps one Ray node of the job's cluster.
 
-Two processes. The first is the agent's child and stays in its process group, which the agent or its watchdog ends; the
-other, the keeper, is the ancestor of everything of Ray's. It holds the end of a pipe that tells it of the first one's
-end, and then leaves neither a process nor a file, however that end came (`kill -9` of the agent included). What Ray's
-workers start, in whatever session, falls to the keeper when its parent dies.
+There are two processes. The first is the agent's child and stays in its process group, which the agent or its watchdog
+ends. The second, the keeper, is the ancestor of all of Ray's processes. A pipe shows the keeper the end of the first
+process, for whatever reason (`kill -9` of the agent included). The keeper then removes all processes and files.
+Processes that Ray's workers start, in whatever session, become children of the keeper when their parents die.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from weft_trainer.machine.network import ReservedPorts
 from weft_trainer.machine.prctl import become_reaper, die_with_parent
 
 _OLDEST = (2, 52)
-"""The first Ray that can keep strangers out (RAY_AUTH_MODE=token)."""
+"""The first version of Ray that can require a token of its clients (RAY_AUTH_MODE=token)."""
 _JOIN_SECONDS = 540.0
-"""How long the slowest learner may need until its node has joined, downloads included, when the fastest is there."""
+"""How long the fastest learner waits for the node of the slowest learner to join, downloads included."""
 _POLL = 0.05
 _LOGS = ("gcs_server.out", "raylet.out")
 _LAST = 8
-"""Lines of each of them."""
+"""Lines of each of these logs."""
 
 
 class NodeFailed(Exception):
@@ -159,7 +159,7 @@ class Keeper:
             raise NodeFailed(f"Ray has ended on learner {learner}: {why_it_ended(folder / 'start.log')}")
 
     def _is_well(self) -> bool:
-        """Whether all that `ray start` started still runs; it looks itself only once a second."""
+        """Whether all processes that `ray start` started still run; `ray start` itself checks only once a second."""
         import psutil
 
         try:

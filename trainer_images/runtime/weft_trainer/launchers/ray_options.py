@@ -1,4 +1,4 @@
-"""What one Ray node of the job's cluster is to be, and the ``ray start`` that makes it so."""
+"""The options of one Ray node of the job's cluster, and the ``ray start`` that starts the node with them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def start_hook(ray_params: object, _head: bool) -> None:
 
 
 def _telling_the_port(start: Callable[..., T], port: int) -> Callable[..., T]:
-    """``start``, a function that starts one of Ray's servers, so that a raylet is told the dashboard agent's HTTP port.
+    """``start``, a function that starts one of Ray's servers, changed to give a raylet the dashboard agent's HTTP port.
 
     `ray start` tells the raylet the agents' other ports, but not this one (Ray 2.60). The raylet then waits 15 s for a
     file with the port, and crashes without it: "Check failed: … Timed out waiting for file".
@@ -108,8 +108,8 @@ def _raylet_runs() -> bool:
 
 
 AGENT_PORTS = ("dashboard-agent-grpc", "dashboard-agent-listen", "metrics-export", "runtime-env-agent")
-"""Of the node's two agents. A raylet that does not know them waits 15 s for each agent to start, and then ends. It gets
-the second from :func:`start_hook`."""
+"""The ports of the node's two agents. A raylet that does not know them waits 15 s for each agent to start, and then
+ends. It gets the second port from :func:`start_hook`."""
 
 
 def start_command(

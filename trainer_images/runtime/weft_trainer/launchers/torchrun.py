@@ -1,11 +1,11 @@
-"""What ``torchrun`` gives its workers: one worker a GPU (one on a learner without), learner 1 as master.
+"""Starts workers as ``torchrun`` does: one for each GPU (or one on a learner without GPUs), with learner 1 as master.
 
-The workers are started here rather than by ``python -m torch.distributed.run``. That agent imports torch once more and
-holds a rendezvous of its own before the program may start (2 learners of 1 worker on 2 cores: 6.9 s until the gang has
-met, 2.7 s without it), and it kills a stopped worker 30 seconds after SIGTERM, whatever grace for a last checkpoint the
-job has; the workers see the same environment either way. A command that is itself ``torchrun …`` (or ``python -m
-torch.distributed.run …``) is started once per learner, and learns by torchrun's own PET_ variables of how many nodes it
-is one, so that it trains in one gang, not in one gang a learner.
+This module starts the workers itself, and does not use ``python -m torch.distributed.run``. That agent imports torch
+once more and holds a rendezvous of its own before the program may start (2 learners of 1 worker on 2 cores: 6.9 s until
+the gang has met, 2.7 s without it). It also kills a stopped worker 30 seconds after SIGTERM, whatever grace the job has
+for a last checkpoint. The workers see the same environment either way. A command that is itself ``torchrun …`` (or
+``python -m torch.distributed.run …``) is started once for each learner. torchrun's own PET_ variables tell it the
+number of nodes, so that all learners train in one gang.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft_trainer.launchers.base import shell, slot_count, slot_label
 from weft_trainer.program.plan import Plan, Process
 from weft_trainer.spec import LearnerSpec, Peer
 
-# As a command, not as somebody's argument: at the start of one, after assignments and such words as `exec`.
+# As a command, not as an argument: at the start of a command, after assignments and words such as `exec`.
 _IS_TORCHRUN = re.compile(
     r"(^|[;&|(\n])\s*(\w+=\S*\s+|exec\s+|time\s+)*(\S*/)?torchrun(\s|$)"
     r"|\s-m\s+torch\.distributed\.(run|launch)(\s|$)"

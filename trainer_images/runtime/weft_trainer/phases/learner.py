@@ -56,7 +56,7 @@ class Learner(Listener):
         self.vitals = Vitals(self._wrote, self._dump_stacks)
         self.heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self.vitals)
         self.checkpoints: Checkpoints | None = None if spec.elastic else self.new_checkpoints(spec)
-        """Of an elastic job: while this learner leads a round."""
+        """None in an elastic job, unless this learner leads a round."""
         self.ran = False
         """Whether the program has started, so that there may be something to store."""
         self.outputs: dict[str, Any] | None = None
@@ -64,7 +64,7 @@ class Learner(Listener):
         self._watchdog = watchdog
         self._output = _ProgramOutput(self)
         self.supervisor = self.new_supervisor(self)
-        """Of the processes that run now, or ran last."""
+        """The supervisor of the processes that run now, or ran last."""
 
     def start(self) -> None:
         """Start the parts that run beside the phases."""
@@ -112,7 +112,7 @@ class Learner(Listener):
 
     @cached_property
     def address(self) -> str:
-        """Where peers reach this learner."""
+        """The address at which peers reach this learner."""
         return self.config.advertise_address or own_address(self.config.api_url)
 
     def environment(self, plan: Plan) -> dict[str, str]:

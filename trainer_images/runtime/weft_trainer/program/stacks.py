@@ -21,7 +21,7 @@ from weft_trainer.config import RUNTIME
 
 _MOST_PROCESSES = 64
 _MOST_LINES = 400
-"""Of one process."""
+"""Lines for each process."""
 _SECONDS = 20.0
 _REFUSED = ("permission denied", "operation not permitted", "eperm", "eacces")
 

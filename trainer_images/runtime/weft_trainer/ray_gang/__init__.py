@@ -1,6 +1,6 @@
-"""What the engine ``ray`` runs on a Ray cluster.
+"""The processes that the engine ``ray`` runs on a Ray cluster.
 
-    driver (a Ray job, on the head)  ──▶  one actor a learner  ──▶  guard  ──▶  agent  ──▶  the user's processes
+    driver (a Ray job, on the head)  ──▶  one actor per learner  ──▶  guard  ──▶  agent  ──▶  the user's processes
 
     the job's process (a Ray job with a learner's resources)  ──▶  guard  ──▶  agent  ──▶  the user's processes
 

@@ -1,8 +1,8 @@
 """``python -m weft_trainer.ray_gang.alone SUBMISSION_ID NOTES``: the entrypoint of a run with one learner.
 
-A gang of one needs neither a driver nor a placement group: Ray places its job with what the learner is to have, and the
-job's own process looks after the agent. That spares Ray two processes, most of what the start of a small job costs. It
-is not even a process of the cluster: all it needs is the key-value store.
+A gang of one learner needs neither a driver nor a placement group: Ray places its job with the learner's resources, and
+the job's own process starts and stops the agent. That spares Ray two processes, which are most of the cost of starting
+a small job. The process is not even one of the cluster's: it needs only the key-value store.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def run(board: Board, request: dict[str, Any], run_name: str, place: dict[str, s
         place: ``node``, its name, and ``node_id``.
         address: where other learners would reach it.
     """
-    parent = os.getppid()  # Ray's own actor for this job; where its raylet dies, nobody ends the job's process
+    parent = os.getppid()  # Ray's own actor for this job; if its raylet dies, Ray does not end the job's process
     learner, orders = Learner(run_name, 0), StopOrders(board, float(request["grace"]))
     said: dict[str, Any] = {"state": "STARTING", "reason": "", **place}
     status: dict[str, Any] = {"learners": [said]}

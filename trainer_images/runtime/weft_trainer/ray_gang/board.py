@@ -1,7 +1,7 @@
-"""How a run's driver and the engine talk: through Ray's own key-value store, which the Jobs API opens to the engine.
+"""The exchange between a run's driver and the engine, through Ray's own key-value store.
 
-The engine writes with ``PUT /api/packages/gcs/<name>``: what stands in ``gcs://<name>`` here. The driver answers in its
-job's metadata, which ``GET /api/jobs/`` shows.
+The engine writes with ``PUT /api/packages/gcs/<name>``, and the driver reads that as ``gcs://<name>``. The driver
+answers in its job's metadata, which ``GET /api/jobs/`` shows.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _RECORD = "_ray_internal_job_info_"
 
 
 class BoardFailed(Exception):
-    """This Ray keeps its jobs otherwise than the one Weft was built for."""
+    """This version of Ray stores its jobs in another way than the versions that Weft knows."""
 
 
 def connect(address: str) -> None:
-    """For a process that is none of the cluster's, with the address of its GCS."""
+    """Connect a process that does not belong to the cluster; ``address`` is that of the GCS."""
     internal_kv._initialize_internal_kv(GcsClient(address=address))
 
 
@@ -37,7 +37,7 @@ class Board:
         self._stops = f"gcs://{notes}-stop-"  # one for each stop
 
     def take_request(self) -> dict[str, Any] | None:
-        """What the engine asks for, with the attempt's token; it stands here no longer than until it is read."""
+        """The engine's request, with the attempt's token. Reading it removes it from the store."""
         request = _read(self._request)
         internal_kv._internal_kv_del(self._request)
         return request
@@ -51,7 +51,7 @@ class Board:
         return min((max(0.0, float(request["grace"])) for request in requests if request is not None), default=None)
 
     def node_id(self) -> str:
-        """Where the job itself runs. Raises: BoardFailed."""
+        """The node on which the job itself runs. Raises: BoardFailed."""
         return str(self._job()["driver_node_id"])
 
     def publish(self, status: Mapping[str, Any]) -> None:
@@ -71,7 +71,7 @@ class Board:
         return record
 
     def clear(self) -> None:
-        """Leave nothing behind that a late request may have written."""
+        """Remove what late requests may have written."""
         for key in (self._request, *internal_kv._internal_kv_list(self._stops)):
             internal_kv._internal_kv_del(key)
 

@@ -1,6 +1,6 @@
-"""``python -m weft_trainer.ray_gang.cancel SUBMISSION_ID``: a Ray job that takes back one that waits for room.
+"""``python -m weft_trainer.ray_gang.cancel SUBMISSION_ID``: a Ray job that cancels another job that waits for room.
 
-Ray tells a job to stop only once it runs, and until then goes on looking for room, and asking the autoscaler for it.
+Ray stops a job only once the job runs. Until then it keeps searching for room, and keeps asking the autoscaler for it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from weft_trainer.words import describe_exit, size
 _CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _TICK = 0.3  # seconds between two checks for a stop request
 _NODE_VERDICT = 5.0
-"""Seconds for Ray to miss a node that has told of an actor's death when it was about to end itself."""
+"""Seconds within which Ray notices the loss of a node that has reported an actor's death shortly before its own end."""
 STOPPED_BY_HAND = "its job was stopped on the Ray cluster"
 
 
@@ -107,7 +107,7 @@ class Gang:
             self._ask(rank)
         self._publish()
 
-    # --- while it runs ---
+    # --- while the gang runs ---
 
     def _attend(self) -> None:
         while self._asked:

@@ -1,10 +1,10 @@
 """The process between a Ray actor and its learner's agent. It outlives the actor by a moment: whatever ends the actor
-(a kill, the loss of its raylet or of its driver), the guard ends the agent and all that ever came of it.
+(a kill, the loss of its raylet or of its driver), the guard ends the agent and all of the agent's descendants.
 
 Standard library only: it runs as ``python -I -S guard.py``, before any environment of a user's. It detaches from the
-actor, as Ray kills the children of a worker that it ends. Its orders come by stdin, one JSON a line: first
-:func:`supervise`'s ``plan``, then ``{"stop": GRACE}`` as often as anybody likes; the end of stdin means that the actor
-is gone. Its reports go to stdout, one JSON a line.
+actor because Ray kills the children of a worker that it ends. Its orders come through stdin, one JSON object per line:
+first the ``plan`` of :func:`supervise`, then any number of ``{"stop": GRACE}``. The end of stdin means that the actor
+is gone. The guard's reports go to stdout, one JSON object per line.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def supervise(plan: dict[str, Any], orders: int) -> None:
         oom = status == -signal.SIGKILL and not killed and machine_oom_kills() > kills
         tail = _tail(log) if status else ""
         if status == -signal.SIGKILL and os.path.exists(os.path.join(work, "agent", "spool", "cursor.json")):
-            # Another agent sends what was still to be sent of its log. Not for ever, as the attempt waits.
+            # Another agent sends the rest of the log. It has a time limit because the attempt waits for it.
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 start_agent({"WEFT_LEFTOVERS": "1"}).wait(_LEFTOVER_SECONDS)
             end_descendants()
@@ -83,7 +83,8 @@ def supervise(plan: dict[str, Any], orders: int) -> None:
 
 
 def _wait(agent: int, orders: int) -> tuple[int, str]:
-    """Until the agent has ended: its exit code (negative: signal), and why the guard killed it, if it did."""
+    """Wait until the agent has ended. Returns its exit code (negative: signal), and why the guard killed it, if it
+    did."""
     wakeup, bell = os.pipe()
     os.set_blocking(bell, False)
     signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
@@ -114,9 +115,9 @@ def _wait(agent: int, orders: int) -> tuple[int, str]:
 
 
 def _reap(agent: int) -> int | None:
-    """Bury what has died; the agent's exit code, if it is among them."""
+    """Reap dead children. Returns the agent's exit code, if the agent is among them."""
     with contextlib.suppress(ChildProcessError):
-        # Not yet the agent itself: as long as it is not buried, nobody else can have its pid.
+        # Reap the agent only now: as long as it was not reaped, no other process can get its pid.
         found = os.waitid(os.P_PID, agent, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if found is not None:
             return os.waitstatus_to_exitcode(os.waitpid(agent, 0)[1])
@@ -127,8 +128,8 @@ def _reap(agent: int) -> int | None:
 
 
 def end_descendants() -> None:
-    """Kill what the agent has left behind. The orphans of what is killed become the guard's children, until there are
-    none."""
+    """Kill the processes that the agent has left behind. Orphans of killed processes become the guard's children, so
+    this repeats until there are none."""
     while left := children():
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
@@ -158,7 +159,7 @@ def machine_oom_kills() -> int:
 
 
 def _make_folder(work: str) -> int:
-    """Make the learner's folder; the lock that says that somebody uses it."""
+    """Make the learner's folder. Returns the lock that shows that the folder is in use."""
     os.makedirs(work, mode=0o700)
     lock = os.open(os.path.join(work, ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -173,7 +174,7 @@ def _tail(log: str) -> str:
 
 
 def report(what: dict[str, Any]) -> None:
-    with contextlib.suppress(OSError):  # nobody listens any more
+    with contextlib.suppress(OSError):  # the actor does not read any more
         os.write(1, json.dumps(what).encode() + b"\n")
 
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 _STALE = 3600.0
-"""Seconds after which a work folder that nobody holds is what a crashed node has left."""
-# What a cluster's own Ray, Python and libraries were told, and learners must not be: a user's `ray.init()` would join
-# the platform's cluster, with its token.
+"""A work folder that is this many seconds old and not locked comes from a node that has crashed."""
+# Variables for the cluster's own Ray, Python and libraries, which learners must not have: a user's `ray.init()` would
+# join the platform's cluster, with its token.
 _DROPPED_PREFIXES = ("RAY_", "PYTHON", "WEFT_", "CONDA_", "SPT_")
 _DROPPED = frozenset({"VIRTUAL_ENV", "LD_PRELOAD", "OMP_NUM_THREADS", "TORCHELASTIC_USE_AGENT_STORE", "PWD", "OLDPWD"})
 _PROBE = """
@@ -37,7 +37,7 @@ _OLDEST = (3, 11)
 
 
 class Learner:
-    """Its methods are called by the driver, several at once, or by the process of a run that has no other learner."""
+    """The driver calls these methods, several at a time, or the process of a run with one learner does."""
 
     def __init__(self, run_name: str, rank: int) -> None:
         self._name = f"{run_name}-{rank}"
@@ -49,7 +49,7 @@ class Learner:
         self._first: dict[str, Any] = {}
 
     def start(self, request: dict[str, Any], agent: bytes, digest: str, address: str) -> dict[str, Any]:
-        """Start the agent, at most once. ``{"started": pid}``, or ``{"failed": why}``."""
+        """Start the agent, at most once. Returns ``{"started": pid}``, or ``{"failed": why}``."""
         with self._starting:
             if not self._first:
                 try:
@@ -61,7 +61,7 @@ class Learner:
             return self._first
 
     def start_here(self, request: dict[str, Any], code: Path, address: str) -> dict[str, Any]:
-        """The same with the agent's code in a folder that is there."""
+        """Start the agent from its code in the folder ``code``, which exists already."""
         try:
             root = node_folder()
         except OSError as error:
@@ -92,12 +92,12 @@ class Learner:
         return first
 
     def wait(self) -> dict[str, Any]:
-        """How the agent has ended, once it has; asked again it says the same again."""
+        """Wait for the agent's end. Returns how it has ended, also if called again."""
         self._ended.wait()
         return self._report
 
     def ended(self, timeout: float) -> dict[str, Any] | None:
-        """The same after so many seconds at most; None: it has not."""
+        """Wait for the agent's end for at most ``timeout`` seconds; None: it has not ended."""
         return self._report if self._ended.wait(timeout) else None
 
     def stop(self, grace: float) -> None:
@@ -146,8 +146,8 @@ class Learner:
 
 
 def node_folder() -> Path:
-    """Where learners work on a node: ``$WEFT_NODE_DIR``, as the node's Ray was started with it, or a folder of the
-    temporary one."""
+    """The folder in which learners work on a node: ``$WEFT_NODE_DIR`` of the node's Ray, or one in the folder of
+    temporary files."""
     root = Path(os.environ.get("WEFT_NODE_DIR") or Path(tempfile.gettempdir()) / f"weft-{os.getuid()}")
     for folder in (root, root / "runs", root / "cache"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def node_folder() -> Path:
 
 
 def probe(python: str, image: str) -> str:
-    """Why no learner can run by this interpreter; empty: one can."""
+    """Why this interpreter can't run a learner; empty: it can."""
     what = f"image {image}: the Python of its environment, {python},"
     if python == sys.executable:
         what = f"no environment is set for image {image}, and the cluster's own Python, {python},"
@@ -181,7 +181,7 @@ def _lack(what: str, python: str, names: list[str]) -> str:
 
 
 def _unpack(root: Path, agent: bytes, digest: str) -> Path:
-    """The folder for PYTHONPATH that holds the agent; shared by all learners with the same one."""
+    """The folder for PYTHONPATH that holds the agent; all learners with the same agent share it."""
     target = root / f"agent-{digest}"
     if not target.is_dir():
         draft = Path(tempfile.mkdtemp(prefix=".agent-", dir=root))

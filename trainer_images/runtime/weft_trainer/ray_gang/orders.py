@@ -1,4 +1,4 @@
-"""When a run has to have ended: by the notes of the engine, or by a signal of Ray's."""
+"""The time by which a run has to end, as ordered by the engine's notes or by a signal from Ray."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from weft_trainer.ray_gang.board import Board
 
 
 class StopOrders:
-    """Of several orders the one that ends first counts.
+    """The orders to stop. If there are several, the earliest end counts.
 
     Args:
-        grace: seconds that count for a SIGTERM: of somebody's ``ray job stop``, or of the engine once a grace is over.
+        grace: seconds after a SIGTERM, which comes from ``ray job stop`` or, once a grace is over, from the engine.
     """
 
     def __init__(self, board: Board, grace: float) -> None:
@@ -27,7 +27,7 @@ class StopOrders:
         self._signalled = True
 
     def check(self) -> bool:
-        """Whether there is a new order, which shortens what is left."""
+        """Read new orders. Returns whether one of them shortens the time that is left."""
         grace = self._board.stop_grace()
         if grace is not None:
             self.by_engine = True
@@ -47,10 +47,10 @@ class StopOrders:
 
     @property
     def by_hand(self) -> bool:
-        """Only Ray has said so, not the engine."""
+        """Whether the order came from Ray alone, and not from the engine."""
         return self.given and not self.by_engine
 
     @property
     def left(self) -> float:
-        """Seconds of the grace; of an order that was given."""
+        """Seconds of the grace that are left; 0 without an order."""
         return 0.0 if self._deadline is None else max(0.0, self._deadline - time.monotonic())
