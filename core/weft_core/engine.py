@@ -122,7 +122,7 @@ class Capacity:
 
     nodes: tuple[Node, ...]
     queue: str = ""
-    """Who admits gangs in admission's stead: ``Kueue's queue team-a``. Empty: admission itself."""
+    """The queue that admits gangs instead of admission: ``Kueue's queue team-a``. Empty: there is none."""
     grows: bool = False
     """Nodes may join: what does not even fit an empty engine waits for them, rather than fail."""
     images: frozenset[str] | None = None

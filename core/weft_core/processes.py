@@ -42,7 +42,7 @@ def machine_life() -> str:
 
 
 def identity(pid: int) -> Identity | None:
-    """Who has ``pid`` now; None: nobody."""
+    """The process that has ``pid`` now; None: there is none."""
     found = _stat(pid)
     return Identity(pid, found[1], boot_id()) if found else None
 

@@ -1,4 +1,4 @@
-"""What makes an embedded installation of use at once: the administrator's token, the datastore `default`."""
+"""Makes an embedded installation usable at once: the administrator's token, the data store `default`."""
 
 from __future__ import annotations
 

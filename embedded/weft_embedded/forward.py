@@ -35,7 +35,7 @@ async def serve(host: str, port: int, to_port: int) -> None:
 
 
 async def _pass_on(client: socket.socket, to_port: int) -> None:
-    """Both directions of one connection; a server that is away looks to the client as if nobody listened."""
+    """Pass on both directions of one connection. If the server is away, the connection is closed."""
     with client, socket.socket() as server, contextlib.suppress(OSError):
         for connection in (client, server):
             connection.setblocking(False)

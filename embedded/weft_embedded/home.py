@@ -43,7 +43,7 @@ class AlreadyRunning(HomeError):
 
 @dataclass
 class PartState:
-    """What is known of a part of the stack; ``state`` is a word for people."""
+    """The state of a part of the stack; ``state`` is a word for people."""
 
     name: str
     state: str = "waiting"
@@ -55,7 +55,7 @@ class PartState:
 
 @dataclass
 class State:
-    """What the supervisor last wrote of itself: how ``status``, ``down`` and ``--detach`` know."""
+    """The last report of the supervisor, which ``status``, ``down`` and ``--detach`` read."""
 
     supervisor: ProcessId | None = None
     url: str = ""
@@ -191,7 +191,7 @@ class Home:
         self._host.write_text(f"{host}\n")
 
     def load_endpoint(self) -> str | None:
-        """What users' datastore `default` was last told to be our S3's endpoint."""
+        """The endpoint of our S3 that the users' data store `default` was given last."""
         try:
             return (self.s3 / "endpoint").read_text().strip()
         except OSError:
@@ -239,7 +239,7 @@ class Home:
         return False
 
     def who(self) -> str:
-        """Who holds it, for people."""
+        """The process that holds the home, in words for people."""
         state = self.load_state()
         pid = state.supervisor.pid if state.supervisor else "unknown"
         return f"already running on {self.path}: pid {pid}, {state.url or 'still starting'} (`weft down` ends it)"
@@ -255,7 +255,7 @@ class Home:
         self._grace.unlink(missing_ok=True)
 
     def load_state(self) -> State:
-        """What the last supervisor wrote; an empty one when there is nothing."""
+        """The last supervisor's report; an empty report if there is none."""
         try:
             raw = json.loads(self._state.read_text())
             supervisor = ProcessId(**raw["supervisor"]) if raw["supervisor"] else None

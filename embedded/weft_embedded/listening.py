@@ -1,4 +1,4 @@
-"""Where API and S3 listen: this machine alone, or an address at which pods and other machines reach them."""
+"""The addresses of API and S3: on this machine alone, or an address at which pods and other machines reach them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Listening:
-    """Where servers listen, and the name in URLs by which they are found."""
+    """The address at which servers listen, and their name in URLs."""
 
     host: str = LOOPBACK
     """An address, or a name of one."""
@@ -42,7 +42,7 @@ def in_url(host: str) -> str:
 
 
 def resolve(host: str, public_url: str | None) -> Listening:
-    """What ``host`` means on this machine.
+    """The meaning of ``host`` on this machine.
 
     Args:
         host: an address of this machine, a name of it, or 0.0.0.0 or :: for all addresses.

@@ -71,7 +71,7 @@ class Part(ABC):
         return self.run
 
     def prepare(self) -> None:  # noqa: B027 - a hook
-        """What has to be there before the process starts; nothing of an earlier process is left by then."""
+        """Prepare what the process needs. Nothing of an earlier process is left at this time."""
 
     # --- its life ---
 

@@ -32,7 +32,7 @@ def pick(avoid: set[int] | None = None, host: str = HOST) -> int:
 
 
 def holder(port: int) -> str:
-    """Who listens at ``port``, as far as it can be read: ``pid 12 (nginx)``."""
+    """The process that listens at ``port``, as far as it can be read: ``pid 12 (nginx)``."""
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections(kind="tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid:

@@ -33,7 +33,7 @@ def http_request(
 
 
 def redis_ping(path: Path) -> bytes:
-    """What a Redis at a unix socket says to PING, such as ``+PONG``. Raises OSError."""
+    """The answer of a Redis at a Unix socket to PING, such as ``+PONG``. Raises OSError."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_PATIENCE)
         connection.connect(str(path))

@@ -67,7 +67,7 @@ class ProcessId:
 
     @classmethod
     def load(cls, path: Path) -> ProcessId | None:
-        """What :meth:`save` wrote; None when there is nothing readable."""
+        """The process that :meth:`save` wrote; None: there is no readable file."""
         try:
             return cls(**json.loads(path.read_text()))
         except (OSError, ValueError, TypeError):

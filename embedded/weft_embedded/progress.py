@@ -19,7 +19,7 @@ _MEASURE = 2.0  # seconds between two measurements
 
 @dataclass(frozen=True)
 class _Work:
-    """What a process and its descendants have done so far."""
+    """The work that a process and its descendants have done so far."""
 
     wanted: float = 0.0  # seconds that they had a CPU or waited for their turn
     disk: int = 0  # bytes from and to the disk

@@ -1,4 +1,4 @@
-"""What people see of ``weft up``: one screen of status on a terminal, plain lines otherwise."""
+"""The output of ``weft up``: one screen of status on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs in a home: which parts, in which order, wired how."""
+"""The parts that run in a home, their order, and their connections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DATASTORE = "default"  # and the S3 identity behind it, which users' jobs get
 
 @dataclass(frozen=True)
 class Choice:
-    """What of the stack to run."""
+    """The parts of the stack that are to run."""
 
     api: bool = True
     worker: bool = True
@@ -50,7 +50,7 @@ class Stack:
         self.external: External = external_servers(settings, ours)
 
     def choose_host(self, wanted: str | None) -> None:
-        """Where API and S3 listen: asked for, or set, or as last time, or on 127.0.0.1 alone.
+        """Choose the address at which API and S3 listen: the one asked for, or set, or the last one, or 127.0.0.1.
 
         Raises:
             HomeError: nothing can listen there.
@@ -124,12 +124,12 @@ class Stack:
 
     @property
     def local_url(self) -> str:
-        """Where the API answers on this machine."""
+        """The API's URL on this machine."""
         return f"http://{self.listening.local}:{self.port}"
 
     @property
     def public_url(self) -> str:
-        """What users and learners are told."""
+        """The API's URL for users and learners."""
         given = self.given.api
         return (
             given.public_url if "public_url" in given.model_fields_set else f"http://{self.listening.name}:{self.port}"
@@ -137,7 +137,7 @@ class Stack:
 
     @property
     def open_to_others(self) -> str:
-        """What of it other machines may reach, for people; empty: nothing."""
+        """The parts that other machines may reach, in words for people; empty: none."""
         if not self.listening.is_open:
             return ""
         what = ["API"] * self.choice.api + ["S3"] * (not self.external.s3)

@@ -1,4 +1,4 @@
-"""What waiting for a part needs: a question that holds nobody up, and words at sensible times."""
+"""Helpers for waiting for a part: a question that does not block, and messages at sensible times."""
 
 from __future__ import annotations
 

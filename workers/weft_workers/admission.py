@@ -1,8 +1,8 @@
-"""Who starts next on an engine: a pure function of what the engine has, what runs there and who waits.
+"""The jobs that start next on an engine: a pure function of the engine's capacity, its open attempts and its queue.
 
-Jobs are looked at in the order of the queue. A gang starts whole or not at all, and its learners must really fit, node
-by node. The first job that does not fit keeps its place: what it asks for is set aside, and later jobs get only what is
-left after that, so that small jobs fill gaps without ever starving a large one (conservative backfill).
+Jobs are considered in the order of the queue. A gang starts whole or not at all, and its learners must really fit, node
+by node. The first job that does not fit keeps its place: its request is set aside, and later jobs get only the room
+that is left after that. Small jobs therefore fill gaps and never starve a large job (conservative backfill).
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ def _reason(free: list[_Room], request: Request, ahead: int) -> str:
 
 
 def _shortage(free: list[_Room], request: Request) -> str:
-    """What there is too little of, in sum; else that it is scattered."""
+    """The resource of which there is too little in sum; else, that the room is scattered."""
     each, learners = request.each, request.learners
     allowed = [room for room in free if _allows(room.node, request)]
     usable = [room for room in allowed if room.node.ready]

@@ -42,7 +42,7 @@ class _Part:
 
 @dataclass
 class _Piece:
-    """What goes into one object."""
+    """The content of one object."""
 
     writer: ObjectWriter = field(default_factory=ObjectWriter)
     parts: list[_Part] = field(default_factory=list)

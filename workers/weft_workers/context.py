@@ -1,4 +1,4 @@
-"""What a step needs, in one object that is passed."""
+"""The objects that a step needs, in one object that is passed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Context:
     metrics: Metrics
     tracing: Tracing
     owner: str
-    """Who holds the leases of this process, for whoever reads the database."""
+    """The name of this process in its leases, for people who read the database."""
 
     def engine(self, name: str) -> ObservedEngine:
         """Raises EngineUnreachable for a name that is not in the settings (any more): its runs may live on."""

@@ -1,4 +1,4 @@
-"""What belongs to no job: what engines have and whether they answer, runs that no attempt wants, old keys."""
+"""The work that belongs to no job: checking the engines and their capacity, stopping orphans, removing old keys."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Housekeeping:
                 log.warning("could not stop it", run=name, error=str(error))
 
     def tidy(self) -> None:
-        """What is due now and then."""
+        """Do the work that is due now and then."""
         self.drop_old_keys()
         self.drop_old_sessions()
         self.drop_old_links()

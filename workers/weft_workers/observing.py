@@ -88,7 +88,7 @@ class ObservedEngine:
         return self._runs.get(max_age).answer
 
     def capacity(self, fresh: bool = False) -> Capacity:
-        """What it has. Raises EngineUnreachable."""
+        """The engine's capacity. Raises EngineUnreachable."""
         return self._capacity.get(0.0 if fresh else self._ages.capacity).answer
 
     @property

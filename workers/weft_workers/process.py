@@ -1,4 +1,4 @@
-"""What the worker's processes share: their start, and that none outlives its parent."""
+"""The start of the worker's processes, none of which outlives its parent."""
 
 from __future__ import annotations
 

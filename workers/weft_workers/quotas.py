@@ -1,6 +1,6 @@
-"""What a project's jobs may still take of its quota, while a queue is planned.
+"""The rest of a project's quota, while a queue is planned.
 
-As with room on an engine: the first job of a project that its quota holds back keeps its place, and what it asks for is
+It works as with room on an engine: the first job of a project that the quota holds back keeps its place. Its request is
 set aside, so that the project's small jobs never starve a large one.
 """
 

@@ -21,7 +21,7 @@ _WAIT = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3
 
 
 class Metrics:
-    """What steps tell. In a registry of its own, so that several contexts can live in one process."""
+    """The metrics of steps. They have a registry of their own, so that several contexts can live in one process."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody reads

@@ -74,7 +74,7 @@ def _serve(request: Request) -> None:
 
 
 def _settings() -> Settings:
-    """Those of weft.toml and the environment; whatever engines they name, only this machine is one."""
+    """The settings of weft.toml and the environment, with this machine as the only engine."""
     settings = load_settings()
     local = next((engine for engine in settings.engines.values() if engine.type == "local"), LocalSettings())
     return settings.model_copy(update={"engines": {_ENGINE: local}, "default_engine": _ENGINE})

@@ -1,6 +1,6 @@
-"""What learners find in DATA_DIR and WEFT_STREAM_DIR of training data that lies here: nothing is copied.
+"""Fills DATA_DIR and WEFT_STREAM_DIR from training data on this machine, without copying it.
 
-Which files a learner gets is the agent's own rule, so that here and in the service it is the same one.
+The agent's own code chooses the files of each learner, so the choice is the same here and in the service.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LinkedData:
         self._files: list[dict[str, Path]] = [{} for _ in range(learners)]
         self._streams: list[dict[str, list[Stored]]] = [{} for _ in range(learners)]
         self.streamed = {source.id: source.folder for source in inputs if source.how.mode == "stream"}
-        """What is read by URLs, by data store."""
+        """By data store, the folder whose files are read by URLs."""
         if self._whole is None:
             for rank in range(learners):
                 self._choose(inputs, rank, learners)

@@ -18,8 +18,8 @@ from weft_core.launch import LaunchSpec
 
 
 def home() -> Path:
-    """Where environments, the data cache and the folders of runs are: the home of `weft up`, so that both share them
-    and neither gives the other's GPUs away; while there is none, a cache folder."""
+    """The folder of environments, the data cache and runs. It is the home of `weft up`, if there is one, so that both
+    share them and neither gives the other's GPUs away; else it is a cache folder."""
     theirs = Path(os.environ.get("WEFT_HOME") or "~/.weft").expanduser().absolute()
     return theirs if (theirs / "version").exists() else Path("~/.cache/weft").expanduser()
 

@@ -25,7 +25,7 @@ from weft_embedded.run.request import Request, RunError
 
 
 class OutFolder:
-    """Of one run; no other process may use it meanwhile (:meth:`taken`)."""
+    """The folder of one run; no other process may use it meanwhile (:meth:`taken`)."""
 
     def __init__(self, path: Path, results: Path | None = None) -> None:
         self.path = path
@@ -43,7 +43,7 @@ class OutFolder:
         return self._about.exists()
 
     def load(self) -> None:
-        """Read what an earlier run has left. Raises RunError."""
+        """Read the files of an earlier run. Raises RunError."""
         try:
             about = json.loads(self._about.read_text())
             self.id, self.attempts = str(about["id"]), int(about["attempts"])

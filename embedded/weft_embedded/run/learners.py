@@ -1,4 +1,4 @@
-"""What learners say and are told: the learner's API without its database, for the gang of one attempt."""
+"""The API for learners without its database, for the gang of one attempt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Refused(Exception):
 
 @dataclass
 class Learner:
-    """What one rank has said so far."""
+    """Everything that one rank has reported so far."""
 
     rank: int
     instance: str | None = None

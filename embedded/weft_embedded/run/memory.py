@@ -1,4 +1,4 @@
-"""What is known of a run: what the workers keep of a job in the database, here in memory."""
+"""The state of a run, in memory; the workers keep the same of a job in the database."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class Memory:
         )
 
     def warned(self, *, stalled_since: datetime | None = None, no_output: bool = False) -> None:
-        """The user was told of it."""
+        """Note that the user was warned of it."""
         if no_output:
             self._change(no_output_at=self._clock())
         else:

@@ -1,4 +1,4 @@
-"""What the training of a run reports: every point in a file, the newest and best values for its end."""
+"""The metrics of a run: every point goes to a file, and the newest and best values are kept for its end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class MetricsFile:
 
     @property
     def series(self) -> list[dict[str, Any]]:
-        """Of this run's attempts."""
+        """The series of this run's attempts."""
         return [asdict(self._series[key]) for key in sorted(self._series)]
 
     def add(self, attempt: int, learner: int, records: list[dict[str, Any]]) -> None:
@@ -95,5 +95,5 @@ def _step(told: object) -> int | None:
 
 
 def _harmless(name: str) -> str:
-    """Without what terminals obey."""
+    """The name without control characters of terminals."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in name)

@@ -1,4 +1,4 @@
-"""What `weft run` asks for."""
+"""The request of `weft run`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Request(BaseModel):
     code: Path | None = None
     """The zip of the code."""
     folder: Path
-    """Where runs are kept: each in a folder of its own below, named for the job."""
+    """The folder of all runs: each has a folder of its own in it, named for the job."""
     out: Path | None = None
-    """This run's own folder, instead."""
+    """This run's own folder, if it is to be elsewhere."""
     resume: bool = False
     data: dict[str, Path] = Field(default_factory=dict)
     """Folders in place of ``training_data``, by data store id; '' is the only one there is."""

@@ -63,7 +63,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run."""
+    """The job that is to be run."""
 
     manifest: Manifest
     stores: Stores
@@ -274,7 +274,7 @@ class Run:
         self._news.put((attempt, news))
 
     def _wait(self, seconds: float) -> None:
-        """Until there is news, so many seconds at most."""
+        """Wait for news, for at most ``seconds``."""
         try:
             news = self._news.get(timeout=seconds)
         except queue.Empty:
@@ -291,7 +291,7 @@ class Run:
                 return
 
     def _learn(self, news: dict[str, Any]) -> None:
-        """What the engine of the open attempt says."""
+        """Take in a report of the open attempt's engine."""
         memory = self.memory
         if "note" in news:
             self._tell("event", kind="note", message=news["note"])

@@ -71,7 +71,7 @@ class LearnerServer:
         return f"{self.url}/{self._signature}/code.zip"
 
     def data_url(self, store: str, key: str) -> str:
-        """Where a file of a data store's folder is read."""
+        """The URL at which a file of a data store's folder is read."""
         return f"{self.url}/{self._signature}/data/{quote(store, safe='')}/{quote(key)}"
 
     # --- calls ---

@@ -1,4 +1,4 @@
-"""Where a run's data come from and where its results go: the manifest's S3, or folders in its place."""
+"""The sources of a run's data and the places of its results: the manifest's S3, or folders instead."""
 
 from __future__ import annotations
 

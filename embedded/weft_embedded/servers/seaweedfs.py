@@ -20,9 +20,9 @@ _PORTS = ("s3", "s3.grpc", "master", "master.grpc", "volume", "volume.grpc", "fi
 
 @dataclass(frozen=True)
 class S3Identity:
-    """Who may do what in the store.
+    """A user of the store with its rights.
 
-    ``denied`` lists buckets that are closed to it; with none it administers the whole store.
+    ``denied`` lists buckets that are closed to it; without any, it administers the whole store.
     """
 
     name: str

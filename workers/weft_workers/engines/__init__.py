@@ -1,4 +1,4 @@
-"""Where learners run. :func:`build` makes the engines that the settings name."""
+"""The engines, on which learners run. :func:`build` makes the engines that the settings name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in for an engine that could not be made, so that the others work."""
+"""The substitute for an engine that could not be made, so that the other engines work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft_core.launch import LaunchSpec
 
 
 class BrokenEngine:
-    """Answers nothing, and says why. Its jobs wait, and what runs there is left alone."""
+    """Refuses every call, with the reason. Its jobs wait, and its runs are left alone."""
 
     grows_runs = False
 

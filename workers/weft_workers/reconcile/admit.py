@@ -206,10 +206,11 @@ def _plan(
 
 
 def _allowances(session: Session, project_ids: set[str]) -> dict[str, Allowance]:
-    """What those of the projects that have a quota may still take, on all engines together.
+    """The rest of the quotas of those projects that have any, on all engines together.
 
-    Their rows are locked till the end of the transaction, so that two engines' admissions never give the same away
-    (after the engine's row and before any job's; not against rows that only refer to them).
+    The projects' rows are locked until the end of the transaction, so that the admissions of two engines never give the
+    same room away. They are locked after the engine's row and before any job's, and not against rows that only refer to
+    them.
     """
     limited = (
         select(Project)

@@ -71,7 +71,7 @@ class Installer(NamedTuple):
 
 
 def _variables(settings: str | Path, python: str, environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What makes uv do as pip does: pip's configuration, and bytecode where no import could keep what it compiles."""
+    """Variables that make uv work as pip does: with pip's configuration, and bytecode if imports can't store it."""
     compiling = (("UV_COMPILE_BYTECODE", "1"),) if environment.get("PYTHONDONTWRITEBYTECODE") else ()
     try:
         command = [python, str(settings)]
@@ -91,7 +91,7 @@ class Installing:
         self._collected = 0
 
     def hear(self, line: str) -> str:
-        """What a line means; empty: nothing new."""
+        """The news in a line; empty: there is none."""
         words = line.split()
         match words:
             case ["Resolved", number, *_]:
@@ -201,7 +201,7 @@ class Screen:
             sys.stderr.flush()
 
     def _print(self) -> None:
-        """What a pause holds back is printed after the pause: it may be what then takes minutes."""
+        """Print after each pause what came during it: that step may be the one that takes minutes."""
         while self._changed.wait() and not self._over.is_set():
             self._changed.clear()
             print(f"  {self._doing}", file=sys.stderr, flush=True)

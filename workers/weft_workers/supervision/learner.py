@@ -120,7 +120,7 @@ class LearnerSupervisor:
         return Exit(code, f"{describe_exit(code)}{self._last_line()}", False, interrupted)
 
     def _last_line(self) -> str:
-        """What the agent itself said last: an import that failed, say."""
+        """The last line that the agent itself printed, for example about a failed import."""
         with suppress(OSError):
             with self._run.agent_log(self._rank).open("rb") as log:
                 log.seek(max(os.fstat(log.fileno()).st_size - 4096, 0))

@@ -1,4 +1,4 @@
-"""What the cluster's nodes could give to learners, from its nodes and pods. Pure."""
+"""The capacity of the cluster, computed from its nodes and pods. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIKE = 0.25
 
 
 def trim_node(node: Json) -> Json:
-    """What is needed of a node."""
+    """The part of a node that this module needs."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     return {
         "metadata": {
@@ -38,7 +38,7 @@ def trim_node(node: Json) -> Json:
 
 
 def trim_pod(pod: Json) -> Json:
-    """What is needed of anybody's pod: where it is, what it has reserved there, whose it is."""
+    """The part of any pod that this module needs: its node, its requests, and its owner."""
     metadata = pod["metadata"]
     return {
         "metadata": {name: metadata.get(name) for name in ("uid", "resourceVersion", "labels")},
@@ -49,7 +49,8 @@ def trim_pod(pod: Json) -> Json:
 
 
 def requests(spec: Mapping[str, Any]) -> dict[str, float]:
-    """What a pod reserves: its containers together, or more if an init container asks more; and its overhead."""
+    """The resources that a pod reserves: those of its containers, or of an init container that asks more; and its
+    overhead."""
     total: dict[str, float] = defaultdict(float)
     for container in spec.get("containers") or []:
         _add(total, _asked(container))
@@ -73,7 +74,7 @@ def requests(spec: Mapping[str, Any]) -> dict[str, float]:
 def capacity(
     engine: str, settings: KubernetesSettings, nodes: Iterable[Json], pods: Iterable[Json], own: Mapping[str, str]
 ) -> Capacity:
-    """What admission counts with.
+    """The capacity for admission.
 
     Args:
         nodes: trimmed by :func:`trim_node`.
@@ -144,7 +145,7 @@ def _extra(settings: KubernetesSettings, amounts: Mapping[str, float]) -> dict[s
 
 
 def _potential(engine: str, settings: KubernetesSettings, nodes: Sequence[Node]) -> list[Node]:
-    """What the pools may still grow by: their largest size, less the nodes that are there already."""
+    """The nodes by which the pools may still grow: their largest sizes, less the nodes that exist already."""
     left = list(nodes)
     found = []
     for index, pool in enumerate(settings.autoscaling):

@@ -144,7 +144,7 @@ class Cluster:
         return _Words(self)
 
     def translate(self, error: BaseException) -> Exception | None:
-        """What to raise in an error's stead; None: the error is none of the connection's."""
+        """The exception to raise instead of ``error``; None: the error does not come from the connection."""
         match error:
             case ApiException():
                 return self._refusal(error)

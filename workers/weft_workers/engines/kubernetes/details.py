@@ -1,4 +1,4 @@
-"""What is looked up for a few pods only, and not often: their events, and why Kueue holds them back."""
+"""Details that are read for a few pods only, and rarely: their events, and why Kueue holds them back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Details:
             self._known = {key: known for key, known in self._known.items() if key.partition("/")[0] in uids}
 
     def event(self, pod: Json, now: datetime) -> str:
-        """What a pod's events say, where the pod does not."""
+        """The explanation in a pod's events, if the pod itself has none."""
         if not explain.needs_events(pod, now):
             return ""
         return self._recall(f"{pod['metadata']['uid']}/events", lambda: self._read_events(pod))

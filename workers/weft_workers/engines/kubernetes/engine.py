@@ -193,7 +193,7 @@ class _View:
                 raise self.cluster.unreachable(str(error)) from error
 
     def node(self, name: str) -> Json | None:
-        """What is known of a node."""
+        """A node, as the watch knows it; None: it is not known."""
         found = self.nodes.objects(self._settings.timeout)
         return next((node for node in found if node["metadata"]["name"] == name), None)
 
@@ -213,7 +213,7 @@ class _View:
             self._deleted[pod["metadata"]["uid"]] = time.monotonic(), pod
 
     def namespaces(self, run_name: str) -> list[str]:
-        """Where a run's objects are."""
+        """The namespaces in which a run's objects are."""
         if not self._scattered:
             return [self._settings.namespace]
         if known := _of_run((*self.secrets.known(), *self.pods.known()), run_name):

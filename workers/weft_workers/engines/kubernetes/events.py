@@ -1,4 +1,4 @@
-"""What the events of a pod say. Pure."""
+"""Picks the event of a pod that explains its state. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OUTDATED = {
 
 
 def say(events: list[Json]) -> str:
-    """What the events of a pod that has a node say: the newest warning, else the newest of what explains a wait."""
+    """The most telling event of a pod that has a node: the newest warning, else the newest that explains a wait."""
     events = [event for event in events if not _SAYS_NOTHING.fullmatch(event.get("message") or "")]
     # Volumes and network are there before an image is pulled: what failed until then is over. A pull is tried again.
     pulled = _newest(events, "Pulled")

@@ -1,4 +1,4 @@
-"""What a pod's conditions, container states and events mean for a learner. Pure."""
+"""Explains a pod's conditions, container states and events: what they mean for its learner. Pure functions."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def learner(
     deleted: bool = False,
     stopped: bool = False,
 ) -> LearnerObservation:
-    """What is seen of a learner.
+    """The observation of one learner.
 
     Args:
         pod: with ``metadata``, ``spec`` and ``status``.
         nodes: the cluster's, by name.
-        event: newest event of the pod that says something.
-        deleted: the object is gone; this is the last that was seen of it.
+        event: the newest event of the pod that explains something.
+        deleted: the object is gone, and ``pod`` is its last version.
         stopped: its run is being stopped, so it is Weft that deletes it.
     """
     where = pod["spec"].get("nodeName") or ""

@@ -66,7 +66,7 @@ class Launcher:
                 time.sleep(_AGAIN)
 
     def refused(self, error: Refused, spec: LaunchSpec) -> Exception:
-        """What a refusal means for the attempt."""
+        """The exception that a refusal means for the attempt."""
         message = _plain(error.message, spec)
         if error.status == 404:
             return self._cluster.unreachable(message)
@@ -98,7 +98,7 @@ class Launcher:
         return there
 
     def _check_adopted(self, kind: str, there: Json, wanted: Json, owner: Json | None) -> None:
-        """What stands under this name must be this very attempt's, and not on its way out."""
+        """Check that the object with this name belongs to this very attempt, and is not being deleted."""
         metadata = there["metadata"]
         what = f"the {kind.replace('_', ' ')} {metadata['namespace']}/{metadata['name']}"
         for name in (*names.IDENTITY, names.ENGINE):

@@ -1,4 +1,4 @@
-"""What Weft's objects on a cluster are called: names, labels, namespaces."""
+"""The names, labels and namespaces of Weft's objects on a cluster."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run_labels(engine: str, spec: LaunchSpec) -> dict[str, str]:
 
 
 def own_labels(engine: str, installation: str) -> dict[str, str]:
-    """What all objects of an engine have in common."""
+    """The labels that all objects of an engine have."""
     return {INSTALLATION: label_value(installation), ENGINE: label_value(engine)}
 
 

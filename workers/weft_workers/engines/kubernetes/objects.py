@@ -17,10 +17,11 @@ from weft_workers.engines.kubernetes import names, network
 Json = dict[str, Any]
 
 ROOT = "/weft"
-"""Where a learner may write, besides /tmp and /dev/shm. One volume: the cache's files are linked, not copied."""
+"""The folder in which a learner may write, besides /tmp and /dev/shm. It is one volume because the cache's files are
+linked, not copied."""
 _CACHE = "/cache"  # where a claim for the cache is mounted
 _AGENT = "/opt/weft/agent"
-"""Where the agent lies, in the image of that name and in every image that it is mounted into."""
+"""The agent's folder, in the image of that name and in every image into which it is mounted."""
 _RUN_MOUNTED = (  # not by PYTHONPATH, which may be the image's own
     "import runpy, sys; sys.version_info >= (3, 9) or "
     "sys.exit('this image has Python %d.%d; a learner needs 3.9 or newer' % sys.version_info[:2]); "
@@ -90,7 +91,7 @@ def reference(owner: Json) -> Json:
 
 
 def image_reference(repository: str, image: str) -> str:
-    """Where to pull an image from: the catalogue's are in the installation's repository, any other is as it is."""
+    """The reference to pull: images of the catalogue are in the installation's repository, others stay as they are."""
     return f"{repository.rstrip('/')}/{image}" if _in_catalogue(image) else image
 
 
@@ -275,7 +276,7 @@ def _volumes(settings: KubernetesSettings, spec: LaunchSpec) -> list[Json]:
 
 
 def _pod_security(settings: KubernetesSettings) -> Json:
-    """What the pod security standard 'restricted' asks for, and the user."""
+    """The settings that the pod security standard 'restricted' requires, and the user."""
     context: Json = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     if (user := settings.run_as_user) is not None:
         context |= {

@@ -24,7 +24,7 @@ _STATUS = (
 
 
 def trim_pod(pod: Json) -> Json:
-    """What is needed of a learner's pod."""
+    """The part of a learner's pod that this module needs."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     kept = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "creationTimestamp")
     return {
@@ -46,7 +46,7 @@ def trim_pod(pod: Json) -> Json:
 
 
 def trim_secret(secret: Json) -> Json:
-    """What is needed of an attempt's Secret: nothing of what it holds."""
+    """The part of an attempt's Secret that this module needs, without its content."""
     metadata = secret["metadata"]
     return {"metadata": {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion", "labels")}}
 
@@ -63,7 +63,7 @@ def observe(
     """Every run.
 
     Args:
-        deleted: the last that was seen of pods that are gone though nobody stopped their run.
+        deleted: the last versions of pods that are gone although their run was not stopped.
         event: what a pod's events say.
         held: why Kueue holds a pod back.
     """
@@ -80,7 +80,7 @@ def observe(
 
 
 def _rather(pod: Json, is_deleted: bool, other: Json, other_is_deleted: bool) -> bool:
-    """Of two pods of one learner: the one that is there, then the one that lives, then the newer."""
+    """Whether ``pod`` rather than ``other`` is the learner: an existing pod, then a living pod, then the newer pod."""
     return _weight(pod, is_deleted) > _weight(other, other_is_deleted)
 
 

@@ -85,7 +85,7 @@ def _resource(name: str) -> str:
 
 
 def _wanted(pod: Json, resource: str) -> str:
-    """What the pod asks of a resource."""
+    """The amount of a resource that the pod requests, in words."""
     asked: dict[str, Any] = {}
     for container in pod["spec"]["containers"]:
         if container["name"] == names.CONTAINER:

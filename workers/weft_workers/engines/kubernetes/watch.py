@@ -61,7 +61,7 @@ class Mirror:
         self._accept = [{"_headers": {"Accept": media_type}} for media_type in accept] if accept else [{}, {}]
         self._changed = threading.Condition()
         self._objects: dict[str, Json] = {}
-        self._noted: dict[str, float] = {}  # when a live read last told of an object
+        self._noted: dict[str, float] = {}  # when a live read last returned an object
         self._dead: dict[str, float] = {}
         self._version: str | None = None  # None: to be listed
         self._away: float | None = 0.0  # since when there is no watch; None: there is one
@@ -95,12 +95,12 @@ class Mirror:
             return list(self._objects.values())
 
     def known(self) -> list[Json]:
-        """What is known, outdated or not."""
+        """All known objects, outdated or not."""
         with self._changed:
             return list(self._objects.values())
 
     def note(self, found: Iterable[Json]) -> None:
-        """Add what a live read told, unless the watch knows better."""
+        """Add the objects of a live read, unless the watch has newer versions of them."""
         now = time.monotonic()
         with self._changed:
             for item in found:
@@ -182,7 +182,7 @@ class Mirror:
             raise
         uids = {_uid(item) for item in found}
         with self._changed:
-            # What a live read told of since the list began may be missing in it, and is there all the same.
+            # An object that a live read has returned since the list began may be missing in the list, but exists.
             for uid in [uid for uid in self._objects if uid not in uids and self._noted.get(uid, 0.0) < began]:
                 self._end(self._objects[uid])
             for item in found:

@@ -112,7 +112,7 @@ class _Lines:
         return line
 
     def pending(self, timeout: float) -> list[bytes | None]:
-        """What comes within ``timeout`` seconds, one line or none; [None] once, at the end."""
+        """The line that comes within ``timeout`` seconds, if any; [None] once, at the end of the input."""
         if not self._open:
             self._selector.select(timeout)
             return []

@@ -246,7 +246,7 @@ class LocalEngine:
         )
 
     def _check_adopted(self, run: RunFolder, spec: LaunchSpec) -> None:
-        """What stands under this name must be this very attempt."""
+        """Check that the run with this name belongs to this very attempt."""
         there = run.read_spec()
         if there is None:
             return  # stopped meanwhile
@@ -258,7 +258,7 @@ class LocalEngine:
                 )
 
     def _taken(self) -> list[Slots]:
-        """What the runs of this home hold, whichever engine started them."""
+        """The GPUs and cores that the runs of this home hold, whichever engine started them."""
         return [
             Slots(tuple(learner["gpus"]), tuple(learner["cores"]))
             for run, spec in self._all()

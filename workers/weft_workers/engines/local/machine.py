@@ -1,4 +1,4 @@
-"""What this machine has, and who gets which part of it."""
+"""The GPUs, cores and memory of this machine, and their distribution to learners."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Slots:
-    """What one learner gets for itself."""
+    """The GPUs and cores that one learner gets for itself."""
 
     gpus: tuple[str, ...] = ()
     cores: tuple[int, ...] = ()  # none: it shares all of them

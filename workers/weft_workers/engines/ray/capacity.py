@@ -1,4 +1,4 @@
-"""What a Ray cluster has, and what others than our learners use of it."""
+"""The capacity of a Ray cluster, and the part of it that others than our learners use."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Census:
         return Capacity((*nodes, *self._potential(there)), grows=True)
 
     def gpu_name(self, wanted: str) -> str:
-        """What the cluster calls a type of GPU; as the driver of a gang finds it (weft_trainer.ray_gang.driver)."""
+        """The cluster's name of a type of GPU, found as the driver of a gang does it (weft_trainer.ray_gang.driver)."""
         there = [_gpu_type(_totals(node)) for node in self._ray.nodes()]
         pools = [pool.gpu_type for pool in self._settings.autoscaling]
         return next((name for name in (*there, *pools) if name and _plain(wanted) in _plain(name)), wanted)

@@ -105,7 +105,7 @@ class RayClient:
         return [actor for actor in self._state(f"/api/v0/actors?{query}") if actor.get("job_id") in job_ids]
 
     def cluster_status(self) -> Mapping[str, Any]:
-        """What Ray's autoscaler last said; every Ray has one, whether it can add nodes or not."""
+        """The last report of Ray's autoscaler; every Ray has an autoscaler, whether it can add nodes or not."""
         return _mapping(_mapping(self._json("GET", "/api/cluster_status")).get("data"))
 
     def logical_resources(self) -> Mapping[str, Any]:
@@ -162,7 +162,7 @@ class RayClient:
         return answer
 
     def _demand_token(self) -> None:
-        """Whoever reaches a Ray that wants no token can run anything on it."""
+        """Refuse a Ray that requires no token: everybody who reaches it could run anything on it."""
         if self._settings.allow_without_token or time.monotonic() < self._trusted_until:
             return
         answer = self._request("GET", _PROTECTED, None)

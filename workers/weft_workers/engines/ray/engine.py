@@ -112,7 +112,7 @@ class RayEngine:
         }
 
     def _room(self, spec: LaunchSpec) -> dict[str, Any]:
-        """What a job has on the node that Ray chooses for it, as the driver of a gang asks for its placement group."""
+        """The resources of a job with one learner, as the driver of a gang asks for them for its placement group."""
         each = spec.resources
         resources = dict(each.extra)
         if each.gpus and each.gpu_type:
@@ -125,7 +125,7 @@ class RayEngine:
         }
 
     def _request(self, spec: LaunchSpec) -> dict[str, Any]:
-        """What the driver learns by a way that is in no listing: it holds the attempt's token."""
+        """The request to the driver. It holds the attempt's token, and so goes by a way that no listing shows."""
         environments = self._settings.environments
         return {
             "run_name": spec.run_name,
@@ -154,7 +154,7 @@ class RayEngine:
         }
 
     def _adopt(self, job: Mapping[str, Any], spec: LaunchSpec) -> None:
-        """What stands under this name must be this very attempt."""
+        """Check that the job with this name belongs to this very attempt."""
         there = job.get("metadata") or {}
         for field, ours in [("engine", self.name), *((name, str(getattr(spec, name))) for name in _IDENTITY)]:
             if there.get(field) != ours:
@@ -253,7 +253,7 @@ class RayEngine:
         self._ray.put_package(name, json.dumps(what).encode())
 
     def _notes(self, run_name: str) -> str:
-        """What the names of a run's notes begin with; another installation's run of the same name has others."""
+        """The beginning of the names of a run's notes. It differs for another installation's run of the same name."""
         owner = hashlib.sha256(f"{self._installation}/{self.name}".encode()).hexdigest()[:12]
         return f"{run_name}-{owner}"
 

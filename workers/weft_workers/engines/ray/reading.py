@@ -1,4 +1,4 @@
-"""What a run's Ray job says about the run."""
+"""Reads the state of a run from its Ray job."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """What the driver last said; empty: nothing."""
+        """The last status that the driver published; empty: none."""
         try:
             status = json.loads(self.metadata[STATUS])
         except (KeyError, TypeError, ValueError):
@@ -72,13 +72,13 @@ class Run:
 
     @property
     def learners(self) -> list[Mapping[str, Any]]:
-        """As the driver last saw them; empty: it has said nothing."""
+        """The learners in the driver's last status; empty: there is none."""
         found = self.status.get("learners")
         return [learner for learner in found if isinstance(learner, dict)] if isinstance(found, list) else []
 
     @property
     def settled(self) -> bool:
-        """All learners have ended, and the driver saw it."""
+        """Whether all learners have ended and the driver has published that."""
         return bool(self.learners) and all(learner.get("state") == LearnerState.EXITED for learner in self.learners)
 
     @property
@@ -87,7 +87,7 @@ class Run:
 
 
 def reserved(run: Run) -> dict[str, float]:
-    """What each learner has, by Ray's names."""
+    """The resources of each learner, by Ray's names."""
     try:
         each = json.loads(run.metadata["resources"])
         return {"CPU": each["cpus"], "GPU": each["gpus"], "memory": each["memory"], **each["extra"]}
