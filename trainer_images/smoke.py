@@ -131,7 +131,7 @@ CHECKS: dict[str, list[Callable[[bool], None]]] = {
 
 
 def checks(image: str) -> list[Callable[[bool], None]]:
-    """Of an image such as ``horovod:0.28.1-tf2.21``."""
+    """The checks of an image such as ``horovod:0.28.1-tf2.21``."""
     name, _, version = image.partition(":")
     if name == "horovod":
         name += ":tf" if "-tf" in version else ":torch"

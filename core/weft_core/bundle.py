@@ -169,7 +169,7 @@ def _check_tree(names: Iterable[str]) -> None:
 
 
 def _check_layout(file: BinaryIO, directory: Directory, entries: list[Entry]) -> list[int]:
-    """Where the data of each entry begins. No two share bytes, or few bytes could unpack to many files."""
+    """The start of each entry's data. No two entries may share bytes, or few bytes could unpack to many files."""
     starts = [data_start(file, entry, directory) for entry in entries]
     spans = sorted(zip(entries, starts, strict=True), key=lambda span: span[0].offset)
     if spans[0][0].offset:

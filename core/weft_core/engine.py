@@ -32,7 +32,7 @@ class LearnerState(StrEnum):
 
 @dataclass(frozen=True)
 class LearnerObservation:
-    """What an engine sees of one learner. A learner that is missing from an observation is absent."""
+    """The observation of one learner. A learner that is missing from a run's observation is absent."""
 
     rank: int
     state: LearnerState
@@ -48,7 +48,7 @@ class LearnerObservation:
 
 @dataclass(frozen=True)
 class Observation:
-    """What an engine sees of one run (one attempt)."""
+    """The observation of one run (one attempt)."""
 
     run_name: str
     learners: Mapping[int, LearnerObservation] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Taint:
-    """What keeps learners off a node that don't tolerate it."""
+    """A taint of a node, which keeps off learners that don't tolerate it."""
 
     key: str
     value: str = ""
@@ -97,7 +97,7 @@ class Taint:
 
 @dataclass(frozen=True)
 class Node:
-    """What learners of this installation could have of a node in all."""
+    """A node, with the resources that learners of this installation could have in all."""
 
     name: str
     cpus: float
@@ -107,7 +107,7 @@ class Node:
     extra: Mapping[str, float] = field(default_factory=dict)
     """Other resources by the engine's own names."""
     busy: Amounts = field(default_factory=Amounts)
-    """What others than this installation's learners use of it now."""
+    """The amounts that others than this installation's learners use now."""
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Taint] = ()  # those that keep learners off
     ready: bool = True
@@ -118,7 +118,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What an engine could give in all; admission subtracts what others use and the open attempts."""
+    """The resources that an engine could give in all. Admission subtracts the open attempts and the use by others."""
 
     nodes: tuple[Node, ...]
     queue: str = ""

@@ -18,7 +18,7 @@ import zstandard
 from weft_core.objects import job_prefix
 
 FRAME_BYTES = 2 << 20
-"""Of lines, before compression; a frame ends with the chunk that reaches it."""
+"""Bytes of lines, before compression; a frame ends with the chunk that reaches this size."""
 _CHUNK_BYTES = 256 << 10
 """Small neighbours are joined up to this size."""
 _CHUNK_LINES = 2000
@@ -27,7 +27,7 @@ _LEVEL = 6  # of 22: 100 MB/s on one core, and a tenth smaller than the default
 
 
 class Damaged(Exception):
-    """What was read is not a frame of an archive."""
+    """The bytes that were read are not a frame of an archive."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ArchivedChunk:
 
 
 def logs_prefix(project_id: str, job_id: str) -> str:
-    """Where a job's archive is in the installation's own bucket."""
+    """The prefix of a job's archive in the installation's own bucket."""
     return f"{job_prefix(project_id, job_id)}logs/"
 
 
@@ -55,7 +55,7 @@ def pack_times(times: Sequence[int]) -> bytes:
 
 
 def unpack_times(packed: bytes) -> list[int]:
-    """What ``pack_times`` was given."""
+    """The times that were given to ``pack_times``."""
     raw = zlib.decompress(packed)
     return list(accumulate(struct.unpack(f"<{len(raw) // 8}q", raw)))
 

@@ -329,7 +329,7 @@ def exit_key(project_id: str, job_id: str, attempt: int, rank: int) -> str:
 
 
 def results_prefix(project_id: str, job_id: str) -> str:
-    """Where the results of a job go that names no store of its own."""
+    """The prefix for the results of a job that names no store of its own."""
     return f"{job_prefix(project_id, job_id)}results/"
 
 

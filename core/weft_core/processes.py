@@ -36,7 +36,7 @@ def boot_id() -> str:
 
 
 def machine_life() -> str:
-    """What changes when this machine, or the container that this process is in, starts anew: no process outlives it."""
+    """A value that changes when this machine, or this process's container, starts anew: no process outlives that."""
     first = _stat(1)
     return f"{boot_id()} {first[1] if first else ''}"
 
@@ -62,7 +62,7 @@ def send(who: Identity, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     try:
-        # The handle pins the process, so what the second look finds is what gets the signal.
+        # The handle pins the process, so the process that the second check finds gets the signal.
         if identity(who.pid) != who:
             return False
         signal.pidfd_send_signal(handle, number)

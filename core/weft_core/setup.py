@@ -1,4 +1,4 @@
-"""What an installation needs besides its schema: bucket, administrator, project, and the data store of its settings.
+"""Prepares an installation after its schema: the bucket, administrator, project, and data store of its settings.
 
 ``python -m weft_core.setup`` is idempotent, and to be run after the migrations. ``--token`` also prints a fresh token
 of the administrator's, which is how the first user of an installation gets in.

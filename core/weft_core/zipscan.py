@@ -66,7 +66,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Directory:
-    """Where a zip's central directory is, and how many entries it announces."""
+    """The place of a zip's central directory, and the number of entries that it announces."""
 
     offset: int
     size: int
@@ -190,7 +190,7 @@ def file_mode(entry: Entry) -> int:
 
 
 def check_entry(entry: Entry) -> None:
-    """What one entry must be, whatever else is in the zip: a plain file or folder, not encrypted, of a known method."""
+    """Check one entry by itself: it must be a plain file or folder, not encrypted, compressed by a known method."""
     if entry.flags & _ENCRYPTED:
         raise BundleError(f"{show(entry.name)} is encrypted: send the code without a password", "encrypted")
     if entry.method not in _METHODS or entry.flags & _PATCHES:
@@ -209,7 +209,7 @@ def check_entry(entry: Entry) -> None:
 
 
 def data_start(file: BinaryIO, entry: Entry, directory: Directory) -> int:
-    """Where an entry's data begins, after a local header that must tell the same as the directory."""
+    """The start of an entry's data, after a local header that must agree with the directory."""
     if entry.offset + _LOCAL.size > directory.offset:
         raise BundleError(f"{show(entry.name)} lies outside the zip's data", "malformed")
     head = _read(file, entry.offset, _LOCAL.size)

@@ -1,4 +1,4 @@
-"""What a sighting means for a learner."""
+"""The meaning of a sighting for a learner. Pure functions."""
 
 from __future__ import annotations
 

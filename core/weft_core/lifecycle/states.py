@@ -73,7 +73,7 @@ ACTIVE: frozenset[JobState] = frozenset({JobState.PENDING, JobState.DOWNLOADING,
 _S = JobState
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     _S.QUEUED: frozenset({_S.PENDING, _S.FAILED, _S.HALTED}),
-    # Fast learners may pass several phases between two looks, so progress may skip states.
+    # Fast learners may pass several phases between two steps, so progress may skip states.
     _S.PENDING: frozenset({_S.DOWNLOADING, _S.PROCESSING, _S.STORING, _S.COMPLETED, _S.FAILED, _S.HALTED, _S.QUEUED}),
     _S.DOWNLOADING: frozenset({_S.PROCESSING, _S.STORING, _S.COMPLETED, _S.FAILED, _S.HALTED, _S.QUEUED}),
     _S.PROCESSING: frozenset({_S.STORING, _S.COMPLETED, _S.FAILED, _S.HALTED, _S.QUEUED}),

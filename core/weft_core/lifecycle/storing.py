@@ -17,7 +17,7 @@ class Peer(Protocol):
 
     @property
     def exit_code(self) -> int | None:
-        """Of its command; None: it has not said."""
+        """The exit code of its command; None: it has not reported one."""
 
 
 def may_store(exit_code: int, peers: Iterable[Peer], *, leads: bool, stopping: bool) -> bool:

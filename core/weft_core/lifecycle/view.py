@@ -135,7 +135,7 @@ class View:
     progress: str = ""  # newest 'image' event of this attempt
     progress_at: datetime | None = None
     rounds: tuple[Round, ...] = ()
-    """Of an elastic attempt: the last two."""
+    """The last two rounds of an elastic attempt."""
 
     @property
     def members(self) -> tuple[LearnerView, ...]:

@@ -1,4 +1,4 @@
-"""What was found while a manifest was read: its problems, and where its values stand."""
+"""The findings while a manifest is read: its problems, and the places of its values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weft_core.manifest.tree import Node, Scalar, describe
 
 
 class Invalid:
-    """What a kind returns for a node that it complained about."""
+    """The value that a kind returns for a node in which it has found a problem."""
 
 
 INVALID: Final = Invalid()

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 class Kind(Protocol):
     @property
     def accepted(self) -> str:
-        """What it takes, in words that follow 'expected'."""
+        """The accepted values, in words that follow 'expected'."""
 
     def read(self, node: Node, path: str, findings: Findings) -> Any:
         """The node's value, or INVALID after a complaint."""

@@ -90,5 +90,5 @@ def _put(node: Node | None, steps: list[str | int], leaf: Scalar, key: str, path
 
 
 def _kind(node: Node | None) -> str:
-    """What a node is, without its text, which could be a credential."""
+    """The kind of a node, without its text, which could be a credential."""
     return "one value" if isinstance(node, Scalar) else describe(node)

@@ -1,4 +1,4 @@
-"""What is wrong with a manifest: where, what stood there, what is accepted. All of it at once."""
+"""The problems of a manifest, all at once: the place, the value found there, and the accepted values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 MOST_PROBLEMS = 50
-"""Problems reported at once; a manifest with more needs another look first."""
+"""Problems reported at once; the user of a manifest with more checks it again after correcting these."""
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class Problem:
     message: str
     line: int | None = None
     found: str | None = None
-    """What stood there, shortened; None where it could be a credential."""
+    """The value found there, shortened; None: it could be a credential."""
     accepted: str | None = None
     column: int | None = None
-    """Where on its line, from 1."""
+    """The column, from 1."""
 
     def __str__(self) -> str:
         where = [f"line {self.line}"] if self.line is not None else []

@@ -53,7 +53,7 @@ class Node:
     origin: str | None = field(default=None, kw_only=True)
     """The ``--set`` that it came with."""
     column: int | None = field(default=None, kw_only=True)
-    """Of its first character, from 1."""
+    """The column of its first character, from 1."""
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ def compose(text: str) -> Mapping:
 
 
 def describe(node: Node | None) -> str:
-    """What stands there, for an error: short, and quoted when it is text."""
+    """The value, for an error message: short, and quoted if it is text."""
     if isinstance(node, Mapping):
         return "a mapping"
     if isinstance(node, Sequence):
@@ -152,7 +152,7 @@ class _Frame:
     node: Sequence | Mapping
     anchor: str | None
     key: Scalar | None = None
-    """Of a mapping: the key that waits for its value."""
+    """In a mapping, the key that waits for its value."""
 
 
 class _Composer:

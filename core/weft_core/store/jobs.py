@@ -20,7 +20,7 @@ from weft_core.store.scope import Scope
 
 
 class Conflict(Exception):
-    """What was asked for does not fit the state that the job is in; the message says both."""
+    """The request does not fit the job's state; the message names both."""
 
 
 def record_event(

@@ -29,7 +29,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Usage:
-    """What is held: the open attempts count, from their admission until their learners are gone."""
+    """The resources in use: the open attempts count, from their admission until their learners are gone."""
 
     cpus: float = 0.0
     gpus: int = 0
@@ -55,7 +55,7 @@ class _Each:
 
 
 def usage(session: Session, project_ids: Collection[str]) -> dict[str, Usage]:
-    """What each of these projects holds. Learners that an elastic attempt has lost hold nothing any more."""
+    """The usage of each of these projects. Learners that an elastic attempt has lost do not count any more."""
     lost = (
         select(func.count())
         .where(Learner.attempt_id == Attempt.id, Learner.left_at.is_not(None))

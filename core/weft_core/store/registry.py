@@ -25,7 +25,7 @@ from weft_core.store.scope import Scope
 LATEST = "latest"
 """``NAME@latest``: the version with the highest number. No stage can have this name."""
 STAGE = r"[a-z][a-z0-9_-]{0,62}"
-"""What a stage may be called; a number is a version."""
+"""The form of a stage's name; a number is a version."""
 
 
 class UnknownModel(Exception):
@@ -37,7 +37,7 @@ class InUse(Exception):
 
 
 def summary(listing: Iterable[tuple[str, int]]) -> dict[str, Any]:
-    """What identifies a set of objects: their number, their bytes and the SHA-256 of their keys (relative to their
+    """The identity of a set of objects: their number, their bytes and the SHA-256 of their keys (relative to their
     prefix) and sizes, a line ``key<TAB>size`` for each in the order of the keys' bytes. The learner's agent makes the
     same (``weft_trainer.stores.summary``)."""
     ordered = sorted(listing, key=lambda entry: entry[0].encode())
@@ -51,7 +51,7 @@ def summary(listing: Iterable[tuple[str, int]]) -> dict[str, Any]:
 
 
 def registered_name(manifest: Mapping[str, Any]) -> str | None:
-    """What ``training_results.model`` of a canonical manifest names."""
+    """The model that ``training_results.model`` of a canonical manifest names."""
     for store in manifest.get("data_stores", ()):
         results = store.get("training_results") or {}
         if "model" in results:
@@ -114,8 +114,8 @@ def _model(scope: Scope, name: str) -> Model:
 
 
 def _place(scope: Scope, job: Job, version_id: str) -> dict[str, Any]:
-    """Where the results are. Credentials of the manifest's own connection are kept a second time, still encrypted: the
-    job's go with the job."""
+    """The location of the results. The job's credentials go with the job, so those of the manifest's own connection are
+    kept a second time, still encrypted."""
     for store in job.manifest.get("data_stores", ()):
         results = store.get("training_results") or {}
         if not results.get("container"):

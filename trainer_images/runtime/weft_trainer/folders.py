@@ -33,7 +33,7 @@ class Folders:
 
     @property
     def metrics(self) -> Path:
-        """Where ``log_metrics`` writes to."""
+        """The file to which ``log_metrics`` writes."""
         return self.agent.with_name("metrics")
 
     @classmethod
@@ -73,14 +73,14 @@ class Folders:
         return self.agent / "model.zip"
 
     def put_code(self) -> None:
-        """Where FfDL's users look for the code that a result was made with."""
+        """The place at which FfDL's users expect the code of a result."""
         if self.submitted.exists():
             place = self.result / "_submitted_code" / "model.zip"
             place.parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.submitted, place)
 
     def put_log(self, merged: Path, learner_id: int) -> None:
-        """Where FfDL's users look for the log of a learner: ``$RESULT_DIR/learner-<n>/training-log.txt``."""
+        """The place at which FfDL's users expect the log of a learner: ``$RESULT_DIR/learner-<n>/training-log.txt``."""
         place = self.result / f"learner-{learner_id}" / "training-log.txt"
         place.parent.mkdir(parents=True, exist_ok=True)
         place.unlink(missing_ok=True)

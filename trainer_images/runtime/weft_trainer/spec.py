@@ -76,7 +76,7 @@ class LogSpec:
     spool_bytes: int = 512 << 20
     """Bytes on disk that the API has not taken yet."""
     file_bytes: int = 1 << 30
-    """Of training-log.txt."""
+    """The largest size of training-log.txt."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class LearnerSpec:
     results: S3Location | None = None
     checkpoints: S3Location | None = None
     results_folder: str | None = None
-    """Of this machine: a copy of RESULT_DIR goes there."""
+    """A folder of this machine that gets a copy of RESULT_DIR."""
     registers: bool = False
     """Whether the results become a version of a model; their summary is reported with the exit."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)

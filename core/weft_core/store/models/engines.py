@@ -1,4 +1,4 @@
-"""What is known of engines."""
+"""The engines, as the workers last observed them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_core.store.models.base import Base
 
 
 class EngineStatus(Base):
-    """What the workers last saw of an engine; its row is the lock that serialises admission. Belongs to no project."""
+    """The last observation of an engine. Its row is the lock that serialises admission. Belongs to no project."""
 
     __tablename__ = "engines"
     name: Mapped[str] = mapped_column(primary_key=True)

@@ -103,7 +103,7 @@ class Attempt(Base):
     token_ciphertext: Mapped[bytes] = mapped_column(LargeBinary)  # so that launch can be repeated after a crash
     created_at: Mapped[datetime] = created()
     launched_at: Mapped[datetime | None]
-    held_at: Mapped[datetime | None]  # last look at which the engine's own queue still held it back
+    held_at: Mapped[datetime | None]  # last observation in which the engine's own queue still held it back
     grow_at: Mapped[datetime | None]  # an elastic one: not before this it is given more learners
     stop_requested_at: Mapped[datetime | None]  # from here on heartbeats answer stop
     grace_seconds: Mapped[int | None]
@@ -149,7 +149,7 @@ class Learner(Base):
     active_at: Mapped[datetime | None]  # the last heartbeat that told of work
     idle_since: Mapped[datetime | None]  # by its last heartbeat: no log, CPU or GPU since then; none: busy, or unknown
     wrote: Mapped[bool | None]  # whether it has written into RESULT_DIR or CHECKPOINT_DIR; none: unknown
-    absent_since: Mapped[datetime | None]  # first look at which an answering engine did not know it
+    absent_since: Mapped[datetime | None]  # first observation in which the engine did not know it
     absences: Mapped[int] = mapped_column(server_default="0")
     exit_code: Mapped[int | None]
     exit_reason: Mapped[str | None]
@@ -173,7 +173,7 @@ class Round(Base):
 
 
 class Event(Base):
-    """What happened to a job, in order; written in the transaction that made it happen."""
+    """An event of a job, in order; written in the transaction that causes the event."""
 
     __tablename__ = "events"
     __table_args__ = (Index("ix_events_job", "job_id", "id"),)

@@ -1,4 +1,4 @@
-"""What a project keeps on the server: secrets, data stores, code."""
+"""Things that a project keeps on the server: secrets, data stores, code."""
 
 from __future__ import annotations
 

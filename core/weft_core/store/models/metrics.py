@@ -29,7 +29,7 @@ class MetricCursor(Base):
 
 
 class MetricBatch(Base):
-    """What one call of a learner brought, until it is folded."""
+    """The records of one call of a learner, until they are folded."""
 
     __tablename__ = "metric_batches"
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
@@ -97,7 +97,7 @@ class MetricBlock(Base):
 
 
 class JobMetric(Base):
-    """What lists show of a job, and are sorted by: one learner's newest and best value, all attempts together."""
+    """The values that lists of jobs show and are sorted by: one learner's newest and best value over all attempts."""
 
     __tablename__ = "job_metrics"
     __table_args__ = (Index("ix_job_metrics_listing", "project_id", "name"),)

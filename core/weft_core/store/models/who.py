@@ -1,4 +1,4 @@
-"""Who may do what where: the installation, users, projects (the tenants), members, tokens."""
+"""Users and their rights: the installation, users, projects (the tenants), members, tokens."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where metrics come from (docs/metrics.md): training code, event files, log, machine; and their way to the API."""
+"""The sources of metrics (docs/metrics.md): training code, event files, log, machine; and their way to the API."""

@@ -19,7 +19,7 @@ from typing import Any
 from weft_trainer.metrics.values import convert, types_of_texts
 
 _SECONDS = 0.25
-"""Of processor time, for one expression on one line and the lines before it."""
+"""Seconds of processor time, for one expression on one line and the lines before it."""
 _STRIKES = 3
 """An expression that has taken too long this often is not tried any more."""
 _SOURCES = 1_000
@@ -112,7 +112,7 @@ class Extractor:
         self._told = False
 
     def feed(self, time: int, source: str, text: str) -> dict[str, Any] | None:
-        """What the line gives: a record, a message to the user, or None."""
+        """Take a line. Returns a record, a message to the user, or None."""
         if len(self._windows) > _SOURCES:
             self._windows.clear()
         window = self._windows[source]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 BATCH_LINES = 2000
 BATCH_BYTES = 512 * 1024
-"""Of JSON, unless a single line is longer: the API takes 8 MiB, and the longest with every character escaped has 6."""
+"""Bytes of JSON, unless a single line is longer: the API takes 8 MiB, and the longest line, all escaped, has 6."""
 _SEGMENT_BYTES = 8 << 20
 _CURSOR = "cursor.json"
 
@@ -57,7 +57,7 @@ class Spool:
 
     @property
     def sequence(self) -> int:
-        """Of the next batch."""
+        """The number of the next batch."""
         return self._cursor.sequence
 
     @property

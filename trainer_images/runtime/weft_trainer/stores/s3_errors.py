@@ -23,7 +23,7 @@ class Refusal:
     status: int
     code: str = ""
     region: str = ""
-    """Where the store says that the bucket is."""
+    """The region in which the bucket is, as the store says."""
 
 
 def read_refusal(answer: Answer) -> Refusal:

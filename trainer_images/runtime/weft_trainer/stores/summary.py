@@ -1,4 +1,4 @@
-"""What identifies a set of objects, for the lineage of models."""
+"""The identity of a set of objects, for the lineage of models."""
 
 from __future__ import annotations
 
