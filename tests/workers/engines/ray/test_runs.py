@@ -135,7 +135,7 @@ def test_the_token_is_in_no_listing_and_on_no_command_line(bench: Bench) -> None
 
 def test_what_does_not_fit_waits_and_runs_when_a_node_joins(bench: Bench) -> None:
     run = bench.run(learners=2, cpus=1, extra={"blue": 1}).launch()
-    reason = "waiting for room in the Ray cluster: 2 × {CPU: 1, memory: 0.0625 GiB, blue: 1}; its autoscaler is asked"
+    reason = "waiting for room in the Ray cluster: 2 × {CPU: 1, memory: 64 MiB, blue: 1}; its autoscaler is asked"
     seen = run.wait(lambda seen: seen.learners[0].reason.startswith("waiting"))
     assert {one.reason for one in seen.learners.values()} == {reason}
     assert {one.state for one in seen.learners.values()} == {LearnerState.STARTING}
@@ -167,7 +167,7 @@ def test_one_that_fits_nowhere_is_taken_back(bench: Bench) -> None:
     seen = run.wait(lambda seen: seen.learners[0].reason)
     assert seen.learners[0].state is LearnerState.STARTING
     assert seen.learners[0].reason == (
-        "Ray is placing it: 1 × {CPU: 64, memory: 0.0625 GiB}; where there is no room, its autoscaler is asked"
+        "Ray is placing it: 1 × {CPU: 64, memory: 64 MiB}; where there is no room, its autoscaler is asked"
     )
     run.stop(600)
     run.forgotten()
