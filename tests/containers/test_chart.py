@@ -178,6 +178,12 @@ def _names(installation: Installation, kind: str, namespace: str = "") -> set[st
     return {one["metadata"]["name"] for one in found}
 
 
+def _learners(installation: Installation, job: weft.Job) -> set[str]:
+    """The pods of this job: those of a job that has just ended may still be there."""
+    pods = installation.kube.items("pods", installation.learners)
+    return {pod["metadata"]["uid"] for pod in pods if pod["metadata"]["name"].startswith(f"weft-{job.id}-")}
+
+
 def test_what_is_bundled_comes_up_by_itself(installation: Installation) -> None:
     ready = {"status": "ready", "checks": {"postgres": "ok", "s3": "ok", "redis": "ok"}}
     eventually(lambda: installation.ask("/readyz").json() == ready, "ready")
@@ -212,7 +218,8 @@ def test_a_job_of_two_learners(installation: Installation) -> None:
 def test_an_upgrade_migrates_first_and_disturbs_no_job(installation: Installation, tags: tuple[str, str]) -> None:
     job = _train(installation, "long", "for n in $(seq 600); do test -e $CHECKPOINT_DIR/end && break; sleep 1; done")
     eventually(lambda: job.refresh().state == "PROCESSING", "it runs", 600)
-    learners = {one["metadata"]["uid"] for one in installation.kube.items("pods", installation.learners)}
+    learners = _learners(installation, job)
+    assert len(learners) == 2
     before = installation.secret("weft")
     for part in ("api", "worker"):
         installation.values[part]["image"] = {"tag": tags[1]}
@@ -227,7 +234,7 @@ def test_an_upgrade_migrates_first_and_disturbs_no_job(installation: Installatio
     for part in ("api", "worker"):
         (pod,) = installation.pods(part)
         assert pod["spec"]["containers"][0]["image"].endswith(tags[1])
-    assert {one["metadata"]["uid"] for one in installation.kube.items("pods", installation.learners)} == learners
+    assert _learners(installation, job) == learners
     job = installation.client.jobs.get(job.id)
     assert (job.state, len(job.attempts)) == ("PROCESSING", 1)
     job.halt(grace_seconds=1)
