@@ -7,6 +7,7 @@ import subprocess
 import time
 
 from weft_embedded.home import Home, HomeError
+from weft_embedded.processes import ProcessId
 from weft_embedded.stack import END_ORDER, Stack
 
 _ORPHANS_GRACE = 10.0  # without a service learners can't store anything, so there is little to wait for
@@ -22,7 +23,7 @@ def end_running(home: Home, grace: float | None) -> bool:
     """
     if grace is not None:
         home.leave_grace(grace)
-    _ask(home)
+    supervisor = _ask(home)
     told: set[str] = set()
     lives = True
     while lives:
@@ -36,20 +37,23 @@ def end_running(home: Home, grace: float | None) -> bool:
                 told.add(part.name)
                 print(f"{part.name} is stopped", flush=True)
         time.sleep(0.1)
+    if supervisor is not None:
+        supervisor.wait_gone(_PATIENCE)  # it gives the home up first, and then ends
     return all(part.state == "stopped" for part in home.load_state().parts)
 
 
-def _ask(home: Home) -> None:
+def _ask(home: Home) -> ProcessId | None:
     """Tell the supervisor to end; one that has only just taken the home says in a moment who it is."""
     deadline = time.monotonic() + _PATIENCE
     while home.locked():
         supervisor = home.load_state().supervisor
         if supervisor is not None:
             supervisor.signal(signal.SIGTERM)
-            return
+            return supervisor
         if time.monotonic() > deadline:
             raise HomeError(f"a process holds {home.path} and does not say who it is: `fuser {home.run}/lock` tells")
         time.sleep(0.1)
+    return None
 
 
 def end_leftovers(stack: Stack, grace: float | None) -> list[str]:
