@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import overload
 from urllib.parse import urlsplit
 
 from weft_trainer.errors import DataError
@@ -104,7 +105,13 @@ class Stream(Sequence[StreamObject]):
     def __len__(self) -> int:
         return len(self._objects)
 
-    def __getitem__(self, which: int | slice | str) -> StreamObject | Stream:  # type: ignore[override]
+    @overload
+    def __getitem__(self, which: int | str) -> StreamObject: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> Stream: ...
+
+    def __getitem__(self, which: int | slice | str) -> StreamObject | Stream:
         """By number, by key, or several."""
         if isinstance(which, str):
             for item in self._objects:
