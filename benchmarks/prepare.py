@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from PIL import Image, ImageOps
@@ -31,7 +32,7 @@ def measure(folder: Path) -> None:
     sizes = ("--train", str(TRAIN), "--validation", "3", "--size", str(SIZE))
     subprocess.run([sys.executable, str(PROGRAM), str(source), *sizes], check=True, stdout=subprocess.DEVNULL)
     cores = len(os.sched_getaffinity(0))
-    ways = {
+    ways: dict[str, Callable[[Path], int]] = {
         "loop": lambda target: _loop(source, target),
         "1": lambda target: _weft(source, target, 1),
         str(cores): lambda target: _weft(source, target, cores),
@@ -65,8 +66,10 @@ def _loop(source: Path, target: Path) -> int:
             folder.mkdir(parents=True)
             with tarfile.open(fileobj=outer.extractfile(synset)) as inner:
                 for member in inner:
+                    content = inner.extractfile(member)
+                    assert content is not None
                     try:
-                        image = Image.open(inner.extractfile(member)).convert("RGB")
+                        image = Image.open(content).convert("RGB")
                     except OSError:
                         continue
                     fitted = ImageOps.fit(image, (224, 224), Image.Resampling.BICUBIC)

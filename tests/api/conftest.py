@@ -26,6 +26,7 @@ from weft_api.app import create_app
 from weft_api.context import Context
 from weft_core.engine_settings import LocalSettings
 from weft_core.ids import new_id, run_name
+from weft_core.lifecycle.states import JobState
 from weft_core.settings import S3Settings, Settings
 from weft_core.store import jobs
 from weft_core.store.models import Attempt, Job, Learner, Member, Project, Token, User
@@ -191,7 +192,7 @@ class Api:
         """Move the job as the workers do, event and wake-up included."""
         with self.context.database.transaction() as session:
             job = session.get_one(Job, job_id)
-            jobs.transition(session, job, jobs.JobState(state), reason)
+            jobs.transition(session, job, JobState(state), reason)
         self.context.wake.changed(job_id)
 
 

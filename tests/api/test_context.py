@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -56,7 +56,7 @@ def test_applications_have_objects_of_their_own(context: Context) -> None:
 def test_what_was_made_is_closed_in_reverse_order_and_nothing_else(context: Context) -> None:
     closed: list[str] = []
 
-    def slowly(name: str) -> Callable[[str], object]:
+    def slowly(name: str) -> Callable[[str], Awaitable[None]]:
         async def close(_: str) -> None:
             await asyncio.sleep(0)
             closed.append(name)

@@ -108,9 +108,11 @@ def _postgres_goes_away(servers: Servers, api: Api) -> None:
     attempt.agents[0].start()
     found: list[Any] = []
     started = threading.Event()
-    follower = threading.Thread(
-        target=lambda: found.extend(follow(ann, attempt.job_id, until=lambda _: bool(started.set())))  # type: ignore[func-returns-value]
-    )
+
+    def read() -> None:
+        found.extend(follow(ann, attempt.job_id, then=started.set))
+
+    follower = threading.Thread(target=read)
     follower.start()
     assert started.wait(60)
     name = api.context.database.engine.url.database

@@ -121,8 +121,8 @@ def test_ranks_out_of_range_and_wrong_bodies(gang: Attempted) -> None:
         answer = Agent(http, rank).post("start", hostname="x")
         assert (answer.status_code, code_of(answer)) == (400, "invalid_request")
         assert http.get(f"/api/v1/learner/peers?rank={rank}").status_code == 400
-    for rank in (-1, 10**9, "x", None):
-        assert http.post("/api/v1/learner/start", json={"rank": rank, "instance": "i"}).status_code == 400
+    for wrong in (-1, 10**9, "x", None):
+        assert http.post("/api/v1/learner/start", json={"rank": wrong, "instance": "i"}).status_code == 400
     for verb, _ in CALLS:
         for body in (b"", b"{}", b"[]", b"\xff", b"null", b'{"rank": 0, "instance": "\\u0000"}'):
             assert http.post(f"/api/v1/learner/{verb}", content=body).status_code == 400

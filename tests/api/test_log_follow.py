@@ -83,7 +83,7 @@ def test_who_may_not_see_a_job_gets_no_websocket(
     assert closed.value.rcvd.code == 1008
 
 
-Events = Iterator[tuple[str, str, dict[str, Any]]]
+Events = Iterator[tuple[str, str | None, dict[str, Any]]]
 """Name, number (of server-sent events; else the empty string), data."""
 
 
@@ -125,7 +125,8 @@ def test_a_slow_follower_is_told_what_it_misses(
             finish(api, gang)
             quick = [data["n"] for name, _, data in other.result(60) if name == "line"]
         rest = list(found)
-    seen, left_out = [0], []
+    seen = [0]
+    left_out: list[int] = []
     for name, number, data in rest:
         if name == "line":
             seen.append(data["n"])
@@ -152,7 +153,7 @@ def test_who_asks_for_old_lines_gets_them_all(
     threading.Timer(0.3, finish, [api, gang]).start()
     with ThreadPoolExecutor(8) as pool:
         calls = [
-            pool.submit(follow, ann, gang.job_id, "learner=1", **({"Last-Event-ID": str(n)} if n >= 0 else {}))
+            pool.submit(follow, ann, gang.job_id, "learner=1", last_event_id=str(n) if n >= 0 else None)
             for n in (-1, -1, -1, 0, 500, 1998, 1999, 5000)
         ]
         lines = [[data["n"] for name, _, data in call.result(60) if name == "line"] for call in calls]
@@ -168,7 +169,7 @@ def test_following_while_redis_loses_everything(
         next(found)
         for number in range(3):
             with contextlib.suppress(redis.ResponseError):
-                client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+                client.client_kill_filter(_type="pubsub")
             gang.agents[0].log(number, f"line {number}")
             assert next(found)[2]["n"] == number
     client.close()

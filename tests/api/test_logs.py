@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -75,10 +75,11 @@ def follow(
     query: str = "",
     until: Callable[[Events], bool] = lambda _: False,
     then: Callable[[], object] = lambda: None,
-    **headers: str,
+    last_event_id: str | None = None,
 ) -> Events:
     """The events of a stream up to its end, or until there are enough; ``then`` happens once the first has come."""
     found: Events = []
+    headers = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
     with person.http.stream("GET", f"/api/v1/jobs/{job_id}/logs/follow?{query}", headers=headers) as response:
         assert response.status_code == 200, response.read()
         assert response.headers["content-type"].startswith("text/event-stream")
@@ -119,7 +120,7 @@ def test_concurrent_repeated_batches_leave_no_gap_and_no_double(ann: Person, gan
     with ThreadPoolExecutor(8) as pool:
         for sequence in range(10):
             calls = [agent for agent in gang.agents for _ in range(3)]
-            list(pool.map(lambda agent, n=sequence: agent.log(n, f"{agent.rank}:{n}", "more"), calls))  # type: ignore[misc]
+            list(pool.map(lambda agent, n=sequence: agent.log(n, f"{agent.rank}:{n}", "more"), calls))
     lines = _lines(ann, gang.job_id)
     assert [line["n"] for line in lines] == list(range(40))
     assert sorted(line["text"] for line in lines if line["text"] != "more") == sorted(
@@ -324,15 +325,19 @@ def test_resuming_where_the_connection_broke(api: Api, ann: Person, gang: Attemp
     agent = gang.agents[0]
     agent.log(0, *(f"line {n}" for n in range(700)))
     seen: list[str] = []
-    last = ""
+    last: str | None = None
+
+    def has_lines(count: int, found: Events) -> bool:
+        return sum(name == "line" for name, _, _ in found) == count
+
     for count in (1, 300, 2):
-        headers = {"Last-Event-ID": last} if last else {}
-        part = follow(ann, gang.job_id, until=lambda found, n=count: sum(o[0] == "line" for o in found) == n, **headers)  # type: ignore[misc]
+        part = follow(ann, gang.job_id, until=partial(has_lines, count), last_event_id=last)
         seen += [data["text"] for name, _, data in part if name == "line"]
-        last = next(number for name, number, _ in reversed(part) if name == "line") or ""
+        last = next(number for name, number, _ in reversed(part) if name == "line")
+        assert last
     agent.log(1, "the last")
     finish(api, gang)
-    part = follow(ann, gang.job_id, **{"Last-Event-ID": last})
+    part = follow(ann, gang.job_id, last_event_id=last)
     seen += [data["text"] for name, _, data in part if name == "line"]
     assert seen == [f"line {n}" for n in range(700)] + ["the last"]
 
@@ -476,6 +481,9 @@ def test_reads_are_the_same_before_and_after_the_log_has_moved_to_s3(
         "attempt=1&limit=5", "attempt=2", "q=TWO 4", "since=31&limit=10000", "from=2417", "tail=10000&limit=10000",
     ]  # fmt: skip
 
+    principal = find_principal(api.context, hash_token(ann.token))
+    assert principal is not None
+
     def read() -> list[Any]:
         download = ann.http.get(f"/api/v1/jobs/{job}/logs/download").text
         followed = [data for name, _, data in follow(ann, job, "from=100", _enough) if name == "line"]
@@ -484,8 +492,6 @@ def test_reads_are_the_same_before_and_after_the_log_has_moved_to_s3(
         backward = [one.first_line for one in reader.backward(2000, ChunkFilter(learner=2), 3)]
         return [*(_lines(ann, job, query) for query in queries), download, followed, times, backward[0]]
 
-    principal = find_principal(api.context, hash_token(ann.token))
-    assert principal is not None
     before = read()
     Archiver(worker).archive_due()
     assert _rows(api, job)[1] == 0, "the attempt is not over"
@@ -546,7 +552,7 @@ def test_a_worker_that_dies_while_it_archives_loses_and_doubles_nothing(
         if deaths % 2:
             raise StoreError("killed before", "unreachable")
 
-    failing = replace(worker, objects=FailingObjects(worker.objects, die))  # type: ignore[arg-type]
+    failing = replace(worker, objects=cast(Objects, FailingObjects(worker.objects, die)))
     commit = Archiver._commit
 
     def dies_after(self: Archiver, job_id: str, key: str, piece: Any) -> bool:

@@ -40,6 +40,11 @@ def record(step: int | None = None, t: int = T, group: str = "", **values: Any) 
     return {"t": t, "kind": "user", "group": group, "etimes": etimes, "values": values}
 
 
+def equal(name: str, count: int, value: object) -> dict[str, Any]:
+    """So many values, by their numbered names."""
+    return {f"{name}{n}": value for n in range(count)}
+
+
 def system(t: int = T, **values: Any) -> dict[str, Any]:
     return {"t": t, "kind": "system", "group": "system", "etimes": {}, "values": values}
 
@@ -99,12 +104,12 @@ def test_nothing_is_lost_or_doubled_while_learners_repeat_and_charts_are_read(an
 
     def report(agent: Agent) -> None:
         for sequence in range(calls):
-            made = [record(sequence * records + n, **{f"v{m}": n for m in range(values)}) for n in range(records)]
+            made = [record(sequence * records + n, **equal("v", values, n)) for n in range(records)]
             for _ in range(3):
                 send(agent, sequence, *made)
 
     def watch(_: Agent) -> list[int]:
-        seen = []
+        seen: list[int] = []
         while not seen or seen[-1] < 2 * calls * records * values:
             seen.append(sum(sum(one["count"]) for one in chart(ann, gang.job_id, "width=5")))
         return seen
@@ -117,7 +122,7 @@ def test_nothing_is_lost_or_doubled_while_learners_repeat_and_charts_are_read(an
         for watched in watches:
             assert watched.result(120) == sorted(watched.result())
     assert {one["points"] for one in series(ann, gang.job_id)} == {calls * records}
-    numbers = []
+    numbers: list[int] = []
     while len(numbers) < 2 * calls * records:
         page = ann.http.get(f"/api/v1/jobs/{gang.job_id}/metrics/records?from={len(numbers) + 1}&limit=2000").json()
         numbers += [one["rindex"] for one in page["records"]]
@@ -220,7 +225,7 @@ def test_many_points_in_few_buckets(ann: Person, gang: Attempted) -> None:
         steps = order[start : start + 1000]
         told = [str(value) if math.isnan(value := values[step]) else value for step in steps]
         sent = [
-            record(step, T + place, **{f"m{n}": value for n in range(names)})
+            record(step, T + place, **equal("m", names, value))
             for place, (step, value) in enumerate(zip(steps, told, strict=True), start)
         ]
         send(agent, sequence, *sent)
@@ -244,8 +249,8 @@ def test_many_points_in_few_buckets(ann: Person, gang: Attempted) -> None:
     assert answer.headers["content-disposition"] == f'attachment; filename="{job}-metrics.csv"'
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     times = [int(datetime.fromisoformat(row["time"]).timestamp() * 1000) for row in rows]
-    told = [(row["name"], int(row["step"]), at, float(row["value"])) for row, at in zip(rows, times, strict=True)]
-    assert repr(told) == repr(wanted), "repr: NaN is not equal to itself"
+    exported = [(row["name"], int(row["step"]), at, float(row["value"])) for row, at in zip(rows, times, strict=True)]
+    assert repr(exported) == repr(wanted), "repr: NaN is not equal to itself"
     parquet = ann.http.get(f"/api/v1/jobs/{job}/metrics/export?format=parquet&name=m0&name=m7").content
     read = columns_of(parquet)
     assert repr(list(zip(*(read[key] for key in ("name", "step", "time", "value")), strict=True))) == repr(wanted)
@@ -263,7 +268,7 @@ def columns_of(parquet: bytes) -> dict[str, list[Any]]:
     table = read_parquet(io.BytesIO(parquet)).read_all()
     assert str(table.schema.field("time").type) == 'arro3.core.DataType<Timestamp(ms, "UTC")>\n'
     return {
-        name: (table[name].cast(DataType.int64()) if name == "time" else table[name]).to_pylist()
+        name: list((table[name].cast(DataType.int64()) if name == "time" else table[name]).to_pylist())
         for name in table.column_names
     }
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import Interval, delete, func, select, text, type_coerce, update
 from starlette.requests import HTTPConnection
 from structlog.testing import capture_logs
 from tests.api.conftest import PASSWORD, Api, Person, code_of
@@ -78,7 +79,8 @@ def test_of_many_that_come_at_the_same_time_one_is_signed_in(api: Api, ann: Pers
 def test_a_link_is_good_for_ten_minutes(api: Api, ann: Person) -> None:
     secret = make(ann)
     with api.context.database.transaction() as session:
-        left = session.scalar(select(SignInLink.expires_at - func.now()).where(SignInLink.sha256 == hash_token(secret)))
+        lifetime = type_coerce(SignInLink.expires_at - func.now(), Interval)
+        left = session.scalar(select(lifetime).where(SignInLink.sha256 == hash_token(secret)))
         assert left is not None
         assert 0 < left.total_seconds() <= 600
         session.execute(update(SignInLink).values(expires_at=func.now() - text("interval '1 second'")))
@@ -141,5 +143,10 @@ def test_the_profile_file_is_named_on_its_own_machine(
     ],
 )
 def test_this_machine_is_known_by_its_addresses(client: str, server: str, here: bool) -> None:
-    scope = {"type": "http", "client": (client, 1) if client else None, "server": (server, 8080), "headers": []}
+    scope: dict[str, Any] = {
+        "type": "http",
+        "client": (client, 1) if client else None,
+        "server": (server, 8080),
+        "headers": [],
+    }
     assert from_this_machine(HTTPConnection(scope)) is here

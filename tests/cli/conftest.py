@@ -99,5 +99,6 @@ def weft(double: Double, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     monkeypatch.setenv("WEFT_TOKEN", "weft_u_test")
     monkeypatch.setenv("WEFT_PROFILE_FILE", str(tmp_path / "profile" / "config.toml"))
     for waiting in (Transport.__init__, download):
+        assert waiting.__kwdefaults__ is not None
         monkeypatch.setitem(waiting.__kwdefaults__, "sleep", lambda seconds: None)
     return Weft(capsys)

@@ -202,7 +202,15 @@ def jobs_page(*jobs: dict[str, Any]) -> Answer:
 
 def job_event(number: int, state: str | None, message: str, kind: str = "state") -> tuple[int, str, dict[str, Any]]:
     """An entry of a job's history, as its stream of events sends it."""
-    event = {"id": number, "at": None, "kind": kind, "state": state, "attempt": 1, "message": message, "data": {}}
+    event: dict[str, Any] = {
+        "id": number,
+        "at": None,
+        "kind": kind,
+        "state": state,
+        "attempt": 1,
+        "message": message,
+        "data": {},
+    }
     return number, "event", event
 
 

@@ -9,13 +9,15 @@ from tests.cli.double import Double, as_json
 
 
 def test_images_with_what_manifests_call_them(double: Double, weft: Weft) -> None:
-    image = {"reference": "tensorflow:2.21.0", "version": "2.21.0", "frameworks": ["tensorflow", "keras"]}
-    image |= {
+    image = {
+        "reference": "tensorflow:2.21.0",
+        "version": "2.21.0",
+        "frameworks": ["tensorflow", "keras"],
         "devices": ["cpu", "gpu"],
         "launchers": ["none", "tensorflow"],
         "aliases": ["keras:latest", "tensorflow:1.5"],
+        "engines": {"local": "ready", "gpu": "on demand", "ray": "unknown"},
     }
-    image |= {"engines": {"local": "ready", "gpu": "on demand", "ray": "unknown"}}
     double.on("GET", "catalogue", as_json({"images": [image], "aliases": {}}))
     rows = [line.split() for line in weft("images", "list").out.splitlines()]
     same = ["2.21.0", "tensorflow:2.21.0", "cpu,", "gpu", "none,", "tensorflow", "local,", "ray?"]

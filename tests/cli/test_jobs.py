@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Weft
@@ -112,8 +113,9 @@ def test_checkpoints_and_a_rerun_from_the_last(double: Double, weft: Weft) -> No
     assert done.out.split()[:5] == ["CHECKPOINT", "STORED", "BY", "FILES", "SIZE"]
     assert all(word in done.out for word in ("000002-000001", "attempt 2", "4.5 MiB"))
     began = {"job": ID, "generation": "000002-000001", "attempt": 2, "at": 1769847704.0, "files": 3, "size": 4711004}
-    attempt = {"n": 1, "outcome": None, "reason": "", "exit_code": None, "learners": [], "checkpoint": began}
-    new = job(checkpoint_of=began, rerun_of=ID, attempts=[attempt | {"created_at": None, "ended_at": None}])
+    attempt: dict[str, Any] = {"n": 1, "outcome": None, "reason": "", "exit_code": None, "learners": []}
+    attempt |= {"checkpoint": began, "created_at": None, "ended_at": None}
+    new = job(checkpoint_of=began, rerun_of=ID, attempts=[attempt])
     double.on("POST", f"jobs/{ID}/rerun", as_json(new, 201))
     assert weft("rerun", ID, "--from-checkpoint").code == 0
     assert double.seen[-1].json == {"set": {}, "from_checkpoint": True}

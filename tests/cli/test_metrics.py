@@ -195,6 +195,7 @@ def test_mlflow(weft: Weft, job: Attempted, monkeypatch: pytest.MonkeyPatch, tmp
     assert done.code == 0, done.err
     mlflow = MlflowClient(tracking_uri=uri)
     experiment = mlflow.get_experiment_by_name("digits")
+    assert experiment is not None
     runs = mlflow.search_runs([experiment.experiment_id], order_by=["attributes.start_time"])
     assert [run.info.run_id for run in runs] == done.out.split(), "those of the first export are replaced"
     assert [run.data.tags["weft.attempt"] for run in runs] == ["1", "2"]

@@ -6,6 +6,7 @@ import json
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -18,6 +19,7 @@ from weft.client import Client
 from weft.commands import models as commands
 from weft.exits import ExitCode
 from weft.resources.registry import split_reference
+from weft.transport.http import Transport
 from weft_core.objects import results_prefix
 
 __all__ = ["api", "api_settings"]  # fixtures
@@ -133,21 +135,21 @@ def test_the_library_pages_through_everything(
 class _SmallPages:
     """Asks for one row a page, as if there were very many."""
 
-    def __init__(self, transport: object) -> None:
+    def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def json(self, method: str, path: str, **options: object) -> object:
+    def json(self, method: str, path: str, **options: Any) -> object:
         params = options.get("params")
         if isinstance(params, dict):
             options["params"] = {**params, "limit": 1}
-        return self._transport.json(method, path, **options)  # type: ignore[attr-defined]
+        return self._transport.json(method, path, **options)
 
 
 def test_completion(client: Client, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
     client.models.register(job, "digits")
     client.models.promote("digits@1", "production")
     monkeypatch.setattr(commands, "client_of", lambda _: client)
-    context: Context = None  # type: ignore[assignment]
+    context = cast(Context, None)
     assert [one for one, _ in commands.complete_model(context, "di")] == ["digits"]
     assert [one for one, _ in commands.complete_model(context, "digits@")] == [
         "digits@latest", "digits@production", "digits@1",

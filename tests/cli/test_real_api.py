@@ -8,7 +8,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import httpx
 import pytest
@@ -16,7 +19,7 @@ from tests.api.conftest import PASSWORD, Api, Person, api, api_settings
 
 from weft import errors
 from weft.client import Client
-from weft.models import LogLine, StateChange
+from weft.models import Gap, LogLine, StateChange
 from weft.profile import Server
 from weft.transport.http import Transport
 
@@ -98,7 +101,7 @@ def test_logs_are_followed_through_retries_and_broken_connections(
     api.set_state(job.id, "PENDING")
     api.set_state(job.id, "PROCESSING", "runs")
     broken = _Breaking(Server(api.url, ann.token))
-    got: list[LogLine | StateChange] = []
+    got: list[LogLine | StateChange | Gap] = []
 
     def follow() -> None:
         got.extend(Client(transport=broken).jobs.follow_logs(job.id))
@@ -137,31 +140,22 @@ class _Breaking(Transport):
 
     breaks = 0
 
-    def stream(self, *arguments, **options):  # type: ignore[no-untyped-def]
-        context = super().stream(*arguments, **options)
-        outer = self
+    @contextmanager
+    def stream(self, *arguments: Any, **options: Any) -> Iterator[httpx.Response]:
+        with super().stream(*arguments, **options) as response:
+            whole = response.iter_bytes
 
-        class Broken:
-            def __enter__(self):  # type: ignore[no-untyped-def]
-                response = context.__enter__()
-                whole = response.iter_bytes
+            def some() -> Iterator[bytes]:
+                left = 700
+                for piece in whole():
+                    yield piece[:left]
+                    left -= len(piece)
+                    if left <= 0:
+                        self.breaks += 1
+                        raise errors.Unavailable("the connection broke")
 
-                def some():  # type: ignore[no-untyped-def]
-                    left = 700
-                    for piece in whole():
-                        yield piece[:left]
-                        left -= len(piece)
-                        if left <= 0:
-                            outer.breaks += 1
-                            raise errors.Unavailable("the connection broke")
-
-                response.iter_bytes = some
-                return response
-
-            def __exit__(self, *details):  # type: ignore[no-untyped-def]
-                return context.__exit__(*details)
-
-        return Broken()
+            with patch.object(response, "iter_bytes", some):
+                yield response
 
 
 def test_data_goes_to_a_store_and_comes_back(

@@ -17,7 +17,7 @@ import yaml
 from tests.containers.engine import REPOSITORY, Engine, EngineError, run
 from tests.servers import free_port
 
-import weft
+from weft import Client
 from weft_core.secrets import generate_key
 
 SERVERS = ("postgres", "redis", "s3", "api", "worker")
@@ -140,11 +140,11 @@ class Composed:
         program = str(Path(sys.executable).with_name("weft"))
         return run(program, *arguments, timeout=timeout, stdin=stdin, env=environment)
 
-    def client(self) -> weft.Client:
+    def client(self) -> Client:
         """Signed in with the profile that `weft login` wrote."""
         profile = tomllib.loads(self.profile.read_text())
         (found,) = [one for one in profile["profiles"].values() if one["url"] == self.url]
-        return weft.Client(self.url, found["token"])
+        return Client(self.url, found["token"])
 
 
 def digits(folder: Path) -> Path:

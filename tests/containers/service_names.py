@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Address
 
-from kubernetes import client, config
+from kubernetes import client
 from tests.kubernetes.cluster import Cluster
 
 _SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc(\.cluster\.local)?")
@@ -49,7 +49,7 @@ def _address(kube: Cluster) -> str:
 
 class _Answers:
     def __init__(self, kube: Cluster) -> None:
-        self._core = client.CoreV1Api(config.new_client_from_config(str(kube.kubeconfig)))
+        self._core = client.CoreV1Api(kube.api())
 
     def to(self, packet: bytes) -> bytes:
         """The answer to a query with one question, as all resolvers send it."""

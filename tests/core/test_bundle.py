@@ -13,7 +13,7 @@ import warnings
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +21,9 @@ from hypothesis import strategies as st
 
 from weft_core.bundle import BundleError, BundleInfo, check_bundle, normalise_bundle
 from weft_core.settings import LimitSettings
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 LIMITS = LimitSettings()
 SMALL = LimitSettings(bundle_bytes=1 << 20, bundle_unpacked_bytes=4 << 20, bundle_files=10, bundle_ratio=50)
@@ -89,9 +92,9 @@ def test_written_as_a_stream_with_sizes_behind_the_data() -> None:
         def writable(self) -> bool:
             return True
 
-        def write(self, data: bytes) -> int:  # type: ignore[override]
+        def write(self, data: ReadableBuffer) -> int:
             self.data += data
-            return len(data)
+            return memoryview(data).nbytes
 
     stream = Stream()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as bundle:

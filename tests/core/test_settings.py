@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,8 +62,11 @@ tolerations = [{ key = "spot", value = "true", effect = "NoSchedule" }]
 """
 
 
+Write = Callable[[str], None]
+
+
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     def write(text: str) -> None:
         file = tmp_path / "weft.toml"
         file.write_text(text)
@@ -71,7 +75,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-u
     return write
 
 
-def test_each_type_of_engine_from_the_file(write) -> None:  # type: ignore[no-untyped-def]
+def test_each_type_of_engine_from_the_file(write: Write) -> None:
     write(TOML)
     settings = load_settings()
     here, gpu, ray = (settings.engines[name] for name in ("here", "gpu", "ray"))
@@ -85,7 +89,7 @@ def test_each_type_of_engine_from_the_file(write) -> None:  # type: ignore[no-un
     assert (ray.token_file, ray.environments["*"]) == (Path("/run/secrets/ray"), "/usr/bin/python3")
 
 
-def test_a_profile_says_the_size_and_the_place(write) -> None:  # type: ignore[no-untyped-def]
+def test_a_profile_says_the_size_and_the_place(write: Write) -> None:
     write(TOML)
     settings = load_settings()
     profile = settings.profiles["a100x2"]
@@ -131,7 +135,7 @@ def test_each_type_of_engine_from_the_environment(monkeypatch: pytest.MonkeyPatc
     assert [one.key for one in settings.profiles["big"].tolerations] == ["gpu"]
 
 
-def test_the_environment_wins_over_the_file_key_by_key(write, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_the_environment_wins_over_the_file_key_by_key(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     write(TOML)
     monkeypatch.setenv("WEFT_ENGINES__GPU__CONTEXT", "staging")
     gpu = load_settings().engines["gpu"]
@@ -194,7 +198,7 @@ def test_the_environment_wins_over_the_file_key_by_key(write, monkeypatch: pytes
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_engine_and_key(write, text: str, said: str) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_wrong_is_said_with_engine_and_key(write: Write, text: str, said: str) -> None:
     write(text)
     with pytest.raises(ValidationError) as raised:
         load_settings()
@@ -203,7 +207,7 @@ def test_what_is_wrong_is_said_with_engine_and_key(write, text: str, said: str) 
     assert "hush" not in "\n".join(problems)
 
 
-def test_the_default_engine_is_the_local_one_or_else_the_first(write) -> None:  # type: ignore[no-untyped-def]
+def test_the_default_engine_is_the_local_one_or_else_the_first(write: Write) -> None:
     write('[engines.far]\ntype = "kubernetes"\n[engines.near]\ntype = "ray"')
     assert load_settings().default_engine == "far"
     write('[engines.far]\ntype = "kubernetes"\n[engines.local]\ntype = "local"')

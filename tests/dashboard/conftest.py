@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Locator, Page, expect, sync_playwright
 from tests.e2e.stack import REPOSITORY, Stack, eventually, manifest, running
 
 import weft
 
+Theme = Literal["light", "dark"]
 PROGRAMS = Path(__file__).parent / "programs"
 AXE = REPOSITORY / "dashboard/node_modules/axe-core/axe.min.js"
 INSECURE = "weft.test"
@@ -133,8 +134,13 @@ def page(context: BrowserContext) -> Iterator[Page]:
     """A page on which no script but the dashboard's own may have run, and nothing have gone wrong, at the end."""
     one = context.new_page()
     wrong: list[str] = []
+
+    def dismiss(dialog: Dialog) -> None:
+        wrong.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
     one.on("pageerror", lambda error: wrong.append(str(error)))
-    one.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    one.on("dialog", dismiss)
     one.on("console", lambda message: wrong.append(message.text) if "Content Security Policy" in message.text else None)
     yield one
     assert one.evaluate("window.broken") is None

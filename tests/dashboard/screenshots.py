@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, sync_playwright
-from tests.dashboard.conftest import chromium
+from playwright.sync_api import Browser, ViewportSize, sync_playwright
+from tests.dashboard.conftest import Theme, chromium
 from tests.e2e.stack import REPOSITORY, Stack, eventually, manifest, running
 
 TARGET = REPOSITORY / "docs/screenshots"
@@ -36,7 +36,7 @@ def main() -> None:
         profile = tomllib.loads(stack.profile.read_text())["profiles"]["default"]
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-            for name, path, theme, width in (
+            pictures: tuple[tuple[str, str, Theme, int], ...] = (
                 ("jobs", "/", "light", 1280),
                 ("jobs-phone", "/", "light", 360),
                 ("job", f"/jobs/{job_id}", "light", 1280),
@@ -47,7 +47,8 @@ def main() -> None:
                 ("submit", f"/submit?from={job_id}", "light", 1280),
                 ("cluster", "/cluster", "light", 1280),
                 ("model", f"/models/{model}", "dark", 1280),
-            ):
+            )
+            for name, path, theme, width in pictures:
                 _picture(browser, profile, path, TARGET / f"{name}.png", theme, width)
             browser.close()
 
@@ -77,9 +78,9 @@ def _command(command: str) -> dict[str, Any]:
     return {"framework": {"name": "python", "version": "3.11", "command": command}}
 
 
-def _picture(browser: Browser, profile: dict[str, str], path: str, target: Path, theme: str, width: int) -> None:
-    size = {"width": width, "height": 800 if width > 500 else 700}
-    with browser.new_context(base_url=profile["url"], color_scheme=theme, viewport=size) as context:  # type: ignore[arg-type]
+def _picture(browser: Browser, profile: dict[str, str], path: str, target: Path, theme: Theme, width: int) -> None:
+    size: ViewportSize = {"width": width, "height": 800 if width > 500 else 700}
+    with browser.new_context(base_url=profile["url"], color_scheme=theme, viewport=size) as context:
         context.request.post("/api/v1/session", data={"token": profile["token"]})
         page = context.new_page()
         page.goto(path)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
-from tests.dashboard.conftest import HOSTILE, Site, faults, is_drawn
+from playwright.sync_api import Browser, BrowserContext, Page, Route, ViewportSize, expect
+from tests.dashboard.conftest import HOSTILE, Site, Theme, faults, is_drawn
 from tests.e2e.stack import Stack, eventually, lines, manifest, saw
 
 import weft
@@ -281,12 +281,12 @@ def test_rerun_with_another_manifest_halt_and_resume(
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360)])
 def test_every_page_can_be_used_by_everyone(
-    browser: Browser, site: Site, running_job: weft.Job, theme: str, width: int
+    browser: Browser, site: Site, running_job: weft.Job, theme: Theme, width: int
 ) -> None:
     """No serious fault that axe knows, in both themes; and nothing runs out of a phone's screen."""
     running_job.wait(timeout=120)
-    size = {"width": width, "height": 800}
-    with browser.new_context(base_url=site.url, color_scheme=theme, viewport=size) as context:  # type: ignore[arg-type]
+    size: ViewportSize = {"width": width, "height": 800}
+    with browser.new_context(base_url=site.url, color_scheme=theme, viewport=size) as context:
         context.request.post("/api/v1/session", data={"token": site.token})
         page = context.new_page()
         job = f"/jobs/{running_job.id}"

@@ -8,6 +8,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,11 +46,9 @@ def ilsvrc(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(tmp_path: Path) -> Callable[..., tuple[Path, Summary]]:
     """Prepares a source into a new folder, in this process's children."""
 
-    def make(
-        source: Source, layout: Layout, name: str = "", records: int = 7, **images: object
-    ) -> tuple[Path, Summary]:
+    def make(source: Source, layout: Layout, name: str = "", records: int = 7, **images: Any) -> tuple[Path, Summary]:
         folder = tmp_path / "made" / (name or layout)
-        options = Options(layout, ImageOptions(**images), records, seed=1)  # type: ignore[arg-type]
+        options = Options(layout, ImageOptions(**images), records, seed=1)
         return folder, prepare(source, Folder(folder), options, processes=2)
 
     return make

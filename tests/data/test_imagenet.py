@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.data.conftest import CLASSES, TRAIN, VALIDATION, picture, tar_of
 
 from weft_data.errors import DatasetError
 from weft_data.imagenet import Archives, imagenet
+from weft_data.source import Item, Source
 
 # The devkit's order of its first synsets, as published; it is not the alphabetical one.
 DEVKIT_ORDER = ["n02119789", "n02100735", "n02110185", "n02096294", "n02102040"]
@@ -97,7 +99,7 @@ def test_an_unpacked_devkit_does_too(copy: Path, ilsvrc: Path) -> None:
     assert imagenet(Archives.find(copy)).splits == _elsewhere(imagenet(Archives.find(ilsvrc)), copy)
 
 
-def _elsewhere(source, folder: Path):  # type: ignore[no-untyped-def]
+def _elsewhere(source: Source, folder: Path) -> dict[str, list[Item]]:
     return {
         split: [item._replace(path=str(folder / Path(item.path).name)) for item in items]
         for split, items in source.splits.items()
@@ -112,7 +114,7 @@ def _elsewhere(source, folder: Path):  # type: ignore[no-untyped-def]
     ],
     ids=["no devkit", "no number"],
 )
-def test_a_ground_truth_that_says_nothing(copy: Path, change, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_ground_truth_that_says_nothing(copy: Path, change: Callable[[str], str], message: str) -> None:
     (copy / TRUTH).write_text(change((copy / TRUTH).read_text()))
     if change("\n") != "\n":
         (copy / "synsets.txt").write_text("\n".join(DEVKIT_ORDER))

@@ -25,11 +25,17 @@ Made = Callable[..., tuple[Path, Summary]]
 Records = dict[tuple[str, str], tuple[int, bytes]]  # (split, class/name): class, JPEG
 
 
+def content_of(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = tar.extractfile(member)
+    assert file
+    return file.read()
+
+
 def read_webdataset(folder: Path) -> Records:
     found: Records = {}
     for path in sorted(folder.glob("*.tar")):
         with tarfile.open(path) as tar:
-            entries = [(info.name, tar.extractfile(info).read()) for info in tar]  # type: ignore[union-attr]
+            entries = [(info.name, content_of(tar, info)) for info in tar]
         assert len(entries) == 2 * int(path.stem.rpartition("-")[2])
         for (image, jpeg), (label, number) in zip(entries[::2], entries[1::2], strict=True):
             assert image.partition(".")[::2] == (label.partition(".")[0], "jpg")
@@ -159,7 +165,7 @@ def read_webdataset_dotted(folder: Path) -> Records:
             for info in tar:
                 where, _, name = info.name.rpartition("/")
                 key, _, extension = name.partition(".")
-                content = tar.extractfile(info).read()  # type: ignore[union-attr]
+                content = content_of(tar, info)
                 if extension == "cls":
                     found[path.name.split("-")[0], f"{where}/{key}"] = (int(content), b"")
     return found

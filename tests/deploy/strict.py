@@ -71,7 +71,7 @@ def _problems(document: dict[str, Any]) -> Iterator[str]:
         yield f"no such kind: {document['apiVersion']} {document['kind']}"
         return
     try:
-        read = model.model_validate(document)
+        read: Any = model.model_validate(document)  # `to_dict` is the client's own, not BaseModel's
     except ValidationError as error:
         for one in error.errors():
             yield f"{'.'.join(map(str, one['loc']))}: {one['msg']} (found {one['input']!r})"

@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import boto3
 import pytest
 import yaml
 from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import BaseModel
 
 from weft_core.settings import S3Settings, Settings
 from weft_embedded import ports
@@ -53,7 +54,9 @@ def test_secrets_have_no_default_and_the_example_names_every_variable() -> None:
     named = set(re.findall(r"^(?:# )?(WEFT_\w+)=", example, re.MULTILINE))
     assert named == {name for name, _, _ in _VARIABLE.findall(COMPOSE_TEXT)}, "the example names what nobody reads"
     # The loop in its head makes all of them but what only the user knows, and the keys, which have a form.
-    made = set(re.findall(r"WEFT_\w+", re.search(r"for name in (.*?); do", example, re.DOTALL)[1]))  # type: ignore[index]
+    loop = re.search(r"for name in (.*?); do", example, re.DOTALL)
+    assert loop
+    made = set(re.findall(r"WEFT_\w+", loop[1]))
     assert made == named - {"WEFT_HOST", "WEFT_SECRET_KEYS", "WEFT_PORT", "WEFT_S3_PORT"}
 
 
@@ -65,7 +68,9 @@ def test_settings_are_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         assert top in known, name
         if nested:
             section = Settings.model_fields[top.removeprefix("WEFT_").lower()].annotation
-            assert nested.lower() in section.model_fields, name  # type: ignore[union-attr]
+            assert isinstance(section, type)
+            assert issubclass(section, BaseModel)
+            assert nested.lower() in section.model_fields, name
     monkeypatch.chdir(tmp_path)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
@@ -188,13 +193,14 @@ def test_the_store_runs_as_composed(store: str) -> None:
     users.create_bucket(Bucket="results")
     users.put_object(Bucket="results", Key="c", Body=b"d")
     assert users.get_object(Bucket="results", Key="c")["Body"].read() == b"d"
-    for refused in (
+    refused: tuple[Callable[[], object], ...] = (
         lambda: users.list_objects_v2(Bucket=S3Settings().bucket),
         lambda: users.get_object(Bucket=S3Settings().bucket, Key="a"),
         lambda: users.put_object(Bucket=S3Settings().bucket, Key="a", Body=b"theirs"),
         lambda: users.delete_object(Bucket=S3Settings().bucket, Key="a"),
         lambda: users.delete_bucket(Bucket=S3Settings().bucket),
-    ):
+    )
+    for call in refused:
         with pytest.raises(ClientError, match="AccessDenied"):
-            refused()
+            call()
     assert admin.get_object(Bucket=S3Settings().bucket, Key="a")["Body"].read() == b"b"

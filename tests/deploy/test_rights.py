@@ -70,13 +70,16 @@ class Engine:
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Mirror":
                 what = node.args[2]  # after the cluster and the words for errors
                 if isinstance(what, ast.Constant):
+                    assert isinstance(what.value, str)
                     match = _METHOD.match(what.value)
                     assert match, what.value
                     yield f"{match['kind']}{match['everywhere'] or ''}"
                 else:
                     assert isinstance(what, ast.Call)
-                    assert isinstance(what.args[0], ast.Constant)
-                    yield what.args[0].value
+                    named = what.args[0]
+                    assert isinstance(named, ast.Constant)
+                    assert isinstance(named.value, str)
+                    yield named.value
 
     def rights(self) -> tuple[Rights, Rights]:
         """What it needs in the learners' namespace, and on the whole cluster."""

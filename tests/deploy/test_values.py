@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import BaseModel
 from tests.deploy.chart import CHART, EXTERNAL, HelmError, merged, render
 
 from weft_core.engine_settings import KubernetesSettings, NodePool, PlacementSettings, RaySettings
@@ -112,10 +113,20 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
     # The others are values of the chart's own: where servers are, what opens them, who listens where.
     own = {"home", "startup_patience", "database_url", "redis_url", "secret_keys", "s3", "api", "datastore"}
     assert set(settings) == set(Settings.model_fields) - own
-    sections = {"images": ImageSettings, "limits": LimitSettings, "timings": TimingSettings}
-    for name, model in {**sections, "telemetry": TelemetrySettings}.items():
+    sections: dict[str, type[BaseModel]] = {
+        "images": ImageSettings,
+        "limits": LimitSettings,
+        "timings": TimingSettings,
+        "telemetry": TelemetrySettings,
+    }
+    for name, model in sections.items():
         assert fields(settings[name]) == set(model.model_fields), name
-    for name, model in (("kubernetes", KubernetesSettings), ("ray", RaySettings), ("profile", ProfileSettings)):
+    defined: dict[str, type[BaseModel]] = {
+        "kubernetes": KubernetesSettings,
+        "ray": RaySettings,
+        "profile": ProfileSettings,
+    }
+    for name, model in defined.items():
         assert fields(definitions[name]) == set(model.model_fields), name
         for key, part in definitions[name]["properties"].items():
             if key == "autoscaling":

@@ -12,21 +12,22 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import psutil
 import yaml
 
-import weft
+from weft import Client, Job
 
+T = TypeVar("T")
 PROGRAMS = Path(__file__).parent / "programs"
 REPOSITORY = Path(__file__).parents[2]
 # Read at import, as the tests' own fixtures take WEFT_… out of the environment.
 ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache/weft/environments"))
 
 
-def eventually(condition: Callable[[], Any], what: str, seconds: float = 120) -> Any:
+def eventually(condition: Callable[[], T | None], what: str, seconds: float = 120) -> T:
     """The first true value of ``condition()``; fails after a time that is generous on any machine."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -84,11 +85,11 @@ class Stack:
         return json.loads(self.weft(*arguments, "--json").stdout)
 
     @property
-    def client(self) -> weft.Client:
+    def client(self) -> Client:
         profile = tomllib.loads(self.profile.read_text())["profiles"]["default"]
-        return weft.Client(profile["url"], profile["token"])
+        return Client(profile["url"], profile["token"])
 
-    def train(self, job: Mapping[str, Any], code: Path | None = PROGRAMS) -> weft.Job:
+    def train(self, job: Mapping[str, Any], code: Path | None = PROGRAMS) -> Job:
         return self.client.train(job, code)
 
     def write(self, folder: Path, job: Mapping[str, Any]) -> Path:
@@ -130,12 +131,12 @@ def alive(processes: Iterable[psutil.Process], wanted: Callable[[psutil.Process]
     return found
 
 
-def lines(job: weft.Job, learner: int = 1) -> list[str]:
+def lines(job: Job, learner: int = 1) -> list[str]:
     """What one learner has logged."""
     return [line.text for line in job.logs(learner=learner)]
 
 
-def series(stack: Stack, job: weft.Job, kind: str = "user") -> dict[tuple[str, int], dict[str, Any]]:
+def series(stack: Stack, job: Job, kind: str = "user") -> dict[tuple[str, int], dict[str, Any]]:
     """A job's metrics by displayed name and learner."""
     with stack.client as client:
         answer = httpx.get(
@@ -148,7 +149,7 @@ def series(stack: Stack, job: weft.Job, kind: str = "user") -> dict[tuple[str, i
     return {(one["name"], one["learner"]): one for one in answer.json()["series"]}
 
 
-def saw(job: weft.Job, text: str, learner: int = 1) -> Callable[[], bool]:
+def saw(job: Job, text: str, learner: int = 1) -> Callable[[], bool]:
     return lambda: any(text in line for line in lines(job, learner))
 
 

@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,12 +80,16 @@ def a_job(stack: Stack, **changes: object) -> weft.Job:
     return stack.train(manifest("true", cpus=2, **changes), None)
 
 
+def waits_for_the_build(job: weft.Job) -> bool:
+    return job.refresh().reason.startswith(f"building environment {IMAGE}")
+
+
 def test_jobs_that_wait_keep_no_ready_job_out_and_the_last_ones_halt_ends_the_build(
     slow: Stack, recipe: waits.Recipe
 ) -> None:
     waiting = [a_job(slow) for _ in range(2)]
     for job in waiting:
-        eventually(lambda job=job: job.refresh().reason.startswith(f"building environment {IMAGE}"), "the build")
+        eventually(partial(waits_for_the_build, job), "the build")
     ready = a_job(slow, framework={"name": "custom", "version": sys.prefix, "command": "true"}).wait()
     assert ready.state == "COMPLETED"
     assert [job.refresh().state for job in waiting] == ["QUEUED", "QUEUED"]

@@ -188,8 +188,9 @@ def test_ctrl_c_saves_a_checkpoint_and_resume_goes_on_from_it(desk: Desk) -> Non
     last = max(int(step) for step in re.findall(r"step (\d+)", line + rest))
     go.touch()
     done = desk.run(manifest, "--resume")
-    start = int(re.match(r"attempt 2 starts at step (\d+)", done.stdout)[1])  # type: ignore[index]
-    assert last <= start <= last + 1
+    started = re.match(r"attempt 2 starts at step (\d+)", done.stdout)
+    assert started, done.stdout
+    assert last <= int(started[1]) <= last + 1
     assert "step 19\n" in done.stdout
     results = desk.folder / "weft-run/desk-job/results"
     assert (results / "model.txt").read_text() == "trained for 20 steps\n"
@@ -268,7 +269,13 @@ def test_two_learners_of_ray_meet(desk: Desk) -> None:
 def test_a_kept_data_store_is_opened_with_the_environments_credentials(desk: Desk, stack: Stack) -> None:
     """The manifest's own S3, for data and results; not a word to the server."""
     kept = _s3(stack)
-    client = boto3.client("s3", endpoint_url=kept["AWS_ENDPOINT_URL"], region_name="us-east-1", **_keys(kept))
+    client = boto3.client(
+        "s3",
+        endpoint_url=kept["AWS_ENDPOINT_URL"],
+        region_name="us-east-1",
+        aws_access_key_id=kept["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=kept["AWS_SECRET_ACCESS_KEY"],
+    )
     stack.client.data.create("default:desk")
     client.put_object(Bucket="desk", Key="in/word.txt", Body=b"weft")
     store = {
@@ -297,13 +304,6 @@ def _s3(stack: Stack) -> dict[str, str]:
         "AWS_ENDPOINT_URL": re.findall(r"export WEFT_S3__ENDPOINT='?([^'\n]*)'?", exported)[0],
         "AWS_ACCESS_KEY_ID": kept["access_key"],
         "AWS_SECRET_ACCESS_KEY": kept["secret_key"],
-    }
-
-
-def _keys(kept: Mapping[str, str]) -> dict[str, str]:
-    return {
-        "aws_access_key_id": kept["AWS_ACCESS_KEY_ID"],
-        "aws_secret_access_key": kept["AWS_SECRET_ACCESS_KEY"],
     }
 
 

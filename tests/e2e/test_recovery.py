@@ -93,21 +93,25 @@ def attempt_runs(job: weft.Job, n: int) -> Callable[[], bool]:
     return runs
 
 
+def disturb_once(stack: Stack, job: weft.Job, what: str, chance: random.Random) -> None:
+    n = job.refresh().attempt or 1
+    eventually(attempt_runs(job, n), f"attempt {n} of {job.name} under way", 120)
+    eventually(lambda: stored_by_all(job), f"a checkpoint of {job.name}", 60)
+    time.sleep(chance.uniform(0, 2.5))
+    if what == "halt":
+        job.halt(grace_seconds=10)
+        eventually(lambda: job.refresh().state == "HALTED", f"{job.name} halted", 60)
+        job.resume()
+    else:
+        victims = processes(stack, job)[what]
+        assert victims, f"{job.name} has ended though nobody let it: {lines(job)[-3:]}"
+        chance.choice(victims).kill()
+    eventually(lambda: job.refresh().attempt > n, f"another attempt of {job.name}", 120)
+
+
 def disturb(stack: Stack, job: weft.Job, how: list[str], chance: random.Random) -> None:
     for what in how:
-        n = job.refresh().attempt or 1
-        eventually(attempt_runs(job, n), f"attempt {n} of {job.name} under way", 120)
-        eventually(lambda: stored_by_all(job), f"a checkpoint of {job.name}", 60)
-        time.sleep(chance.uniform(0, 2.5))
-        if what == "halt":
-            job.halt(grace_seconds=10)
-            eventually(lambda: job.refresh().state == "HALTED", f"{job.name} halted", 60)
-            job.resume()
-        else:
-            victims = processes(stack, job)[what]
-            assert victims, f"{job.name} has ended though nobody let it: {lines(job)[-3:]}"
-            chance.choice(victims).kill()
-        eventually(lambda n=n: job.refresh().attempt > n, f"another attempt of {job.name}", 120)
+        disturb_once(stack, job, what, chance)
     eventually(attempt_runs(job, job.refresh().attempt), f"the last attempt of {job.name} under way", 120)
 
 

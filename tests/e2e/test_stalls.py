@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from tests.e2e.stack import Stack, eventually, lines, manifest
@@ -14,8 +15,10 @@ AFTER, NO_OUTPUT = 5, 7
 SETTINGS = {"WEFT_TIMINGS__HEARTBEAT": "0.5", "WEFT_TIMINGS__NO_OUTPUT": str(NO_OUTPUT)}
 
 
-def start(stack: Stack, what: str, learners: int = 2, **changes: object) -> weft.Job:
-    stall = {"after": f"{AFTER}s", "action": "warn"} | dict(changes.pop("stall", {}))  # type: ignore[call-overload]
+def start(
+    stack: Stack, what: str, learners: int = 2, stall: Mapping[str, str] | None = None, **changes: object
+) -> weft.Job:
+    stall = {"after": f"{AFTER}s", "action": "warn", **(stall or {})}
     command = f"exec python quiet.py {what}"
     return stack.train(manifest(command, name=what, learners=learners, cpus=0.2, stall=stall, **changes))
 
@@ -52,15 +55,19 @@ def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(own_stack: Callable[...
     assert "learner 2 since" in warning.message
     assert [one["learner"] for one in warning.data["learners"]] == [1, 2]
     for learner in (1, 2):
-        eventually(lambda n=learner: shows_where_it_hangs(deadlocked, n), f"the stack of learner {learner}", 30)
-    assert deadlocked.refresh().condition.startswith("no progress since ")  # type: ignore[union-attr]
+        eventually(partial(shows_where_it_hangs, deadlocked, learner), f"the stack of learner {learner}", 30)
+    assert (deadlocked.refresh().condition or "").startswith("no progress since ")
 
     # Nobody forgets it, and nobody says it again.
     parts = stack.parts()
+
+    def restarted(part: str) -> bool:
+        return stack.parts()[part] not in (parts[part], None)
+
     for part in ("worker", "api"):
         stack.kill(part)
     for part in ("worker", "api"):
-        eventually(lambda part=part: stack.parts()[part] not in (parts[part], None), f"{part} restarted")
+        eventually(partial(restarted, part), f"{part} restarted")
 
     done = ended.wait(timeout=120)
     assert [one.outcome for one in done.attempts] == ["FAILED", "SUCCEEDED"]
@@ -72,7 +79,7 @@ def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(own_stack: Callable[...
 
     # They go on until halted: whenever the worker is back, they are still there to be told of.
     for what in ("burn", "log"):
-        eventually(lambda job=quiet[what]: warnings(job, "has written nothing"), f"a warning of {what}", 120)
+        eventually(partial(warnings, quiet[what], "has written nothing"), f"a warning of {what}", 120)
     eventually(lambda: trained(quiet["write"]) > 2 * NO_OUTPUT, "that it trains for so long", 120)
     for what, job in quiet.items():
         assert job.refresh().state == "PROCESSING", what

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -50,12 +51,13 @@ def answers(worker: dict[str, object]) -> str:
         except OSError:
             return ""
 
-    return str(eventually(tried, f"{worker} answers"))
+    return eventually(tried, f"{worker} answers")
 
 
 def test_workers_have_addresses_and_stop_together(notebook: weft.Client) -> None:
-    size = {"cpu": 0.5, "memory": 0.5, "framework": "python"}
-    ids = weft.launch_workers(n=2, code=ECHO, env={"GREETING": "hello"}, client=notebook, **size)
+    ids = weft.launch_workers(
+        n=2, cpu=0.5, memory=0.5, framework="python", code=ECHO, env={"GREETING": "hello"}, client=notebook
+    )
     assert len(set(ids)) == 2
     workers = weft.await_workers(ids, timeout_seconds=120, client=notebook)
     assert [one["id"] for one in workers] == ids
@@ -77,12 +79,12 @@ def test_a_script_with_arguments_to_its_end(notebook: weft.Client, tmp_path: Pat
     script.write_text(
         "import sys; from helper import double; print(double(int(sys.argv[1]))); sys.exit(int(sys.argv[2]))"
     )
-    size = {"cpu": 0.5, "memory": 0.5, "framework": "python", "client": notebook}
-    ids = weft.launch_workers(script=script, args=[21, 0], **size)
+    launch = partial(weft.launch_workers, cpu=0.5, memory=0.5, framework="python", script=script, client=notebook)
+    ids = launch(args=[21, 0])
     [done] = weft.await_workers(ids, wait_for_completion=True, timeout_seconds=120, client=notebook)
     assert (done["status"], done["exit_code"]) == ("succeeded", 0)
     assert [line.text for line in notebook.job(str(done["job"])).logs()] == ["42"]
-    failing = weft.launch_workers(script=script, args=[21, 3], **size)
+    failing = launch(args=[21, 3])
     with pytest.raises(weft.WorkersError, match="exit code 3") as error:
         weft.await_workers(failing, wait_for_completion=True, timeout_seconds=120, client=notebook)
     assert [one["exit_code"] for one in error.value.failures] == [3]
@@ -92,8 +94,8 @@ def test_a_part_of_the_workers_is_an_error_and_given_back(notebook: weft.Client,
     cpus = stack.json("engines")[0]["capacity"]["cpus"]
     holder = stack.train(manifest("sleep 600", cpus=cpus / 2))
     eventually(lambda: holder.refresh().state == "PROCESSING", "the holder runs", 120)
-    size = {"memory": 0.2, "framework": "python", "client": notebook}
-    ids = weft.launch_workers(n=2, cpu=cpus / 2, code="print('started')", **size)
+    launch = partial(weft.launch_workers, n=2, memory=0.2, framework="python", client=notebook)
+    ids = launch(cpu=cpus / 2, code="print('started')")
     waiting = notebook.job(ids[0].partition(".")[0])
     eventually(lambda: "CPU" in waiting.refresh().reason, "it is told what it waits for")
     with pytest.raises(weft.WorkersTimeout, match=r"none of them runs .*CPU") as error:
@@ -104,7 +106,7 @@ def test_a_part_of_the_workers_is_an_error_and_given_back(notebook: weft.Client,
     assert not job.attempts, "not even one of them was started"
     assert holder.refresh().state == "PROCESSING"
     with pytest.raises(weft.WorkersError, match="can never fit"):
-        weft.await_workers(weft.launch_workers(n=2, cpu=cpus, code="pass", **size), client=notebook)
+        weft.await_workers(launch(cpu=cpus, code="pass"), client=notebook)
     holder.halt(0)
     holder.wait(120, check=False)
 

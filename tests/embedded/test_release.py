@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.environments import ENVIRONMENTS
+from tests.e2e.stack import ENVIRONMENTS
 
 from weft_core import __version__
 from weft_workers.supervision.installer import Installer

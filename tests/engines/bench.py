@@ -115,16 +115,20 @@ class Run:
 
     def stop_again(self, engine: Engine) -> None:
         """If it is still there."""
-        until(lambda: self.look(engine) is None or self.stop(0, engine) is None, self._describe)
+
+        def stopped() -> bool:
+            if self.look(engine) is not None:
+                self.stop(0, engine)
+            return True
+
+        until(stopped, self._describe)
 
     def look(self, engine: Engine | None = None) -> Observation | None:
         return (engine or self.case.engine).observe().get(self.spec.run_name)
 
     def wait(self, is_so: Callable[[Observation], object], engine: Engine | None = None) -> Observation:
         """The first observation of it that ``is_so``."""
-        seen = until(lambda: seen if (seen := self.look(engine)) and is_so(seen) else None, self._describe)
-        assert seen
-        return seen
+        return until(lambda: seen if (seen := self.look(engine)) and is_so(seen) else None, self._describe)
 
     def started(self, engine: Engine | None = None) -> Run:
         """Wait until its commands run, and the engine says so."""
@@ -219,11 +223,11 @@ class Case:
             run.forgotten(engines[run.spec.installation])
 
 
-def until(look: Callable[[], T], describe: Callable[[], object] = lambda: "") -> T:
+def until(look: Callable[[], T | None], describe: Callable[[], object] = lambda: "") -> T:
     """The first true answer; an engine that can't be reached for a moment is asked again, as the reconciler does."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        answer: T | str
+        answer: T | str | None
         try:
             answer = look()
             if answer:

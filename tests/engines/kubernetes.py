@@ -6,13 +6,13 @@ import base64
 import os
 import ssl
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
-from kubernetes import client, config
+from kubernetes import client
 from tests.engines.bench import OURS, Bench, NotHere
 from tests.engines.proxy import Proxy
 from tests.kubernetes import images
@@ -30,11 +30,12 @@ class KubernetesBench(Bench):
     kind = "kubernetes"
     image = images.PYTHON
     no_image = "weft.test/nothing-of-this-name:1.0"
+    proxy: Proxy
 
     def __init__(self, cluster: Cluster, namespace: str, folder: Path, slot: str) -> None:
         self.host = cluster.host_ip
         self._namespace, self._slot = namespace, slot
-        api = config.new_client_from_config(str(cluster.kubeconfig))
+        api = cluster.api()
         version = client.VersionApi(api).get_code()
         if (int(version.major), int(version.minor.rstrip("+"))) < (1, 22):
             self.lacks = {"shortening": f"a kubelet before 1.22 keeps the first grace; this is {version.git_version}"}
@@ -46,7 +47,7 @@ class KubernetesBench(Bench):
         return KubernetesEngine("kubernetes", settings, _REPOSITORY, installation)
 
     def things(self, run_name: str) -> list[str]:
-        lists = {
+        lists: dict[str, Callable[[str], Any]] = {
             "pod": self._core.list_namespaced_pod,
             "secret": self._core.list_namespaced_secret,
             "service": self._core.list_namespaced_service,
@@ -63,7 +64,8 @@ class KubernetesBench(Bench):
     def remove_learner(self, run_name: str, rank: int) -> None:
         """Its pod is deleted at once, past every grace."""
         pods = self._core.list_namespaced_pod(self._namespace, label_selector=f"weft.dev/learner={rank + 1}").items
-        [name] = [one.metadata.name for one in pods if run_name in one.metadata.name]
+        names = [pod.metadata.name for pod in pods if pod.metadata and pod.metadata.name]
+        [name] = [name for name in names if run_name in name]
         self._core.delete_namespaced_pod(name, self._namespace, grace_period_seconds=0)
 
     def late(self) -> Mapping[str, Any]:

@@ -26,8 +26,10 @@ class LearnersApi(ApiDouble):
     """
 
     def __init__(self, name: str, command: str, learners: int, host: str) -> None:
-        changes = {"learners": learners, "env": {MARK: name}, "heartbeat_seconds": 0.25}
-        specs = {rank: spec(command, rank=rank, **changes) for rank in range(learners)}
+        specs = {
+            rank: spec(command, rank=rank, learners=learners, env={MARK: name}, heartbeat_seconds=0.25)
+            for rank in range(learners)
+        }
         super().__init__(specs, host, f"weft_a_{uuid.uuid4().hex}")
         self.asked: defaultdict[int, set[str]] = defaultdict(set)
         """By rank: the agents that wanted to start. A second one is a learner that was started twice."""

@@ -32,6 +32,8 @@ class RayBench(Bench):
         "memory limit": "Ray counts an actor's memory and does not limit it; its monitor looks at the whole node"
     }
 
+    proxy: Proxy
+
     def __init__(self, cluster: RayCluster) -> None:
         self._cluster = cluster
         self.proxy = Proxy(cluster.address)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.engines import bench as benches
 from tests.engines import test_launch, test_loss, test_observe, test_stop, test_unreachable
 from tests.engines.bench import OTHERS, OURS, Case
 from tests.engines.local import LocalBench
-from tests.engines.proxy import Way
+from tests.engines.proxy import Proxy, Way
 
 from weft_core.engine import Capacity, Engine, EngineUnreachable, LearnerState, Observation
 from weft_core.launch import LaunchSpec
@@ -27,11 +27,15 @@ class Honest:
 
     def __init__(self, bench: SpoiledBench, installation: str) -> None:
         self.bench, self.inner = bench, bench.honest(installation)
-        self.name = self.inner.name
+        self.name, self.grows_runs = self.inner.name, self.inner.grows_runs
 
     def launch(self, spec: LaunchSpec) -> None:
         self._reach()
         self.inner.launch(spec)
+
+    def grow(self, spec: LaunchSpec, ranks: Sequence[int]) -> None:
+        self._reach()
+        self.inner.grow(spec, ranks)
 
     def observe(self) -> Mapping[str, Observation]:
         self._reach()
@@ -117,7 +121,7 @@ class SpoiledBench(LocalBench):
     def __init__(self, folder: Path, how: type[Honest]) -> None:
         super().__init__(folder)
         self._how = how
-        self.proxy = SimpleNamespace(spoiled=self._spoiled)  # type: ignore[assignment]
+        self.proxy = cast(Proxy, SimpleNamespace(spoiled=self._spoiled))
 
     def honest(self, installation: str) -> Engine:
         return super().engine(installation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from tests.engines.bench import Bench, Case, Run, answer_of, stays, until
@@ -61,7 +62,7 @@ def test_a_server_that_is_away_is_unreachable_and_nothing_is_changed(
     with case.proxy.spoiled(way):
         for name, ask in _questions(standing, new).items():
             for asked in (engine, bench.engine(timeout=_TIMEOUT)):
-                said = _refusal(name, lambda ask=ask, asked=asked: ask(asked))
+                said = _refusal(name, partial(ask, asked))
                 assert said
                 assert standing.spec.token not in said
                 assert new.spec.token not in said
@@ -90,6 +91,10 @@ def _changes_of_a_launch(case: Case) -> int:
     with case.proxy.counted() as requests:
         case.run(learners=2).launch()
     return sum(one.changes for one in requests)
+
+
+def _is_listed_or_gone(run: Run) -> bool:
+    return run.look() is not None or not run.leftovers
 
 
 def _launch_into(trap: Trap, run: Run, engine: Engine) -> None:
@@ -121,7 +126,7 @@ def test_half_a_launch_is_listed_and_can_be_completed_or_stopped(bench: Bench, c
             with case.proxy.cut_after(made), pytest.raises(EngineUnreachable):
                 run.launch(bench.engine(timeout=_TIMEOUT))
         for run in runs:
-            until(lambda run=run: run.look() or not run.leftovers)
+            until(partial(_is_listed_or_gone, run))
             assert run.api.count("ready") == 0
         for run in runs:
             if finish:
@@ -141,5 +146,5 @@ def test_a_create_that_comes_after_the_stop_does_not_stay(bench: Bench, case: Ca
             run.stop(0)
     time.sleep(1)  # what was held arrives
     for run in runs:
-        until(lambda run=run: run.look() or not run.leftovers)
+        until(partial(_is_listed_or_gone, run))
         run.finish()

@@ -22,7 +22,14 @@ pytestmark = pytest.mark.timeout(FIRST_RUN)
 def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     work = tmp_path_factory.mktemp("cats-dogs")
     subprocess.run([sys.executable, EXAMPLES / "data/cats_dogs.py", work / "drawn", "--each", "5"], check=True)
-    prepare = [Path(sys.executable).with_name("weft"), "data", "prepare", "imagefolder", work / "drawn", work / "data"]
+    prepare: list[str | Path] = [
+        Path(sys.executable).with_name("weft"),
+        "data",
+        "prepare",
+        "imagefolder",
+        work / "drawn",
+        work / "data",
+    ]
     subprocess.run([*prepare, "--validation-share", "0.2"], check=True, capture_output=True)
     environment = {
         **os.environ,

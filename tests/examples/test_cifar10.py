@@ -72,7 +72,7 @@ def test_no_colour_tells_the_class(written: Path) -> None:
 
 def test_the_same_bytes_again_and_others_by_another_seed(written: Path, tmp_path: Path) -> None:
     for seed in ("1", "2"):
-        command = [sys.executable, SCRIPT, tmp_path / seed, "--batch", str(BATCH), "--seed", seed]
+        command: list[str | Path] = [sys.executable, SCRIPT, tmp_path / seed, "--batch", str(BATCH), "--seed", seed]
         subprocess.run(command, check=True, capture_output=True)
     for path in written.glob("*.bin"):
         assert (tmp_path / "1" / path.name).read_bytes() == path.read_bytes()

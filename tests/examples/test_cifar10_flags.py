@@ -40,7 +40,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         "RESULT_DIR": str(work),
         "CHECKPOINT_DIR": str(work),
     }
-    horovodrun = [python.parent / "horovodrun", "-np", "2", "--gloo", "--network-interfaces", "lo"]
+    horovodrun: list[str | Path] = [python.parent / "horovodrun", "-np", "2", "--gloo", "--network-interfaces", "lo"]
     done = subprocess.run(
         [*horovodrun, python, PROGRAM, work], env=environment, capture_output=True, text=True, check=False
     )
@@ -51,7 +51,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def cases(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """By the first process, which speaks for all."""
-    return found[0]["cases"]
+    by_name: dict[str, dict[str, Any]] = found[0]["cases"]
+    return by_name
 
 
 def rates(case: dict[str, Any]) -> list[float]:

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ def recipe() -> ModuleType:
     return module
 
 
-def options(recipe: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: str):  # type: ignore[no-untyped-def]
+def options(recipe: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
     monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
     return recipe.options("what it is")
 

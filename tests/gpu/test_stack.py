@@ -60,7 +60,7 @@ def test_more_gpus_than_there_are_never_fit(gpu: GpuMachine, gpu_stack: Stack) -
 
 
 def test_two_jobs_that_want_all_gpus_run_one_after_the_other(gpu: GpuMachine, gpu_stack: Stack, tmp_path: Path) -> None:
-    wanted = {"gpus": len(gpu.uuids), "cpus": 0.25}  # nothing but the GPUs keeps them apart
+    wanted: dict[str, Any] = {"gpus": len(gpu.uuids), "cpus": 0.25}  # nothing but the GPUs keeps them apart
     go = tmp_path / "go"
     first = gpu_stack.train(gpu_manifest(gpu, "python busy.py", env={"GO": str(go)}, **wanted), PROGRAMS)
     eventually(saw(first, "begin"), "the first job holds the GPU", TIMEOUT)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -22,21 +23,21 @@ def gathered(folder: Path, *sizes: int) -> list[Path]:
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> object:
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     return SourceFileLoader("weft_gpu_wheels", str(SCRIPT)).load_module()
 
 
-def test_parts_are_as_few_and_no_larger_than_asked(script: object, tmp_path: Path) -> None:
+def test_parts_are_as_few_and_no_larger_than_asked(script: ModuleType, tmp_path: Path) -> None:
     wheels = gathered(tmp_path, 6 * MIB, 5 * MIB, 4 * MIB, 3 * MIB, 2 * MIB)
-    script.divide(tmp_path, wheels, 10 * MIB)  # type: ignore[attr-defined]
+    script.divide(tmp_path, wheels, 10 * MIB)
     found = {part.name: sorted(wheel.name for wheel in part.iterdir()) for part in tmp_path.iterdir()}
     assert found == {"1": ["w0.whl", "w2.whl"], "2": ["w1.whl", "w3.whl", "w4.whl"]}
 
 
-def test_a_wheel_that_fits_no_part(script: object, tmp_path: Path) -> None:
+def test_a_wheel_that_fits_no_part(script: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"w0.whl alone has 3.0 MiB, a part may have 2"):
-        script.divide(tmp_path, gathered(tmp_path, 3 * MIB), 2 * MIB)  # type: ignore[attr-defined]
+        script.divide(tmp_path, gathered(tmp_path, 3 * MIB), 2 * MIB)
 
 
 def test_an_install_from_a_folder_without_pip(tmp_path: Path) -> None:

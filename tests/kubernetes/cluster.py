@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import psutil
+from kubernetes import client, config
 
 REPOSITORY = Path(__file__).parents[2]
 # Read at import, as the tests' own fixtures take WEFT_… out of the environment.
@@ -43,6 +44,14 @@ class Cluster:
     @property
     def kubeconfig(self) -> Path:
         return self.home / "kubeconfig"
+
+    def api(self) -> client.ApiClient:
+        """A client of its API server, with all rights."""
+        configuration = client.Configuration()
+        config.load_kube_config(  # type: ignore[no-untyped-call]
+            str(self.kubeconfig), client_configuration=configuration
+        )
+        return client.ApiClient(configuration)
 
     @property
     def _kubectl(self) -> Path:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 TOKEN = "weft_a_test"
@@ -48,6 +48,11 @@ class LearnerRecord:
             for one in self.records
             if one["kind"] == kind and one["group"] == group and name in one["values"]
         ]
+
+    @property
+    def exit_reason(self) -> str:
+        assert self.exit is not None, "it has not told its end"
+        return str(self.exit["reason"])
 
     @property
     def phase(self) -> str:
@@ -91,7 +96,7 @@ class ApiDouble:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
     @contextmanager
-    def serving(self) -> Iterator[ApiDouble]:
+    def serving(self) -> Iterator[Self]:
         self._thread.start()
         try:
             yield self

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,7 +22,7 @@ class FileEngine:
     """Runs are files; ``die`` names the moment of a launch at which this process kills itself."""
 
     def __init__(self, folder: Path, die: str = "") -> None:
-        self.name, self.folder, self.die = "local", folder, die
+        self.name, self.grows_runs, self.folder, self.die = "local", False, folder, die
 
     def launch(self, spec: LaunchSpec) -> None:
         if self.die == "before":
@@ -33,6 +33,9 @@ class FileEngine:
             path.touch()
         if self.die == "after":
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def grow(self, spec: LaunchSpec, ranks: Sequence[int]) -> None:
+        raise NotImplementedError
 
     def observe(self) -> Mapping[str, Observation]:
         names = [one.stem for one in self.folder.glob("*.run")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 from weft_core.engine import (
     Capacity,
@@ -103,10 +104,10 @@ class FakeEngine:
 
     # --- what tests do to runs ---
 
-    def end_learner(self, run_name: str, rank: int, **how: object) -> None:
+    def end_learner(self, run_name: str, rank: int, **how: Any) -> None:
         """Its process ends, as the keywords of LearnerObservation say."""
         run = self.runs[run_name]
-        ended = replace(run.learners[rank], state=LearnerState.EXITED, **how)  # type: ignore[arg-type]
+        ended = replace(run.learners[rank], state=LearnerState.EXITED, **how)
         self.runs[run_name] = replace(run, learners={**run.learners, rank: ended})
 
     def lose_node(self, name: str, back: bool = False) -> None:

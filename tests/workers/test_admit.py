@@ -21,6 +21,13 @@ def states(world: World, jobs: list[str]) -> list[str]:
     return [world.job(one).state for one in jobs]
 
 
+def seconds_until_step(world: World, job_id: str) -> float:
+    """From the moment at which the job came into its state."""
+    job = world.job(job_id)
+    assert job.next_step_at is not None
+    return (job.next_step_at - job.state_since).total_seconds()
+
+
 def test_the_next_job_starts_when_room_comes_free(world: World) -> None:
     first = world.running(resources={"gpus": 3})
     second = world.submit(learners=2, resources={"gpus": 1})
@@ -38,8 +45,7 @@ def test_a_waiting_job_lets_the_head_of_the_queue_look(world: World) -> None:
     head, tail = world.submit(resources={"gpus": 1}), world.submit(resources={"gpus": 1})
     for job in (head, tail):
         world.step(job)
-    waits = [(world.job(one).next_step_at - world.job(one).state_since).total_seconds() for one in (head, tail)]  # type: ignore[operator]
-    assert waits[0] < 10 < waits[1]
+    assert seconds_until_step(world, head) < 10 < seconds_until_step(world, tail)
     # A node is added: the head finds it on behalf of both.
     world.engine.nodes += (Node("node-2", cpus=4, gpus=4, memory=16 * GIB),)
     world.step(head)
@@ -265,8 +271,7 @@ def test_jobs_that_wait_for_an_image_hold_no_room(world: World) -> None:
     assert [world.job(one).reason for one in slow] == ["building horovod: 10 %"] * 2
     assert world.engine.wanted == {"horovod:1"}
     # The first of them looks for all, and soon.
-    waits = [(world.job(one).next_step_at - world.job(one).state_since).total_seconds() for one in slow]  # type: ignore[operator]
-    assert waits[0] < 10 < waits[1]
+    assert seconds_until_step(world, slow[0]) < 10 < seconds_until_step(world, slow[1])
     world.engine.images["horovod:1"] = Preparation("building horovod: 90 %")
     world.step(slow[0])
     assert [world.events(one, "image") for one in slow] == [["building horovod: 10 %", "building horovod: 90 %"]] * 2

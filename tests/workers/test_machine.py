@@ -159,7 +159,7 @@ class Life(RuleBasedStateMachine):
 
 def test_what_must_hold_always_holds(context: Context) -> None:
     Life.context = context
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Life,
         settings=settings(
             max_examples=12,

@@ -93,7 +93,7 @@ def test_the_manifest_goes_before_the_settings() -> None:
 
 
 def test_it_is_said_once_and_taken_back_when_something_moves() -> None:
-    stalled = {"stalled_at": ago(50), "stalled_since": ago(650)}
+    stalled: dict[str, Any] = {"stalled_at": ago(50), "stalled_since": ago(650)}
     assert check(view(learner(0, 700), learner(1, 700), **stalled)) is None
     assert check(view(learner(0, 700), learner(1, 700, heartbeat_at=ago(60)), **stalled)) is None, "silent, not moving"
     notice = check(view(learner(0, 700), learner(1, 0), **stalled))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import pytest
 import yaml
@@ -22,6 +22,7 @@ from weft_core.lifecycle.states import TERMINAL, LearnerPhase
 from weft_core.manifest import parse_manifest
 from weft_core.settings import Settings, TimingSettings
 from weft_embedded.run.data_dir import LinkedData
+from weft_embedded.run.engine import EngineProcess
 from weft_embedded.run.folder import choose_folder
 from weft_embedded.run.memory import Clock
 from weft_embedded.run.request import Request
@@ -171,7 +172,7 @@ class Here:
         server = LearnerServer({"results": out.results, "checkpoints": out.checkpoints}, out.incoming, None)
         job = Job(parsed.manifest, find_stores(request, parsed, {}), LinkedData([], True, 2), {}, None, timings)
         self._process: _Process | None = None
-        self._run = Run(job, out, server, self._news, lambda *_, **__: None, self._start, self._clock)  # type: ignore[arg-type]
+        self._run = Run(job, out, server, self._news, lambda *_, **__: None, self._start, self._clock)
         self.step()
         self.step()
         if self.engine.runs:
@@ -180,9 +181,9 @@ class Here:
                 self._call("phase", rank, phase="PROCESSING")
             self.step()
 
-    def _start(self, spec: LaunchSpec, tell: Callable[..., None]) -> _Process:
+    def _start(self, spec: LaunchSpec, tell: Callable[..., None]) -> EngineProcess:
         self._process = _Process(self.engine, self._folder, spec, tell)
-        return self._process
+        return cast(EngineProcess, self._process)
 
     def _call(self, operation: str, rank: int, **fields: Any) -> None:
         gang = self._run.memory.gang

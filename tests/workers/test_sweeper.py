@@ -130,13 +130,15 @@ def test_room_that_comes_free_goes_on_at_once(world: World, context: Context) ->
     sweeper.run()
 
 
-def test_an_ending_that_the_step_does_not_confirm_is_left_to_its_poll(world: World, context: Context) -> None:
+def test_an_ending_that_the_step_does_not_confirm_is_left_to_its_poll(
+    world: World, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.engine.obeys = False
     job = world.running()
     world.exit(job, 0)
     world.step(job)
     world.engine.runs.clear()
-    world.context.engines["local"].stop = away  # type: ignore[method-assign]
+    monkeypatch.setattr(context.engines["local"], "stop", away)
     sweeper = Sweeper(context, threads=1)
     time.sleep(0.3)
     sweeper.watch_endings()

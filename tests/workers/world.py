@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +35,7 @@ class World:
             session.merge(Project(id=PROJECT, name="lab"))
             session.merge(User(id=USER, name="ada"))
 
-    def transaction(self) -> Any:
+    def transaction(self) -> AbstractContextManager[Session]:
         return self.context.database.transaction()
 
     # --- the user ---

@@ -20,7 +20,7 @@ def test_me(ann: Person) -> None:
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Basic eDp5", "Bearer weft_u_", "Bearer weft_u_\xff", "x"])
 def test_no_token_no_entry(api: Api, header: str | None) -> None:
     headers = {b"Authorization": header.encode("latin-1")} if header is not None else {}
-    answer = api.client().get("/api/v1/me", headers=headers)  # type: ignore[arg-type]
+    answer = api.client().get("/api/v1/me", headers=headers)
     assert (answer.status_code, code_of(answer)) == (401, "unauthenticated")
     assert answer.headers["www-authenticate"] == "Bearer"
 

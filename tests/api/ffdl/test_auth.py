@@ -12,7 +12,7 @@ from tests.api.ffdl.wire import Wire, read
 from weft_api.access import passwords
 from weft_core.ids import new_id
 from weft_core.store.models import Member, Project, User
-from weft_core.tokens import hash_password
+from weft_core.tokens import hash_password, verify_password
 
 
 def _status(wire: Wire, *lines: str) -> int:
@@ -83,11 +83,10 @@ def test_a_password_is_hashed_once_and_a_change_counts_at_once(
     api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    verify = passwords.verify_password
 
     def counted(password: str, hashed: str) -> bool:
         asked.append(password)
-        return verify(password, hashed)
+        return verify_password(password, hashed)
 
     monkeypatch.setattr(passwords, "verify_password", counted)
     wire = Wire(api.url, ann.name, PASSWORD)

@@ -13,12 +13,14 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import delete, update
 from tests.api.conftest import Api, Person, zipped
 from tests.api.ffdl.wire import Wire, read
 
+from weft_api.code.service import put_code
 from weft_api.context import Context
 from weft_api.ffdl import submission
 from weft_api.ffdl.translate import go_time
@@ -27,6 +29,9 @@ from weft_api.storage.checker import Checker, NamedContainer, Refusal
 from weft_core.objects import make_client, results_prefix
 from weft_core.settings import S3Settings
 from weft_core.store.models import Job, Secret
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 MANIFEST = """
 name: tf_convolutional_network_tutorial
@@ -178,7 +183,7 @@ def absolute(root: str) -> bytes:
         def writable(self) -> bool:
             return True
 
-        def write(self, data: bytes) -> int:  # type: ignore[override]
+        def write(self, data: ReadableBuffer) -> int:
             return buffer.write(data)
 
     with zipfile.ZipFile(Stream(), "w", zipfile.ZIP_DEFLATED) as archive:
@@ -262,11 +267,10 @@ def test_what_a_client_prints_for_a_bad_upload(wire: Wire) -> None:
 def test_an_upload_does_not_wait_for_a_slow_store(api: Api, wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     code = zipped(train__py="slow")
     go, done = threading.Event(), threading.Event()
-    real = submission.put_code
 
     def slow(context: Context, project_id: str, upload: Spooled) -> bool:
         go.wait(60)
-        put = real(context, project_id, upload)
+        put = put_code(context, project_id, upload)
         done.set()
         return put
 

@@ -310,12 +310,12 @@ def test_frames_hold_what_the_client_reads_at_once() -> None:
     assert "".join(found) == "".join(f"{line}\n" for line in lines)
     assert max(len(one.encode()) for one in found) <= MOST
     assert list(text_frames(["a", "b"])) == ["a\nb\n"]
-    data = {"type": "t", "timestamp": "…", "iteration": 1, "Values": {f"v{n}": "\x00" * 300 for n in range(99)}}
-    found = list(metric_frames(data | {"Values": {**data["Values"], "long": "\U0001f600" * 4096}}))  # type: ignore[dict-item]
+    written = {f"v{n}": "\x00" * 300 for n in range(99)} | {"long": "\U0001f600" * 4096}
+    found = list(metric_frames({"type": "t", "timestamp": "…", "iteration": 1, "Values": written}))
     # The client's buffer has 4096 bytes, and a header of 4 comes before each of these.
     assert {len(one) + 4 for one in found} <= {1024, 2048, 4096}
     assert all(one.lstrip(" ").startswith("{") for one in found)
     values: dict[str, str] = {}
     for one in found:
         values |= json.loads(one)["Values"]
-    assert set(values) == {*data["Values"], "long"}  # type: ignore[misc]
+    assert set(values) == set(written)

@@ -8,9 +8,10 @@ import random
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from tests.cli.double import DROP, Answer, Double, Seen, as_json, events, job, line, line_events, problem
+from tests.cli.double import DROP, Answer, Double, Seen, as_json, events, job, job_event, line, line_events, problem
 
 from weft import errors
 from weft.client import Client
@@ -23,18 +24,20 @@ FOLLOW = f"jobs/{ID}/logs/follow"
 END = (None, "end", {"state": "COMPLETED", "reason": ""})
 
 
-def follower(transport: Transport, **options: object) -> Follower:
-    return Follower(transport, f"/{FOLLOW}", sleep=lambda seconds: None, **options)  # type: ignore[arg-type]
+def follower(transport: Transport, **options: Any) -> Follower:
+    return Follower(transport, f"/{FOLLOW}", sleep=lambda seconds: None, **options)
 
 
 def numbers(items: list[ServerEvent]) -> list[int]:
     return [item.id for item in items if item.id is not None]
 
 
-def log_server(
-    total: int, reply: Callable[[int, list[tuple[int | None, str, object]]], Answer]
-) -> Callable[[Seen], Answer]:
-    """Serves lines 0 to ``total`` from where the client asks; ``reply`` makes each answer from its count and events."""
+Reply = Callable[[int, list[tuple[int | None, str, object]]], Answer]
+"""Makes an answer from how many there were before it, and from the events that it has to send."""
+
+
+def log_server(total: int, reply: Reply) -> Callable[[Seen], Answer]:
+    """Serves lines 0 to ``total`` from where the client asks."""
     count = itertools.count()
 
     def serve(seen: Seen) -> Answer:
@@ -53,9 +56,13 @@ def test_a_stream_is_read_to_its_end(double: Double, transport: Transport) -> No
 
 def test_every_cut_of_the_stream_loses_and_doubles_nothing(double: Double, transport: Transport) -> None:
     """The connection breaks at each single byte of the stream, in turn."""
+
+    def first_cut(cut: int) -> Reply:
+        return lambda count, sent: events(*sent, cut=cut if count == 0 else None)
+
     whole = len(events(*line_events(range(3)), END).body)
     for cut in range(whole):
-        double.on("GET", FOLLOW, log_server(3, lambda n, sent, cut=cut: events(*sent, cut=cut if n == 0 else None)))
+        double.on("GET", FOLLOW, log_server(3, first_cut(cut)))
         assert numbers(list(follower(transport))) == [0, 1, 2], f"cut after {cut} of {whole} bytes"
 
 
@@ -170,17 +177,8 @@ def test_ranges_are_paged(double: Double, client: Client) -> None:
         assert (seen.query["learner"], seen.query["attempt"], seen.query["since"]) == (["2"], ["1"], ["5m"])
 
 
-def event(number: int, state: str | None = None, kind: str = "state") -> tuple[int, str, dict[str, object]]:
-    told = {
-        "id": number,
-        "at": None,
-        "kind": kind,
-        "state": state,
-        "attempt": 1,
-        "message": f"event {number}",
-        "data": {},
-    }
-    return number, "event", told
+def event(number: int, state: str | None = None, kind: str = "state") -> tuple[int, str, dict[str, Any]]:
+    return job_event(number, state, f"event {number}", kind)
 
 
 def test_watching_tells_the_end_after_the_last_line(double: Double, client: Client) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Literal, TypeVar
 
 import pytest
 from hypothesis import assume, given
@@ -30,11 +30,12 @@ from weft_core.lifecycle.states import ACTIVE, TERMINAL, TRANSITIONS, Desired, J
 from weft_core.lifecycle.view import AttemptView, ExitReport, JobView, LearnerView, Sighting, View
 from weft_core.settings import TimingSettings
 
+T = TypeVar("T")
 NOW = datetime(2026, 1, 31, 8, 15, tzinfo=UTC)
 moments = st.integers(0, 2000).map(lambda seconds: NOW - timedelta(seconds=seconds))
 
 
-def maybe(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+def maybe(strategy: st.SearchStrategy[T]) -> st.SearchStrategy[T | None]:
     return st.none() | strategy
 
 
@@ -46,11 +47,11 @@ def learner_views(draw: st.DrawFn, rank: int) -> LearnerView:
         rank=rank,
         phase=phase,
         started_at=draw(moments) if phase is not LearnerPhase.WAITING else None,
-        heartbeat_at=draw(maybe(moments)),  # type: ignore[arg-type]
+        heartbeat_at=draw(maybe(moments)),
         absences=draw(st.integers(0, 5)),
         node=draw(st.sampled_from([None, "n1", "n2"])),
         exit_code=draw(st.sampled_from([0, 0, 1, 137, -9])) if exited else None,
-        exit_reason=draw(maybe(st.sampled_from(["exit code 3", "killed by signal 9 (SIGKILL)", "S302 no data"])))  # type: ignore[arg-type]
+        exit_reason=draw(maybe(st.sampled_from(["exit code 3", "killed by signal 9 (SIGKILL)", "S302 no data"])))
         if exited
         else None,
         exited_at=draw(moments) if exited else None,
@@ -111,11 +112,11 @@ def views(draw: st.DrawFn, kind: Literal["any", "running", "closing"] = "any") -
         n=draw(st.integers(1, 9)),
         run_name="run",
         memory=1 << 30,
-        launched_at=launched,  # type: ignore[arg-type]
-        held_at=draw(maybe(moments)) if launched else None,  # type: ignore[arg-type]
+        launched_at=launched,
+        held_at=draw(maybe(moments)) if launched else None,
         stop_requested_at=draw(moments) if outcome else None,
         grace=draw(st.sampled_from([None, 5.0, 120.0])),
-        outcome=outcome,  # type: ignore[arg-type]
+        outcome=outcome,
         exit_code=draw(st.sampled_from([None, 3])),
         ended_at=None if active else draw(moments),
     )
@@ -134,7 +135,7 @@ def views(draw: st.DrawFn, kind: Literal["any", "running", "closing"] = "any") -
         tuple(draw(learner_views(rank)) for rank in range(n)) if active else (),
         sighting,
         unreachable,
-        exits=exits,  # type: ignore[arg-type]
+        exits=exits,
     )
 
 
@@ -145,7 +146,11 @@ def test_every_decision_is_one_that_the_state_allows(view: View) -> None:
     if job.state in TERMINAL:
         assert isinstance(action, Purge if job.desired is Desired.DELETED else Rest), "terminal states absorb"
     elif job.state is JobState.QUEUED:
-        wanted = {Desired.DELETED: Purge, Desired.HALTED: HaltQueued, Desired.RUNNING: (Admit, Pause)}
+        wanted: dict[Desired, tuple[type, ...]] = {
+            Desired.DELETED: (Purge,),
+            Desired.HALTED: (HaltQueued,),
+            Desired.RUNNING: (Admit, Pause),
+        }
         assert isinstance(action, wanted[job.desired])
     else:
         assert attempt is not None
@@ -189,6 +194,7 @@ def test_unknown_is_not_dead(view: View) -> None:
 def test_nobody_is_lost_before_the_store_was_searched(view: View) -> None:
     action = decide(view)
     if isinstance(action, Settle) and action.outcome is Outcome.LOST:
+        assert action.rank is not None
         assert action.rank in view.exits
         assert view.exits[action.rank] is None
 

@@ -10,7 +10,7 @@ from ray._private.parameter import RayParams
 from ray.autoscaler._private.fake_multi_node.node_provider import FakeMultiNodeProvider
 
 
-class Provider(FakeMultiNodeProvider):
+class Provider(FakeMultiNodeProvider):  # type: ignore[misc]  # Ray is not installed here
     def _create_node_with_resources_and_labels(
         self, node_config: Any, tags: Any, count: int, resources: dict[str, float], labels: Any
     ) -> None:

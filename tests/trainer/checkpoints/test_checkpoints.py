@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -331,7 +332,12 @@ def test_a_single_file_that_is_replaced_all_the_time_is_complete(tmp_path: Path)
     pause = Writing(*again)
     assert settled(tmp_path, pause, ["state"]) == {"state"}
     replace(tmp_path / "other", "0")
-    both = [lambda n=n: (replace(tmp_path / "state", str(n)), replace(tmp_path / "other", str(n))) for n in range(20)]
+
+    def replace_both(text: str) -> None:
+        replace(tmp_path / "state", text)
+        replace(tmp_path / "other", text)
+
+    both = [partial(replace_both, str(n)) for n in range(20)]
     assert settled(tmp_path, Writing(*both), ["state"]) == {"last state"}
 
 
@@ -372,7 +378,12 @@ def test_a_file_that_stays_open_holds_nobody_up_for_ever(tmp_path: Path, monkeyp
     assert writer.stdout is not None
     writer.stdout.readline()
     (tmp_path / "model").write_text("22")
-    settler = Settler(tmp_path, lambda _: time.sleep(0.01) or False)
+
+    def pause(_: float) -> bool:
+        time.sleep(0.01)
+        return False
+
+    settler = Settler(tmp_path, pause)
     last = {"model": Entry("model")}
     assert settler.settle(1.0, last).select(last)[0] == {}
     monkeypatch.setattr("weft_trainer.checkpoints.consistency._LOG_SECONDS", 0)

@@ -9,6 +9,7 @@ import os
 import ssl
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -110,7 +111,7 @@ def test_patterns_and_shares_of_real_objects(node: Node, bucket: Bucket) -> None
     names = ["a b.txt", "é+%.txt", "deep/er/1.txt", "deep/2.txt", "skip.bin", "deep/skip.txt"]
     for name in names:
         bucket.put(f"odd/{name}", name.encode())
-    chosen = {"include": ["*.txt"], "exclude": ["**/skip.*"]}
+    chosen: dict[str, Any] = {"include": ["*.txt"], "exclude": ["**/skip.*"]}
     assert files(node.run(bucket.location("odd"), **chosen)) == ["a b.txt", "deep/2.txt", "deep/er/1.txt", "é+%.txt"]
     shares = [
         files(node.run(bucket.location("odd"), rank=rank, learners=2, shard="learner", **chosen)) for rank in (0, 1)
@@ -393,7 +394,8 @@ def test_a_stream_goes_on_after_a_break_and_sees_a_change(
         file.seek(1000)
         assert file.read(10) == content[1000:1010]
     bucket.put("broken/y", b"z")
-    for read in (lambda: stream["y"].read(), lambda: stream["y"].open().read()):
+    reads: list[Callable[[], bytes]] = [lambda: stream["y"].read(), lambda: stream["y"].open().read()]
+    for read in reads:
         with pytest.raises(DataError, match="y can't be read: it was replaced since the job began"):
             read()
     with pytest.raises(DataError, match="no data store 'other' in mode stream; there are: cos"):

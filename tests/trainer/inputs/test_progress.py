@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.trainer.agents import Launch, spec
@@ -24,7 +25,7 @@ _LINE = re.compile(
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
-def run(folder: Path, cache: NodeCache, **inputs: object) -> list[str]:
+def run(folder: Path, cache: NodeCache, **inputs: Any) -> list[str]:
     said: list[str] = []
     Downloader(cache, print, say=said.append).run(parse_spec(spec("true", **inputs)), folders(folder))
     return said

@@ -151,7 +151,7 @@ def test_sigterm_comes_to_the_script_while_the_whole_cluster_is_still_there(
     api.stop = {"stop": True, "grace_seconds": 100}
     assert [agent.wait(SECONDS) for agent in agents] == [143, 143]
     assert "saved by 1 2" in api.learners[0].lines, api.learners[0].lines
-    assert [api.learners[rank].exit["reason"] for rank in range(2)] == ["stopped", "stopped"]
+    assert [api.learners[rank].exit_reason for rank in range(2)] == ["stopped", "stopped"]
 
 
 @pytest.mark.timeout(600)
@@ -159,7 +159,7 @@ def test_a_script_that_crashes_leaves_nothing(start_api: StartApi, launch: Launc
     api = start_api(f"python {PROGRAMS}/busy.py 3", launcher="ray", cpus=1, memory=GIB, heartbeat_seconds=1)
     agent = launch(api, python=ray_python)
     assert agent.wait(SECONDS) == 3
-    assert api.learners[0].exit["reason"] == "exit code 3"
+    assert api.learners[0].exit_reason == "exit code 3"
     assert "working" in api.learners[0].lines
 
 
@@ -180,7 +180,7 @@ def test_kill_9_of_an_agent_and_of_rays_own_processes(
     [raylet] = [one for one in first.descendants if _name(one) == "raylet"]
     raylet.kill()
     assert first.wait(SECONDS) == 1
-    reason = api.learners[0].exit["reason"]
+    reason = api.learners[0].exit_reason
     assert "Ray has ended on learner 1: raylet [exit code=-9]" in reason, reason
 
 
@@ -188,5 +188,5 @@ def test_an_image_without_ray(start_api: StartApi, launch: Launch) -> None:
     """The tests' own Python has none."""
     api = start_api("echo x", launcher="ray")
     assert launch(api).wait() == 1
-    assert "this learner's image has no Ray, which launcher 'ray' needs" in api.learners[0].exit["reason"]
+    assert "this learner's image has no Ray, which launcher 'ray' needs" in api.learners[0].exit_reason
     assert "x" not in api.learners[0].lines

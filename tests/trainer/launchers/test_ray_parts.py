@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import shutil
@@ -14,13 +15,14 @@ import time
 import types
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.trainer.agents import spec
 
 from weft_trainer.config import derive_secret
 from weft_trainer.errors import TrainerError
+from weft_trainer.folders import Folders
 from weft_trainer.launchers import find_launcher, ray_folder, ray_node, ray_options
 from weft_trainer.launchers.ray_folder import session_folder, sweep
 from weft_trainer.launchers.ray_gate import Gate, GateClient, GateClosed
@@ -157,7 +159,7 @@ def test_the_object_store_fits_into_dev_shm(monkeypatch: pytest.MonkeyPatch) -> 
     class Usage:
         free = 64 * GIB
 
-    monkeypatch.setattr(ray_options.shutil, "disk_usage", lambda path: Usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage)
     assert object_store(10 * GIB) == 3 * GIB
     assert object_store(None) is None
     assert object_store(100 << 20) == 80 << 20
@@ -185,7 +187,8 @@ def test_a_platforms_own_ray_is_hidden_from_every_program(tmp_path: Path) -> Non
             return tmp_path / name
 
     outer = {"RAY_ADDRESS": "1.2.3.4:6379", "RAY_AUTH_TOKEN": "x", "RAY_JOB_ID": "1", "HOME": "/home/weft"}
-    env = build_environment(parse_spec(spec("x", env={"RAY_DEDUP_LOGS": "0"})), Folder(), outer)  # type: ignore[arg-type]
+    learner = parse_spec(spec("x", env={"RAY_DEDUP_LOGS": "0"}))
+    env = build_environment(learner, cast(Folders, Folder()), outer)
     left = {name: value for name, value in env.items() if name.startswith("RAY_")}
     assert left == {"RAY_DEDUP_LOGS": "0", "RAY_ADDRESS": "local"}
     assert env["HOME"] == "/home/weft"
@@ -197,7 +200,7 @@ def test_a_platforms_own_ray_is_hidden_from_every_program(tmp_path: Path) -> Non
 @pytest.fixture
 def port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+        return int(server.getsockname()[1])
 
 
 def never() -> None:
@@ -219,9 +222,14 @@ def test_the_gate_opens_when_all_have_joined_and_tells_the_end(port: int) -> Non
     with pytest.raises(GateClosed):
         GateClient("127.0.0.1", port, "another").joined(1)
     assert gate.missing == [1]
-    done: list[Any] = []
+    done: list[object] = []
+
+    def await_all() -> None:
+        client.ready(never)
+        done.append("all")
+
     threads = [
-        threading.Thread(target=lambda: done.append(client.ready(never)), daemon=True),
+        threading.Thread(target=await_all, daemon=True),
         threading.Thread(target=lambda: done.append(client.end(never)), daemon=True),
     ]
     for thread in threads:
@@ -232,7 +240,7 @@ def test_the_gate_opens_when_all_have_joined_and_tells_the_end(port: int) -> Non
     threads[0].join(10)
     client.ended(-9)
     threads[1].join(10)
-    assert done == [None, -9]
+    assert done == ["all", -9]
     assert client.end(never) == -9
 
 
@@ -272,7 +280,7 @@ def test_why_ray_ended(tmp_path: Path) -> None:
     ("version", "fits"), [("2.51.3", False), ("2.52.0", True), ("2.60.0", True), ("3.0.0rc1", True)]
 )
 def test_a_ray_that_takes_no_token_is_refused(version: str, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_node.importlib.metadata, "version", lambda name: version)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
     if fits:
         ray_node.check_version()
     else:

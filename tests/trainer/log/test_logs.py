@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from tests.trainer.agents import Launch
 from tests.trainer.api_double import LearnerRecord, Refused
 from tests.trainer.conftest import StartApi
@@ -113,7 +114,9 @@ def test_what_is_left_out_as_the_flood_ends_is_told(tmp_path: Path) -> None:
     assert heard.lines[1:] == [str(number) for number in range(80, 100)]
 
 
-def test_a_full_log_and_a_full_file_say_how_much_is_missing(start_api: StartApi, launch: Launch) -> None:
+def test_a_full_log_and_a_full_file_say_how_much_is_missing(
+    start_api: StartApi, launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limits = {"file_bytes": 1000, "lines_per_second": 0, "bytes_per_second": 0}
     api = start_api("seq 1 3; while ! [ -e go ]; do sleep 0.02; done; seq 4 5000", log=limits)
     agent = launch(api)
@@ -125,7 +128,7 @@ def test_a_full_log_and_a_full_file_say_how_much_is_missing(start_api: StartApi,
             raise Refused(409, "log_full", "it has 100 bytes")
         take(rank, learner, body)
 
-    api._logs = full  # type: ignore[method-assign]
+    monkeypatch.setattr(api, "_logs", full)
     (agent.workdir / "model" / "go").touch()
     assert agent.wait() == 0
     marker = "[weft] 4,997 lines of this learner were left out: the job's log is full"

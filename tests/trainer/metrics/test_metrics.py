@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.trainer.agents import Launch
@@ -206,7 +207,7 @@ def test_the_file_that_is_written_to_is_put_aside_with_no_line_lost(
     path = tmp_path / "logged.jsonl"
     monkeypatch.setenv("WEFT_METRICS_FILE", str(path))
     sink = Sink()
-    source = logged.LoggedMetrics(path, sink)  # type: ignore[arg-type]
+    source = logged.LoggedMetrics(path, cast(MetricShipper, sink))
     for step in range(100):
         log_metrics(a=step)
         source.read([])

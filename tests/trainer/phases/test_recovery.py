@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,10 @@ def undisturbed(learners: int, folder: Path) -> str:
     return said
 
 
+def began(api: ApiDouble, learners: int) -> bool:
+    return all(api.learners[rank].lines for rank in range(learners))
+
+
 def stored(api: ApiDouble, learners: int) -> bool:
     folders = {key.rpartition("generations/")[0] for key in list(api.objects) if "generations/" in key}
     return len(folders) == learners
@@ -58,8 +63,8 @@ def test_the_end_is_the_same(start_api: StartApi, launch: Launch, tmp_path: Path
         api.objects = objects
         agents = [launch(api, rank, folder=f"{number}-{rank}") for rank in range(learners)]
         if end != "nothing":
-            api.wait_for(lambda a=api: all(a.learners[rank].lines for rank in range(learners)))
-            api.wait_for(lambda a=api: stored(a, learners))
+            api.wait_for(partial(began, api, learners))
+            api.wait_for(partial(stored, api, learners))
             time.sleep(chance.uniform(0.1, 0.5))
             victim = chance.choice(agents)
             if end == "program":

@@ -94,4 +94,4 @@ forward(40)
 END"""
     api = start_api(program)
     assert launch(api).wait() == 1
-    assert AMOUNTS in api.learners[0].exit["reason"]
+    assert AMOUNTS in api.learners[0].exit_reason

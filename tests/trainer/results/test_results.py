@@ -129,7 +129,9 @@ def test_partial_results_have_none_and_a_later_attempt_takes_the_old_one_away(bu
     assert manifest(bucket, "attempts/") is None, "learner 2 is not done"
     put(store, tmp_path, rank=1, learners=2, attempt=2)
     assert check(bucket, "attempts/") == ["model"]
-    assert manifest(bucket, "attempts/")["attempt"] == 2  # type: ignore[index]
+    found = manifest(bucket, "attempts/")
+    assert found is not None
+    assert found["attempt"] == 2
 
 
 def test_results_of_a_gang(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:

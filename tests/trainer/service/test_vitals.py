@@ -43,12 +43,16 @@ def test_a_deadlock_is_idle_and_its_stack_is_shown_once_for_each_request(start_a
     api.wait_for(lambda: "begins" in api.learners[0].lines and bool(idle(api)) and idle(api)[-1] > 1.5)
     before = len(idle(api))
     assert not any(beat["wrote"] for beat in api.learners[0].heartbeats if "wrote" in beat)
-    for number, token in enumerate(("first", "second"), 1):
+
+    def ask(token: str, answers: int) -> None:
         api.stop = {"stop": False, "grace_seconds": None, "dump": token}
-        api.wait_for(lambda n=number: len(said(api, "wait_for_a_peer (")) == n)
+        api.wait_for(lambda: len(said(api, "wait_for_a_peer (")) == answers)
         beats = len(api.learners[0].heartbeats)
-        api.wait_for(lambda n=beats: len(api.learners[0].heartbeats) > n + 3)
-        assert len(said(api, "wait_for_a_peer (")) == number, api.learners[0].lines
+        api.wait_for(lambda: len(api.learners[0].heartbeats) > beats + 3)
+        assert len(said(api, "wait_for_a_peer (")) == answers, api.learners[0].lines
+
+    ask("first", 1)
+    ask("second", 2)
     assert said(api, "Thread")
     assert min(idle(api)[before:]) > 1.5, "neither what the agent itself logs nor py-spy's work is a sign of life"
     agent.terminate()
@@ -57,7 +61,11 @@ def test_a_deadlock_is_idle_and_its_stack_is_shown_once_for_each_request(start_a
 
 def test_what_reading_the_stacks_uses_is_no_sign_of_life() -> None:
     read = threading.Event()
-    vitals = Vitals(lambda: False, lambda: read.wait(60))
+
+    def dump() -> None:
+        read.wait(60)
+
+    vitals = Vitals(lambda: False, dump)
     vitals.begin()
     vitals.asked("now")
     time.sleep(0.01)

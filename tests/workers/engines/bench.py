@@ -33,7 +33,7 @@ time.sleep(600)
 """
 
 
-def until(look: Callable[[], T], seconds: float = 90.0) -> T:
+def until(look: Callable[[], T | None], seconds: float = 90.0) -> T:
     """The first true answer."""
     deadline = time.monotonic() + seconds
     while not (answer := look()):
@@ -102,9 +102,7 @@ class Bench:
             seen = self.look(spec)
             return seen if seen and is_so(seen) else None
 
-        seen = until(look)
-        assert seen
-        return seen
+        return until(look)
 
     def agent_of(self, spec: LaunchSpec, rank: int = 0) -> processes.Identity:
         """A learner's agent, once its supervisor has noted who it is: the agent may have done things by then."""

@@ -424,7 +424,12 @@ def test_a_build_ends_when_the_last_run_that_waits_is_stopped(bench: Bench, wait
 def test_the_engine_builds_what_waiting_jobs_want_and_nothing_else(bench: Bench, waiting: Path) -> None:
     recipe = recipe_of(bench.images)
     jobs = {"job-a": "tiny:1.0", "job-b": "tiny:1.0", "job-c": sys.prefix, "job-d": "nothing:9"}
-    held = until(lambda: (found := bench.engine.prepare(jobs)) and "gate" in found["job-a"].progress and found)
+
+    def at_the_gate() -> Mapping[str, Preparation] | None:
+        found = bench.engine.prepare(jobs)
+        return found if found and "gate" in found["job-a"].progress else None
+
+    held = until(at_the_gate)
     assert {name: one.progress for name, one in held.items()} == {
         "job-a": f"{BUILDING}: waiting for the gate",
         "job-b": f"{BUILDING}: waiting for the gate",

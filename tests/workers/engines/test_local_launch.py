@@ -12,15 +12,20 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 from tests.workers.engines.bench import COUNT, FOREVER, Bench, until
 
 from weft_core.engine import EngineUnreachable, LaunchRefused, LearnerState
+from weft_core.launch import LaunchSpec
 from weft_core.settings import Settings
 from weft_workers import engines, environments
 from weft_workers.engines.local import LocalEngine
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 AGENT = Path(__file__).parents[3] / "trainer_images" / "runtime" / "weft_trainer"
 
@@ -140,14 +145,14 @@ def test_workers_that_launch_at_the_same_time_start_it_once(bench: Bench) -> Non
     assert [(bench.out / f"started-{rank}").read_text() for rank in (0, 1)] == ["x", "x"]
 
 
-def _launch_and_die(engine: LocalEngine, spec: object, line: int) -> bool:
+def _launch_and_die(engine: LocalEngine, spec: LaunchSpec, line: int) -> bool:
     """In a process of its own: launch, and be killed after so many lines of our code; False: it came to the end."""
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     count = 0
 
-    def trace(frame: FrameType, event: str, _: object) -> object:
+    def trace(frame: FrameType, event: str, _: object) -> TraceFunction | None:
         nonlocal count
         if "weft_workers" not in frame.f_code.co_filename:
             return None
@@ -156,9 +161,9 @@ def _launch_and_die(engine: LocalEngine, spec: object, line: int) -> bool:
             os.kill(os.getpid(), signal.SIGKILL)
         return trace
 
-    sys.settrace(trace)  # type: ignore[arg-type]
+    sys.settrace(trace)
     try:
-        engine.launch(spec)  # type: ignore[arg-type]
+        engine.launch(spec)
     finally:
         os._exit(0)
 
@@ -234,10 +239,10 @@ def test_each_engine_and_installation_sees_its_own_runs(bench: Bench) -> None:
         ({"image": "/nowhere"}, "image /nowhere: no virtual environment is there"),
     ],
 )
-def test_what_can_never_run_is_refused(bench: Bench, asked: dict[str, object], message: str) -> None:
+def test_what_can_never_run_is_refused(bench: Bench, asked: dict[str, Any], message: str) -> None:
     engine = bench.new_engine(cpus=4, gpus=2, memory=2 << 30)
     with pytest.raises(LaunchRefused) as caught:
-        engine.launch(bench.spec(FOREVER, **asked))  # type: ignore[arg-type]
+        engine.launch(bench.spec(FOREVER, **asked))
     assert message in str(caught.value)
     assert caught.value.code in ("S100", "S103")
     assert engine.observe() == {}

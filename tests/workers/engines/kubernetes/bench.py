@@ -87,9 +87,7 @@ class KubeBench:
             learners = list(seen.learners.values()) if seen else []
             return learners[0] if len(learners) == spec.learners and all(map(wanted, learners)) else None
 
-        found = until(look, seconds)
-        assert found is not None
-        return found
+        return until(look, seconds)
 
     def running(self, spec: LaunchSpec, engine: KubernetesEngine | None = None) -> LearnerObservation:
         return self.wait(spec, lambda one: one.state is LearnerState.RUNNING, engine)

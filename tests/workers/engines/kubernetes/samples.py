@@ -20,7 +20,7 @@ ENGINE, INSTALLATION = "kube", "ins-test"
 
 def spec(**changes: Any) -> LaunchSpec:
     """A gang of two; ``changes`` are fields of the spec or of its resources."""
-    resources = {"cpus": 0.1, "gpus": 0, "memory": 64 * MIB}
+    resources: Json = {"cpus": 0.1, "gpus": 0, "memory": 64 * MIB}
     resources |= {name: changes.pop(name) for name in (*Resources.__dataclass_fields__,) if name in changes}
     fields: Json = {
         "run_name": "weft-job-1-1",

@@ -126,11 +126,10 @@ class Scripted:
                 self.wfile.write(body)
 
             def _watch(self, query: dict[str, str]) -> None:
-                if script.refuse:
-                    reason = {"kind": "Status", "code": script.refuse, "message": "no watch", "reason": "Expired"}
-                    if script.refuse == 410:
+                if status := script.refuse:
+                    if status == 410:
                         script.refuse = 0
-                    self._answer(reason["code"], reason)
+                    self._answer(status, {"kind": "Status", "code": status, "message": "no watch", "reason": "Expired"})
                     return
                 self.close_connection = True
                 script.watches.append(query["resourceVersion"])
@@ -151,7 +150,7 @@ class Scripted:
 
             def _is_left(self) -> bool:
                 try:
-                    return self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+                    return not self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
                 except BlockingIOError:
                     return False
                 except OSError:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.workers.engines.kubernetes.samples import NOW, node, pod, running, settings, spec, waiting
@@ -209,7 +209,7 @@ def waits(n: int) -> Json:
 
 def test_events_are_read_of_a_few_pods_and_not_often() -> None:
     there = Counting()
-    details = Details(there, "team")  # type: ignore[arg-type]
+    details = Details(cast(Cluster, there), "team")
     pods = [waits(n) for n in range(12)]
     uids = {one["metadata"]["uid"] for one in pods}
     for told in (5, 10, 12, 12):
@@ -224,13 +224,13 @@ def test_events_are_read_of_a_few_pods_and_not_often() -> None:
 def test_no_event_is_no_trouble() -> None:
     there = Counting()
     there.down = True
-    details = Details(there, "team")  # type: ignore[arg-type]
+    details = Details(cast(Cluster, there), "team")
     details.round({"uid-1"})
     assert details.event(waits(1), NOW) == ""
 
 
 def test_kueues_own_words() -> None:
-    details = Details(Counting(), "team")  # type: ignore[arg-type]
+    details = Details(cast(Cluster, Counting()), "team")
     details.round({"uid-1"})
     found = waits(1)
     found["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team-a"
@@ -256,7 +256,7 @@ def test_kueues_own_words() -> None:
 )
 def test_a_pod_that_is_being_deleted(deleted: tuple[float, float], grace: float, ready: str, asked: int | None) -> None:
     there = Deleting()
-    stopper = Stopper(there, {}, lambda name: node(name, ready=ready, ago=100), kueue=False)  # type: ignore[arg-type]
+    stopper = Stopper(cast(Cluster, there), {}, lambda name: node(name, ready=ready, ago=100), kueue=False)
     stopper.end(pod(running(), deleted=deleted), NOW, timedelta(seconds=grace))
     assert there.graces == ([] if asked is None else [asked])
 
@@ -264,7 +264,8 @@ def test_a_pod_that_is_being_deleted(deleted: tuple[float, float], grace: float,
 def test_what_does_not_run_is_not_given_time() -> None:
     for found, asked in ((pod(running()), 60), (pod(waiting("ContainerCreating"), phase="Pending"), 1), (pod(), 1)):
         there = Deleting()
-        Stopper(there, {}, lambda name: None, kueue=False).end(found, NOW, timedelta(seconds=59.2))  # type: ignore[arg-type]
+        stopper = Stopper(cast(Cluster, there), {}, lambda name: None, kueue=False)
+        stopper.end(found, NOW, timedelta(seconds=59.2))
         assert there.graces == [asked]
 
 

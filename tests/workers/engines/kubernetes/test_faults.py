@@ -9,6 +9,7 @@ import signal
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -39,7 +40,9 @@ def account(bench: KubeBench, *, everywhere: bool = True) -> Path:
     roles = [("Role", "RoleBinding", "weft", RIGHTS)]
     if everywhere:
         roles.append(("ClusterRole", "ClusterRoleBinding", name, CLUSTER_RIGHTS))
-    objects = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "weft", "namespace": namespace}}]
+    objects: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "weft", "namespace": namespace}}
+    ]
     for role, binding, called, rules in roles:
         metadata = {"name": called, **({"namespace": namespace} if role == "Role" else {})}
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": called}

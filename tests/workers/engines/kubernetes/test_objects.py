@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -68,8 +69,9 @@ def make_pod(
 
 
 def container(pod: Json) -> Json:
-    [one] = pod["spec"]["containers"]
-    return one
+    containers: list[Json] = pod["spec"]["containers"]
+    [only] = containers
+    return only
 
 
 def environment(pod: Json) -> dict[str, str]:
@@ -107,7 +109,7 @@ _ALLOWED_VOLUMES = {
     "projected",
     "secret",
 }
-RESTRICTED = {
+RESTRICTED: dict[str, Callable[[Json, Json], bool]] = {
     "no host namespaces": lambda pod, one: not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(),
     "not privileged": lambda pod, one: not one["securityContext"].get("privileged"),
     "no host ports": lambda pod, one: not any(port.get("hostPort") for port in one.get("ports", [])),

@@ -112,10 +112,14 @@ def test_what_is_too_old_is_listed_anew(server: Scripted, mirror: Mirror, delete
 def test_a_line_that_is_no_event_does_no_harm(server: Scripted, mirror: Mirror) -> None:
     server.objects = [pod("a")]
     phases(mirror)
-    for line in ("<html>", '{"type": "ADDED"}', "[]", '{"type": "ERROR", "object": {"code": 500, "message": "oh"}}'):
+
+    def watches_anew_after(line: str) -> None:
         began = len(server.watches)
         server.send_line(line)
-        wait(lambda began=began: len(server.watches) > began)
+        wait(lambda: len(server.watches) > began)
+
+    for line in ("<html>", '{"type": "ADDED"}', "[]", '{"type": "ERROR", "object": {"code": 500, "message": "oh"}}'):
+        watches_anew_after(line)
     server.send("ADDED", pod("b", 300))
     wait(lambda: phases(mirror) == {"a": "Pending", "b": "Pending"})
 

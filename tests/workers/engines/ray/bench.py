@@ -6,7 +6,7 @@ import itertools
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,7 +30,7 @@ FOREVER = "echo ready; sleep 600 & wait"
 _counter = itertools.count(1)
 
 
-def until(look: Callable[[], T], what: Callable[[], object] = lambda: "", seconds: float = PATIENCE) -> T:
+def until(look: Callable[[], T | None], what: Callable[[], object] = lambda: "", seconds: float = PATIENCE) -> T:
     """The first true answer; an engine that does not answer is asked again."""
     deadline = time.monotonic() + seconds
     while True:
@@ -75,11 +75,15 @@ class Run:
     def look(self) -> Observation | None:
         return self.bench.engine.observe().get(self.name)
 
+    def learners(self) -> Mapping[int, LearnerObservation]:
+        """As the engine sees them now. It must know the run."""
+        seen = self.look()
+        assert seen is not None, self.describe()
+        return seen.learners
+
     def wait(self, is_so: Callable[[Observation], object], seconds: float = PATIENCE) -> Observation:
         """The first observation of it that ``is_so``."""
-        seen = until(lambda: seen if (seen := self.look()) and is_so(seen) else None, self.describe, seconds)
-        assert seen
-        return seen
+        return until(lambda: seen if (seen := self.look()) and is_so(seen) else None, self.describe, seconds)
 
     def started(self) -> Run:
         """Wait until all its commands run, and the engine says so."""
@@ -93,8 +97,12 @@ class Run:
     def forgotten(self) -> None:
         """Wait until the engine does not know it any more, and nothing of it is left."""
         until(lambda: self.look() is None, self.describe)
-        until(lambda: not self.processes(), self.describe)
+        self.left_nothing()
         assert self.name not in self.bench.cluster.jobs()
+
+    def left_nothing(self) -> None:
+        """Wait until no process of it is left."""
+        until(lambda: not self.processes(), self.describe)
 
     def processes(self) -> list[int]:
         """Agents and all that they have started."""
@@ -163,5 +171,5 @@ class Bench:
             with suppress(EngineUnreachable):
                 run.stop()
         for run in self.runs:
-            until(lambda run=run: not run.processes(), run.describe)
+            run.left_nothing()
         self._stack.close()

@@ -36,6 +36,7 @@ class Script:
         self.slow_create = 0.0
         """Seconds that an answer to POST takes, after it was obeyed."""
         self.actors: list[dict[str, Any]] = []
+        self.address = ""
 
     def handle(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         self.calls.append((method, path.partition("?")[0]))
@@ -124,19 +125,18 @@ def test_a_create_that_is_answered_too_late_is_adopted(script: Script) -> None:
     assert list(engine.observe()) == [SPEC.run_name]
 
 
-def test_a_create_that_another_worker_was_faster_with(script: Script, engine: RayEngine) -> None:
+def test_a_create_that_another_worker_was_faster_with(
+    script: Script, engine: RayEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine.launch(SPEC)
     there = script.jobs.pop(SPEC.run_name)
-    found = iter([None])
-    ask = engine._ray.job
-    engine._ray.job = lambda name: next(found, None) if SPEC.run_name not in script.jobs else ask(name)  # type: ignore[method-assign]
     submit = engine._ray.submit
 
     def late(job: Any) -> bool:
         script.jobs[SPEC.run_name] = there
         return submit(job)
 
-    engine._ray.submit = late  # type: ignore[method-assign]
+    monkeypatch.setattr(engine._ray, "submit", late)
     engine.launch(SPEC)
     there["metadata"]["job_id"] = "job-b"
     with pytest.raises(EngineUnreachable, match=r"of another job_id \(job-b, not job-a\)"):

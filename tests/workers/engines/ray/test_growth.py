@@ -32,7 +32,7 @@ def test_nodes_come_for_a_gang_and_go_after_it(growing: Bench) -> None:
     seen = run.wait(lambda seen: "autoscaler" in seen.learners[0].reason)
     assert {one.state for one in seen.learners.values()} == {LearnerState.STARTING}
     run.started()
-    assert len({one.node for one in run.look().learners.values()}) == 2
+    assert len({one.node for one in run.learners().values()}) == 2
     assert [one.potential for one in growing.engine.capacity().nodes] == [False] * 3
     run.stop()
     run.forgotten()
@@ -41,6 +41,6 @@ def test_nodes_come_for_a_gang_and_go_after_it(growing: Bench) -> None:
 
 def test_a_node_comes_for_a_lone_learner(growing: Bench) -> None:
     run = growing.run(cpus=1, extra={"quick": 1}).launch().started()
-    assert run.look().learners[0].node != "head"
+    assert run.learners()[0].node != "head"
     run.stop()
     run.forgotten()

@@ -93,7 +93,7 @@ def test_a_node_that_is_lost_interrupts_its_learners(bench: Bench) -> None:
     node = bench.cluster.add_node(cpus=1, resources={"far": 1})
     try:
         run = bench.run(extra={"far": 1}).launch().started()
-        assert run.look().learners[0].node == node.name
+        assert run.learners()[0].node == node.name
         node.kill()
         [one] = run.ended().values()
         assert (one.interrupted, one.reason) == (True, f"its node {node.name} was lost")

@@ -78,7 +78,7 @@ def test_a_foreign_run_of_the_same_name_is_left_alone(bench: Bench) -> None:
     assert run.name not in theirs.observe()
     theirs.stop(run.name, timedelta(0))
     time.sleep(1)
-    assert run.look().learners[0].state is LearnerState.RUNNING
+    assert run.learners()[0].state is LearnerState.RUNNING
     run.stop()
     run.forgotten()
 
@@ -97,7 +97,7 @@ def test_a_shorter_grace_shortens_a_stop(bench: Bench) -> None:
     run.stop(600)
     until(lambda: "told" in run.api.learners[0].lines, run.describe)
     time.sleep(2)
-    assert run.look().learners[0].state is LearnerState.RUNNING
+    assert run.learners()[0].state is LearnerState.RUNNING
     run.stop(1)
     run.stop(900)
     run.forgotten()
@@ -142,7 +142,7 @@ def test_what_does_not_fit_waits_and_runs_when_a_node_joins(bench: Bench) -> Non
     node = bench.cluster.add_node(cpus=2, resources={"blue": 2})
     try:
         run.started()
-        assert {one.node for one in run.look().learners.values()} == {node.name}
+        assert {one.node for one in run.learners().values()} == {node.name}
         assert {one.name for one in bench.engine.capacity().nodes} == {"head", node.name}
         run.stop()
         run.forgotten()

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from typing import Any
 
 # Only the Horovod images have it, and only this helper process imports it.
-from horovod.runner.common.util.hosts import parse_hosts  # type: ignore[import-not-found]
-from horovod.runner.elastic import driver as horovod_driver  # type: ignore[import-not-found]
-from horovod.runner.elastic.discovery import HostDiscovery, HostManager  # type: ignore[import-not-found]
-from horovod.runner.elastic.rendezvous import create_rendezvous_handler  # type: ignore[import-not-found]
-from horovod.runner.gloo_run import create_slot_env_vars  # type: ignore[import-not-found]
-from horovod.runner.http.http_server import RendezvousHTTPServer  # type: ignore[import-not-found]
+from horovod.runner.common.util.hosts import parse_hosts
+from horovod.runner.elastic import driver as horovod_driver
+from horovod.runner.elastic.discovery import HostDiscovery, HostManager
+from horovod.runner.elastic.rendezvous import create_rendezvous_handler
+from horovod.runner.gloo_run import create_slot_env_vars
+from horovod.runner.http.http_server import RendezvousHTTPServer
 
 _POLL = 0.25
 _LOST = 1

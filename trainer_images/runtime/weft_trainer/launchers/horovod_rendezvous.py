@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 # Only the Horovod images have it, and only this helper process imports it.
-from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts  # type: ignore[import-not-found]
-from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer  # type: ignore[import-not-found]
+from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
 
 def main(port: int, hosts: str) -> None:

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ray._private.state import state as cluster_state  # type: ignore[import-not-found]
-from ray._raylet import GcsClientOptions  # type: ignore[import-not-found]
+from ray._private.state import state as cluster_state
+from ray._raylet import GcsClientOptions
 
 from weft_trainer.ray_gang.board import Board, connect
 from weft_trainer.ray_gang.driver import STOPPED_BY_HAND, address_of, explain, give_up, leave, node_names

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ray._raylet import GcsClient  # type: ignore[import-not-found]
-from ray.experimental import internal_kv  # type: ignore[import-not-found]
+from ray._raylet import GcsClient
+from ray.experimental import internal_kv
 
 STATUS = "weft_status"
 """The key of the job's metadata that holds the run's status, as JSON."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import sys
 
-import ray  # type: ignore[import-not-found]
-from ray.dashboard.modules.job.common import (  # type: ignore[import-not-found]
+import ray
+from ray.dashboard.modules.job.common import (
     JOB_ACTOR_NAME_TEMPLATE,
     SUPERVISOR_ACTOR_RAY_NAMESPACE,
 )

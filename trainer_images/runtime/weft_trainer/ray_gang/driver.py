@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import ray  # type: ignore[import-not-found]
-from ray.exceptions import ActorUnavailableError, RayActorError, RayError  # type: ignore[import-not-found]
-from ray.util.placement_group import (  # type: ignore[import-not-found]
+import ray
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError
+from ray.util.placement_group import (
     placement_group,
     placement_group_table,
     remove_placement_group,
 )
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # type: ignore[import-not-found]
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from weft_trainer.ray_gang import learner as learner_module
 from weft_trainer.ray_gang.board import Board
