@@ -104,7 +104,7 @@ def by_weft(stack: Stack, engine: str) -> Side:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda _: client.train({**job(SLEEP), "name": name}, None), range(number)))
         while True:
-            states = [one.state for one in client.jobs.list(q=name)]
+            states = [listed.state for listed in client.jobs.list(q=name)]
             if states.count("COMPLETED") == number:
                 return time.perf_counter() - begun
             assert not {"FAILED", "HALTED"} & set(states), states
@@ -131,12 +131,12 @@ def kubernetes(folder: Path) -> None:
     try:
         images.load(cluster, images.PYTHON)
         with (
-            kube_stack(cluster, folder / "kubernetes", TimingSettings().model_dump()) as one,
+            kube_stack(cluster, folder / "kubernetes", TimingSettings().model_dump()) as started,
             cluster.namespace(f"weft-bench-{time.time():.0f}") as namespace,
         ):
             bare = BarePods(cluster, namespace)
             direct = Side("kubectl create", bare.start, bare.many)
-            compare("Kubernetes", [direct, by_weft(one.stack, ENGINE)], GOAL)
+            compare("Kubernetes", [direct, by_weft(started.stack, ENGINE)], GOAL)
     finally:
         cluster.release()
 
@@ -190,7 +190,7 @@ class BarePods:
         made["metadata"]["labels"] = {"bench": "bare"}  # no engine shall take them for its own
         [container] = made["spec"]["containers"]
         container["command"] = ["python", "-c", code]
-        container["env"] = [one for one in container["env"] if "valueFrom" not in one]
+        container["env"] = [variable for variable in container["env"] if "valueFrom" not in variable]
         return made
 
     def _wait(self, number: int) -> None:

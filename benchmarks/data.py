@@ -58,7 +58,7 @@ s3 = boto3.client("s3", endpoint_url=at["endpoint"], region_name="us-east-1", aw
     aws_secret_access_key=at["secret_key"], config=Config(max_pool_connections=64))
 os.makedirs(work, exist_ok=True)
 pages = s3.get_paginator("list_objects_v2").paginate(Bucket=at["container"], Prefix=at["prefix"] + "/")
-keys = [one["Key"] for page in pages for one in page["Contents"]]
+keys = [item["Key"] for page in pages for item in page["Contents"]]
 def get(key):
     s3.download_file(at["container"], key, os.path.join(work, os.path.basename(key)))
 with ThreadPoolExecutor(16) as pool:

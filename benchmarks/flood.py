@@ -69,13 +69,13 @@ def _others(stack: Stack, code: Path) -> list[str]:
         time.sleep(EVERY)
     ages, answers = sorted(ages[int(_WARM / EVERY) :]), sorted(answers)
     parts = [*(_part(ages, share) for share in (0.5, 0.99, 1)), *(_part(answers, share) for share in (0.5, 1))]
-    return [f"{one * 1000:.0f} ms" for one in parts]
+    return [f"{part * 1000:.0f} ms" for part in parts]
 
 
 def _follow(job: weft.Job, ages: list[float]) -> None:
-    for one in job.follow_logs():
-        if isinstance(one, weft.LogLine) and one.text.isdecimal():
-            ages.append((time.monotonic_ns() - int(one.text)) / 1e9)
+    for item in job.follow_logs():
+        if isinstance(item, weft.LogLine) and item.text.isdecimal():
+            ages.append((time.monotonic_ns() - int(item.text)) / 1e9)
 
 
 def _part(values: list[float], share: float) -> float:

@@ -51,14 +51,14 @@ def measure(stack: Stack, folder: Path) -> None:
 
 def _by_hand(python: Path, words: list[str], example: str, data: Path, out: Path) -> float:
     folders = {name: out / name.lower() for name in ("RESULT_DIR", "CHECKPOINT_DIR", "LOG_DIR")}
-    for one in folders.values():
-        one.mkdir(parents=True)
+    for path in folders.values():
+        path.mkdir(parents=True)
     environment = {
         **os.environ,
         "PATH": f"{python.parent}:{os.environ['PATH']}",
         "OMP_NUM_THREADS": "1",
         "DATA_DIR": str(data),
-        **{name: str(one) for name, one in folders.items()},
+        **{name: str(path) for name, path in folders.items()},
     }
     begun = time.perf_counter()
     subprocess.run([str(python), *words], cwd=EXAMPLES / example, env=environment, check=True, capture_output=True)

@@ -24,5 +24,5 @@ def median(values: Sequence[float]) -> float:
 
 def spread(values: Sequence[float], scale: float = 1, digits: int = 1) -> str:
     """``median (min to max)``."""
-    low, middle, high = (f"{one * scale:.{digits}f}" for one in (min(values), median(values), max(values)))
+    low, middle, high = (f"{value * scale:.{digits}f}" for value in (min(values), median(values), max(values)))
     return f"{middle} ({low} to {high})"

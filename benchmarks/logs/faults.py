@@ -33,17 +33,20 @@ def measure(service: Service) -> None:
         followed[number].extend(item for item in log if isinstance(item, LogLine))
 
     followers = [threading.Thread(target=follow, args=(number,), daemon=True) for number in range(len(urls))]
-    for one in followers:
-        one.start()
+    for follower in followers:
+        follower.start()
     learners.go()
     killed = _kill(service, SECONDS)
     written = learners.result()
     service.end(attempt)
-    for one in followers:
-        one.join(120)
+    for follower in followers:
+        follower.join(120)
     rows = []
     stored = list(service.client().jobs.logs(attempt.job_id))
-    for name, lines in [("stored", stored), *((f"follower at API {n}", one) for n, one in enumerate(followed, 1))]:
+    for name, lines in [
+        ("stored", stored),
+        *((f"follower at API {n}", followed_lines) for n, followed_lines in enumerate(followed, 1)),
+    ]:
         lost, doubled, disordered = _faults(lines, written)
         rows.append([name, f"{len(lines):,}", str(lost), str(doubled), str(disordered)])
     show(

@@ -12,7 +12,7 @@ import httpx
 from benchmarks.logs.service import Learners, Service
 from benchmarks.table import show
 
-LEARNERS = [int(one) for one in os.environ.get("WEFT_BENCH_LEARNERS", "1,100,1000").split(",")]
+LEARNERS = [int(number) for number in os.environ.get("WEFT_BENCH_LEARNERS", "1,100,1000").split(",")]
 SECONDS = float(os.environ.get("WEFT_BENCH_SECONDS", "20"))
 EVERY = 1.0
 """Seconds between two lines of a learner."""

@@ -102,7 +102,9 @@ class Learner:
         await writer.drain()
         answer = await reader.readuntil(b"\r\n\r\n")
         status, *headers = answer.decode("latin-1").split("\r\n")
-        length = next((int(one.split(":")[1]) for one in headers if one.lower().startswith("content-length:")), 0)
+        length = next(
+            (int(header.split(":")[1]) for header in headers if header.lower().startswith("content-length:")), 0
+        )
         await reader.readexactly(length)
         return int(status.split()[1])
 

@@ -24,13 +24,13 @@ def measure(service: Service) -> None:
         # A job each: lines of one job are numbered one batch after the other.
         attempts = [service.attempt(1) for _ in range(_LEARNERS)]
         urls = [api.url for api in service.apis[:count]]
-        learners = Learners(urls, [(one.token, 0) for one in attempts], seconds=SECONDS, flood=_LINES)
+        learners = Learners(urls, [(attempt.token, 0) for attempt in attempts], seconds=SECONDS, flood=_LINES)
         begun = time.monotonic()
         learners.go()
         lines = sum(learners.result())
         rate = lines / (time.monotonic() - begun)
-        for one in attempts:
-            service.end(one)
+        for attempt in attempts:
+            service.end(attempt)
         name = "one API process" if count == 1 else f"{count} API processes"
         rows.append([name, f"{rate:,.0f}", f"{rate / raw:.2f}", f"≥ {GOAL:,}"])
     show(

@@ -78,7 +78,7 @@ def test_a_rerun_begins_with_a_copy_of_the_last_checkpoint(api: Api, ann: Person
     put(store, source, 1, {"model": "one", "constant": "constant"}, job=first["id"])
     put(store, source, 2, {"model": "two", "constant": "constant"}, job=first["id"])
     listed = ann.http.get(f"/api/v1/jobs/{first['id']}/checkpoints").json()["checkpoints"]
-    assert [(one["generation"], one["files"], one["size"]) for one in listed] == [
+    assert [(checkpoint["generation"], checkpoint["files"], checkpoint["size"]) for checkpoint in listed] == [
         ("000001-000002", 2, 11),
         ("000001-000001", 2, 11),
     ]
@@ -90,14 +90,14 @@ def test_a_rerun_begins_with_a_copy_of_the_last_checkpoint(api: Api, ann: Person
     told = {"job": first["id"], "generation": "000001-000002", "attempt": 1, "files": 2, "size": 11}
     assert {key: second["checkpoint_of"][key] for key in told} == told
     events = ann.http.get(f"/api/v1/jobs/{second['id']}/events").json()["events"]
-    assert [one["message"] for one in events if one["kind"] == "checkpoint"] == [
+    assert [event["message"] for event in events if event["kind"] == "checkpoint"] == [
         f"begins with the checkpoint of 2026-01-31 08:15:11 UTC by attempt 1 of {first['id']}: 2 files"
     ]
     spec = api.attempt(second["id"]).agents[0].start()
     assert spec["has_checkpoint"] is True
 
     # Whatever becomes of the first one, the second has its own.
-    store.delete([one.key for one in store.objects(source)])
+    store.delete([stored.key for stored in store.objects(source)])
     assert restored(api, prefix_of(ann, second, users), tmp_path / "restored") == {
         "model": "two",
         "constant": "constant",
@@ -129,7 +129,7 @@ def test_of_several_learners_all_that_may_go_together_is_copied(api: Api, ann: P
     put(api.context.objects, source, 1, {"shard-2": "1"}, learner=2)
     second = ann.http.post(f"/api/v1/jobs/{first['id']}/rerun", json={"from_checkpoint": True}).json()
     listed = ann.http.get(f"/api/v1/jobs/{second['id']}/checkpoints").json()["checkpoints"]
-    assert [(one["learner"], one["generation"]) for one in listed] == [
+    assert [(checkpoint["learner"], checkpoint["generation"]) for checkpoint in listed] == [
         (1, "000001-000002"),
         (1, "000001-000001"),
         (2, "000001-000001"),
@@ -167,7 +167,7 @@ def test_of_several_learners_what_they_had_at_that_time_is_copied(api: Api, ann:
     url = f"/api/v1/jobs/{first['id']}/rerun"
     made = ann.http.post(url, json={"from_checkpoint": "000001-000002"}).json()
     listed = ann.http.get(f"/api/v1/jobs/{made['id']}/checkpoints").json()["checkpoints"]
-    assert sorted((one["learner"], one["generation"]) for one in listed) == [
+    assert sorted((checkpoint["learner"], checkpoint["generation"]) for checkpoint in listed) == [
         (1, "000001-000002"),
         (2, "000001-000002"),
         (2, "000001-000003"),
@@ -186,12 +186,12 @@ def test_without_a_checkpoint_there_is_no_job(api: Api, ann: Person) -> None:
     assert "has no complete checkpoint" in answer.json()["detail"]
     put(api.context.objects, prefix_of(ann, first, False), 1, {"model": "one"})
     store = api.context.objects
-    [content] = [one.key for one in store.objects(prefix_of(ann, first, False)) if "/files/" in one.key]
+    [content] = [stored.key for stored in store.objects(prefix_of(ann, first, False)) if "/files/" in stored.key]
     store.delete([content])
     answer = ann.http.post(f"/api/v1/jobs/{first['id']}/rerun", json={"from_checkpoint": True})
     assert code_of(answer) == "conflict"
     assert len(ann.http.get("/api/v1/jobs").json()["jobs"]) == before
-    left = {one.key.split("/")[2] for one in store.objects(f"jobs/{ann.project_id}/")}
+    left = {stored.key.split("/")[2] for stored in store.objects(f"jobs/{ann.project_id}/")}
     assert left == {first["id"]}, "nothing of an attempt to copy is left"
 
 
@@ -203,7 +203,7 @@ def test_a_repeated_request_copies_once(api: Api, ann: Person) -> None:
     assert jobs[0] == jobs[1]
     other = ann.http.post(url, json={}, headers=key)
     assert code_of(other) == "idempotency_conflict"
-    kept = {one.key.split("/")[2] for one in api.context.objects.objects(f"jobs/{ann.project_id}/")}
+    kept = {stored.key.split("/")[2] for stored in api.context.objects.objects(f"jobs/{ann.project_id}/")}
     assert kept == {first["id"], jobs[0]}
 
 

@@ -109,7 +109,7 @@ def test_objects_go_in_and_out_by_presigned_urls(ann: Person, cos: S3Settings) -
     assert httpx.put(upload["parts"][0]["url"], content=b"abc", timeout=60).status_code == 200
     assert container in ann.http.get(f"{base}/objects").json()["containers"]
     listed = ann.http.get(f"{base}/objects", params={"container": container, "prefix": "a/"}).json()
-    assert [(one["key"], one["size"]) for one in listed["objects"]] == [("a/b c.gz", 3)]
+    assert [(listed_object["key"], listed_object["size"]) for listed_object in listed["objects"]] == [("a/b c.gz", 3)]
     assert listed["next_cursor"] is None
     download = ann.http.post(f"{base}/downloads", json={"container": container, "key": "a/b c.gz"}).json()
     assert download["size"] == 3
@@ -131,7 +131,7 @@ def test_listings_are_paged(ann: Person, cos: S3Settings) -> None:
         params = {"container": cos.bucket, "limit": "2"} | ({"cursor": cursor} if cursor else {})
         page = ann.http.get("/api/v1/datastores/cos/objects", params=params).json()
         assert len(page["objects"]) <= 2
-        keys += [one["key"] for one in page["objects"]]
+        keys += [listed_object["key"] for listed_object in page["objects"]]
         cursor = page["next_cursor"]
         if cursor is None:
             break
@@ -177,8 +177,8 @@ def _connection(own: S3Settings, password: str | None = None, endpoint: str | No
 
 def _problem(answer: httpx.Response) -> dict[str, Any]:
     assert (answer.status_code, code_of(answer)) == (400, "invalid_manifest")
-    (one,) = answer.json()["problems"]
-    found: dict[str, Any] = one
+    (problem,) = answer.json()["problems"]
+    found: dict[str, Any] = problem
     return found
 
 
@@ -243,7 +243,7 @@ def test_a_store_that_is_away_is_a_warning(ann: Person, own: S3Settings) -> None
     answer = ann.http.post("/api/v1/jobs", json={"manifest": manifest})
     assert answer.status_code == 201, answer.text
     events = ann.http.get(f"/api/v1/jobs/{answer.json()['id']}/events").json()["events"]
-    (warning,) = [one["message"] for one in events if one["kind"] == "warning"]
+    (warning,) = [event["message"] for event in events if event["kind"] == "warning"]
     assert "data_stores[0].training_data" in warning
     assert "http://127.0.0.1:9" in warning
 

@@ -90,7 +90,7 @@ def queue(
 
 def test_the_engines_of_the_settings_and_no_others(api: Api, ann: Person) -> None:
     listed = ann.http.get("/api/v1/engines").json()["engines"]
-    assert [(one["name"], one["type"], one["default"]) for one in listed] == [
+    assert [(engine["name"], engine["type"], engine["default"]) for engine in listed] == [
         ("local", "local", True),
         ("k8s", "kubernetes", False),
         ("new", "kubernetes", False),
@@ -114,22 +114,25 @@ def test_how_each_is(api: Api, ann: Person) -> None:
         row = session.get_one(EngineStatus, "local")
         row.unreachable_since, row.error = None, None
         row.seen_at = datetime(2026, 1, 31, 8, 15, tzinfo=UTC)
-    one = view(ann, "local")
-    assert (one["health"], one["condition"]) == ("unseen", "no worker has looked at it since 2026-01-31 08:15:00 UTC")
+    engine = view(ann, "local")
+    assert (engine["health"], engine["condition"]) == (
+        "unseen",
+        "no worker has looked at it since 2026-01-31 08:15:00 UTC",
+    )
 
 
 def test_what_it_has_and_who_uses_it(api: Api, ann: Person) -> None:
     bob = api.person()
     run(api, ann, "n2", None, cpus=2)  # of the second nobody knows yet where it went: where admission meant it to go
     run(api, bob, "n3")
-    one = view(ann)
-    assert one["capacity"] == {"cpus": 16, "gpus": 4, "memory": 128 * GIB}, "of the two nodes that take learners"
-    assert one["used"] == {"cpus": 5, "gpus": 3, "memory": 12 * GIB}, "everybody's"
-    assert one["busy"] == {"cpus": 1.5, "gpus": 0, "memory": GIB}
-    assert one["free"] == {"cpus": 10.5, "gpus": 2, "memory": 119 * GIB}
-    assert (one["running"], one["queued"], one["queue"]) == (2, 0, "Kueue's queue a")
-    assert one["node_counts"] == {"ready": 2, "not_ready": 1, "potential": 1}
-    nodes = {node.pop("name"): node for node in one["nodes"]}
+    engine = view(ann)
+    assert engine["capacity"] == {"cpus": 16, "gpus": 4, "memory": 128 * GIB}, "of the two nodes that take learners"
+    assert engine["used"] == {"cpus": 5, "gpus": 3, "memory": 12 * GIB}, "everybody's"
+    assert engine["busy"] == {"cpus": 1.5, "gpus": 0, "memory": GIB}
+    assert engine["free"] == {"cpus": 10.5, "gpus": 2, "memory": 119 * GIB}
+    assert (engine["running"], engine["queued"], engine["queue"]) == (2, 0, "Kueue's queue a")
+    assert engine["node_counts"] == {"ready": 2, "not_ready": 1, "potential": 1}
+    nodes = {node.pop("name"): node for node in engine["nodes"]}
     assert nodes["n1"] == {
         "state": "ready",
         "gpu_type": "a100",
@@ -143,7 +146,7 @@ def test_what_it_has_and_who_uses_it(api: Api, ann: Person) -> None:
     assert (nodes["n3"]["state"], nodes["n3"]["used"]["gpus"]) == ("not ready", 1)
     assert nodes["k8s-0-0"]["state"] == "potential"
     listed = {engine["name"]: engine for engine in ann.http.get("/api/v1/engines").json()["engines"]}
-    assert listed["k8s"] == {key: value for key, value in one.items() if key in listed["k8s"]}
+    assert listed["k8s"] == {key: value for key, value in engine.items() if key in listed["k8s"]}
     assert "nodes" not in listed["k8s"], "they may be many"
 
 
@@ -155,7 +158,7 @@ def test_what_waits_names_the_projects_own_jobs_only(api: Api, ann: Person) -> N
     starting = queue(api, bob, "bobs-starting")
     api.set_state(starting, "PENDING", "learner 1: image pull failed")
     seen = view(ann)
-    assert [(one["id"], one["place"], one["reason"]) for one in seen["waiting"]] == [
+    assert [(job["id"], job["place"], job["reason"]) for job in seen["waiting"]] == [
         (urgent, 1, "waiting for 4 GPUs: 1 of 4 free"),
         (mine, 2, "waiting for 1 GPU: 0 of 4 free"),
     ]
@@ -163,7 +166,7 @@ def test_what_waits_names_the_projects_own_jobs_only(api: Api, ann: Person) -> N
     assert "secret" not in str(seen)
     assert starting not in str(seen)
     by_bob = view(bob)
-    assert [(one["name"], one["place"], one["state"]) for one in by_bob["waiting"]] == [
+    assert [(job["name"], job["place"], job["state"]) for job in by_bob["waiting"]] == [
         ("bobs-starting", None, "PENDING"),
         ("bobs-secret-project", 3, "QUEUED"),
     ]
@@ -180,7 +183,7 @@ def test_an_unsigned_caller_learns_nothing(api: Api) -> None:
 def test_show_names_where_each_learner_runs(api: Api, ann: Person) -> None:
     job = run(api, ann, "n2", None)
     (attempt,) = ann.http.get(f"/api/v1/jobs/{job}").json()["attempts"]
-    assert [one["node"] for one in attempt["learners"]] == ["n2", None]
+    assert [learner["node"] for learner in attempt["learners"]] == ["n2", None]
 
 
 def test_which_engines_have_an_image(api: Api, ann: Person) -> None:

@@ -33,7 +33,7 @@ def _complete(api: Api, job_id: str) -> None:
 def test_files_are_listed_and_read(ann: Person, job: str) -> None:
     listed = ann.http.get(f"/api/v1/jobs/{job}/files").json()
     assert listed["complete"] is True
-    assert [(one["path"], one["size"]) for one in listed["files"]] == [
+    assert [(file["path"], file["size"]) for file in listed["files"]] == [
         ("empty", 0),
         ("logs/tb/näme +%.txt", 1),
         ("model.pt", 7000),
@@ -92,7 +92,7 @@ def test_the_code_of_a_job_is_shown_file_by_file(api: Api, ann: Person, bob: Per
     job = ann.submit(code_sha256=sha256)["id"]
     listed = ann.http.get(f"/api/v1/jobs/{job}/code").json()
     assert listed["complete"]
-    assert {one["path"]: one["size"] for one in listed["files"]} == {
+    assert {file["path"]: file["size"] for file in listed["files"]} == {
         "train.py": 11, "long.txt": 2 << 20, "page.html": len(HOSTILE), "bin": 1,
     }  # fmt: skip
     answer = ann.http.get(f"/api/v1/jobs/{job}/code/train.py")
@@ -154,7 +154,7 @@ def test_results_in_a_users_store(api: Api, ann: Person, servers: Servers) -> No
     client.put_object(Bucket=own.bucket, Key="a/b/other/model.pt", Body=b"not its own")
     client.put_object(Bucket=own.bucket, Key=f"a/b/{job_id}x/model.pt", Body=b"not its own")
     listed = ann.http.get(f"/api/v1/jobs/{job_id}/files").json()["files"]
-    assert [one["path"] for one in listed] == ["model.pt"]
+    assert [file["path"] for file in listed] == ["model.pt"]
     assert ann.http.get(f"/api/v1/jobs/{job_id}/files/model.pt").content == b"weights"
     _complete(api, job_id)
     with zipfile.ZipFile(io.BytesIO(ann.http.get(f"/api/v1/jobs/{job_id}/trained-model").content)) as archive:

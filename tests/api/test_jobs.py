@@ -59,8 +59,8 @@ def test_attempts_are_shown_with_their_learners(api: Api, ann: Person) -> None:
     attempt.agents[1].start()
     attempt.agents[1].post("exit", exit_code=3, reason="exit code 3", last_lines=["a\0b"])
     shown = ann.http.get(f"/api/v1/jobs/{job['id']}").json()["attempts"]
-    assert [one["n"] for one in shown] == [1]
-    assert [(one["learner"], one["phase"], one["exit_code"]) for one in shown[0]["learners"]] == [
+    assert [row["n"] for row in shown] == [1]
+    assert [(learner["learner"], learner["phase"], learner["exit_code"]) for learner in shown[0]["learners"]] == [
         (1, "WAITING", None),
         (2, "EXITED", 3),
     ]
@@ -96,7 +96,7 @@ def test_bad_submissions_say_why(ann: Person, body: Any, code: str) -> None:
 
 def test_manifest_problems_have_path_line_and_what_is_accepted(ann: Person) -> None:
     problem = ann.http.post("/api/v1/jobs", json={"manifest": "name: x\nlearners: two\ncpuss: 1\n"}).json()
-    by_path = {one["path"]: one for one in problem["problems"]}
+    by_path = {entry["path"]: entry for entry in problem["problems"]}
     assert by_path["learners"]["line"] == 2
     assert "two" in by_path["learners"]["found"]
     assert "did you mean 'cpus'" in by_path["cpuss"]["message"]
@@ -289,7 +289,7 @@ def test_a_rerun_is_the_same_job_again(api: Api, ann: Person, bob: Person) -> No
     assert second["id"] != first["id"]
     assert second["rerun_of"] == first["id"]
     assert second["code_sha256"] == first["code_sha256"]
-    shown = [ann.http.get(f"/api/v1/jobs/{one['id']}").json()["manifest"] for one in (first, second)]
+    shown = [ann.http.get(f"/api/v1/jobs/{job['id']}").json()["manifest"] for job in (first, second)]
     assert shown[0] == shown[1]
     written = ann.http.get(f"/api/v1/jobs/{first['id']}/manifest")
     assert written.headers["Content-Type"].startswith("text/yaml")

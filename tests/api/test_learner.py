@@ -157,7 +157,7 @@ def test_peers_meet(gang: Attempted) -> None:
     answer = first.http.get("/api/v1/learner/peers?rank=0&wait=30").json()
     assert time.monotonic() - asked < 25, "it answers when the peer is there, not at the end of the wait"
     assert answer["ready"] is True
-    assert [(one["rank"], one["address"], one["ports"]) for one in answer["peers"]] == [
+    assert [(peer["rank"], peer["address"], peer["ports"]) for peer in answer["peers"]] == [
         (0, "10.0.0.1", [1, 2]),
         (1, "fe80::1", [3]),
     ]
@@ -180,12 +180,12 @@ def test_a_hundred_waiting_learners_leave_the_api_free(api: Api, ann: Person) ->
         ThreadPoolExecutor(100) as pool,
     ):
         waiting = [pool.submit(http.get, f"/api/v1/learner/peers?rank={rank}&wait=30") for rank in range(100)]
-        while sum(one.running() for one in waiting) < 100:
+        while sum(call.running() for call in waiting) < 100:
             time.sleep(0.01)
         assert ann.http.get("/api/v1/jobs").status_code == 200
-        assert not any(one.done() for one in waiting), "it was answered while all of them waited"
+        assert not any(call.done() for call in waiting), "it was answered while all of them waited"
         api.end_attempt(attempt)
-        assert {one.result().status_code for one in waiting} == {410}
+        assert {call.result().status_code for call in waiting} == {410}
 
 
 def test_phases_go_forward_only_and_messages_become_events(api: Api, gang: Attempted) -> None:
@@ -208,15 +208,15 @@ def test_a_job_has_begun_when_its_program_has(api: Api, ann: Person, gang: Attem
         found: str | None = ann.http.get(f"/api/v1/jobs/{gang.job_id}").json()["started_at"]
         return found
 
-    one, two = gang.agents
-    for agent in (one, two):
+    first, second = gang.agents
+    for agent in (first, second):
         agent.start()
         agent.post("phase", phase="DOWNLOADING")
     assert started_at() is None
-    one.post("phase", phase="PROCESSING")
+    first.post("phase", phase="PROCESSING")
     begun = started_at()
     assert begun is not None
-    two.post("phase", phase="PROCESSING")
+    second.post("phase", phase="PROCESSING")
     assert started_at() == begun
 
 
@@ -265,7 +265,7 @@ def test_an_attempt_tells_which_checkpoint_it_began_with(api: Api, ann: Person, 
     shown = ann.http.get(f"/api/v1/jobs/{gang.job_id}").json()
     assert shown["attempts"][0]["checkpoint"] == origin, "rank 0's"
     events = ann.http.get(f"/api/v1/jobs/{gang.job_id}/events").json()["events"]
-    assert [one["data"]["checkpoint"]["files"] for one in events if one["kind"] == "learner"] == [2, 5]
+    assert [event["data"]["checkpoint"]["files"] for event in events if event["kind"] == "learner"] == [2, 5]
 
 
 def test_rank_0_stores_last(gang: Attempted) -> None:

@@ -42,14 +42,14 @@ def frames(connection: ClientConnection) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def test_following_by_websocket(api: Api, ann: Person, gang: Attempted) -> None:
-    one, two = gang.agents
-    one.log(0, "before \u2028 \x85", "\x1b[31mred\x1b[0m")
+    first, second = gang.agents
+    first.log(0, "before \u2028 \x85", "\x1b[31mred\x1b[0m")
     with socket(api, ann, gang.job_id) as connection:
         found = frames(connection)
         assert next(found)[0] == "state"
         assert [next(found)[1]["text"] for _ in range(2)] == ["before \u2028 \x85", "\x1b[31mred\x1b[0m"]
         connection.send("what a client says means nothing")
-        two.log(0, "live")
+        second.log(0, "live")
         assert next(found)[1] == {"n": 2, "t": 1_769_847_309_000, "attempt": 1, "learner": 2, "text": "live"}
         finish(api, gang)
         assert list(found)[-1] == ("end", {"state": "COMPLETED", "reason": "now COMPLETED"})

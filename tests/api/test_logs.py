@@ -83,8 +83,8 @@ def follow(
     with person.http.stream("GET", f"/api/v1/jobs/{job_id}/logs/follow?{query}", headers=headers) as response:
         assert response.status_code == 200, response.read()
         assert response.headers["content-type"].startswith("text/event-stream")
-        for one in events(response):
-            found.append(one)
+        for event in events(response):
+            found.append(event)
             if len(found) == 1:
                 then()
             if until(found):
@@ -94,8 +94,8 @@ def follow(
 
 def finish(api: Api, attempt: Attempted, state: str = "COMPLETED") -> None:
     api.end_attempt(attempt)
-    for one in ("PENDING", "PROCESSING", state):
-        api.set_state(attempt.job_id, one, f"now {one}")
+    for reached in ("PENDING", "PROCESSING", state):
+        api.set_state(attempt.job_id, reached, f"now {reached}")
 
 
 def test_a_repeated_batch_is_there_once(ann: Person, gang: Attempted) -> None:
@@ -139,7 +139,10 @@ def test_batches_that_wait_are_taken_in_together_and_each_hears_of_its_own(
     another = Agent(good[0].http, 10)
     nobody = Agent(good[0].http, 12)
     calls: list[Callable[[], httpx.Response]] = [
-        *(partial(one.post, "logs", sequence=0, lines=[{"t": 1, "s": f"of {one.rank}"}]) for one in [*good, *good]),
+        *(
+            partial(caller.post, "logs", sequence=0, lines=[{"t": 1, "s": f"of {caller.rank}"}])
+            for caller in [*good, *good]
+        ),
         partial(another.post, "logs", sequence=0, lines=[{"t": 1, "s": "of a stranger"}]),
         partial(nobody.post, "logs", sequence=0, lines=[{"t": 1, "s": "of nobody"}]),
         partial(good[0].post, "logs", sequence=1, lines=[{"t": -1, "s": "from before time"}]),
@@ -414,7 +417,7 @@ def test_events_are_read_and_followed(api: Api, ann: Person, gang: Attempted) ->
     job = gang.job_id
     api.set_state(job, "PENDING", "starting")
     page = ann.http.get(f"/api/v1/jobs/{job}/events").json()["events"]
-    assert [(one["kind"], one["state"]) for one in page] == [("submitted", "QUEUED"), ("state", "PENDING")]
+    assert [(event["kind"], event["state"]) for event in page] == [("submitted", "QUEUED"), ("state", "PENDING")]
     assert ann.http.get(f"/api/v1/jobs/{job}/events?after={page[0]['id']}").json()["events"] == page[1:]
     assert ann.http.get(f"/api/v1/jobs/{job}/events?limit=1").json()["events"] == page[:1]
     headers = {"Accept": "text/event-stream", "Last-Event-ID": str(page[0]["id"])}
@@ -489,7 +492,7 @@ def test_reads_are_the_same_before_and_after_the_log_has_moved_to_s3(
         followed = [data for name, _, data in follow(ann, job, "from=100", _enough) if name == "line"]
         reader = ChunkReader(api.context, principal, job)
         times = [reader.at(datetime.fromtimestamp(at, UTC), ChunkFilter()) for at in (0, 7.2, 30, 59.1, 60)]
-        backward = [one.first_line for one in reader.backward(2000, ChunkFilter(learner=2), 3)]
+        backward = [chunk.first_line for chunk in reader.backward(2000, ChunkFilter(learner=2), 3)]
         return [*(_lines(ann, job, query) for query in queries), download, followed, times, backward[0]]
 
     before = read()
@@ -568,6 +571,6 @@ def test_a_worker_that_dies_while_it_archives_loses_and_doubles_nothing(
             Archiver(failing).archive_due()
         assert _lines(ann, job) == expected
     assert _rows(api, job)[0] == 0
-    referred = {one.key for one in api.context.objects.objects(logs_prefix(ann.project_id, job))}
+    referred = {stored.key for stored in api.context.objects.objects(logs_prefix(ann.project_id, job))}
     with api.context.database.transaction() as session:
         assert set(session.scalars(select(LogFrame.object).where(LogFrame.job_id == job))) == referred

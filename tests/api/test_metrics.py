@@ -76,7 +76,7 @@ def test_a_repeated_call_counts_once_and_records_are_in_order(ann: Person, gang:
     send(first, 2, record(2, loss=0.25))
     send(first, 1, record(7, loss=7))
     page = ann.http.get(f"/api/v1/jobs/{gang.job_id}/metrics/records").json()
-    assert [(one["rindex"], one["learner"], one["group"], one["values"]) for one in page["records"]] == [
+    assert [(row["rindex"], row["learner"], row["group"], row["values"]) for row in page["records"]] == [
         (1, 1, "", {"loss": 1.0}),
         (2, 1, "", {"loss": 0.5, "note": "warm"}),
         (3, 2, "test", {"loss": 9}),
@@ -84,7 +84,7 @@ def test_a_repeated_call_counts_once_and_records_are_in_order(ann: Person, gang:
     ]
     assert page["total"] == 4
     assert page["records"][1]["etimes"] == {"iteration": 1}
-    found = {(one["name"], one["learner"]): one for one in series(ann, gang.job_id)}
+    found = {(metric["name"], metric["learner"]): metric for metric in series(ann, gang.job_id)}
     assert found.keys() == {("loss", 1), ("test/loss", 2), ("system/cpu_percent", 1)}
     loss = found["loss", 1]
     assert loss | {"first_time": 0, "last_time": 0} == {
@@ -111,21 +111,21 @@ def test_nothing_is_lost_or_doubled_while_learners_repeat_and_charts_are_read(an
     def watch(_: Agent) -> list[int]:
         seen: list[int] = []
         while not seen or seen[-1] < 2 * calls * records * values:
-            seen.append(sum(sum(one["count"]) for one in chart(ann, gang.job_id, "width=5")))
+            seen.append(sum(sum(metric["count"]) for metric in chart(ann, gang.job_id, "width=5")))
         return seen
 
     with ThreadPoolExecutor(4) as pool:
         reports = [pool.submit(report, agent) for agent in gang.agents]
         watches = [pool.submit(watch, agent) for agent in gang.agents]
-        for one in reports:
-            one.result(120)
+        for call in reports:
+            call.result(120)
         for watched in watches:
             assert watched.result(120) == sorted(watched.result())
-    assert {one["points"] for one in series(ann, gang.job_id)} == {calls * records}
+    assert {metric["points"] for metric in series(ann, gang.job_id)} == {calls * records}
     numbers: list[int] = []
     while len(numbers) < 2 * calls * records:
         page = ann.http.get(f"/api/v1/jobs/{gang.job_id}/metrics/records?from={len(numbers) + 1}&limit=2000").json()
-        numbers += [one["rindex"] for one in page["records"]]
+        numbers += [row["rindex"] for row in page["records"]]
     assert numbers == list(range(1, 2 * calls * records + 1))
 
 
@@ -139,7 +139,10 @@ def test_calls_that_wait_are_taken_in_together_and_each_hears_of_its_own(
     good = attempt.agents[:10]
     send(good[9], 0, record(0, loss=9))  # so that there is a row to wait for
     calls: list[Callable[[], httpx.Response]] = [
-        *(partial(one.post, "metrics", sequence=1, records=[record(1, loss=one.rank)]) for one in [*good, *good]),
+        *(
+            partial(caller.post, "metrics", sequence=1, records=[record(1, loss=caller.rank)])
+            for caller in [*good, *good]
+        ),
         partial(Agent(good[0].http, 10).post, "metrics", sequence=0, records=[record(1, loss=99)]),
         partial(Agent(good[0].http, 12).post, "metrics", sequence=0, records=[record(1, loss=99)]),
         partial(good[0].post, "metrics", sequence=2, records=[{"t": -1}]),
@@ -154,7 +157,7 @@ def test_calls_that_wait_are_taken_in_together_and_each_hears_of_its_own(
     assert statuses == [204] * 20 + [410, 400, 400]
     assert len(groups) <= 5
     assert sum(groups) == len(calls) + 1
-    found = {one["learner"]: (one["points"], one["last"]) for one in series(ann, attempt.job_id)}
+    found = {metric["learner"]: (metric["points"], metric["last"]) for metric in series(ann, attempt.job_id)}
     assert found == {**{learner: (1, learner - 1) for learner in range(1, 10)}, 10: (2, 9)}
     shown = ann.http.get(f"/api/v1/jobs/{attempt.job_id}").json()["metrics"]
     assert shown == {"loss": {"last": 0, "min": 0, "max": 0, "step": 1, "time": T}}
@@ -164,7 +167,7 @@ def test_steps_that_repeat_come_out_of_order_or_are_missing(api: Api, ann: Perso
     agent = gang.agents[0]
     send(agent, 0, record(10, T + 3, loss=3), record(5, T + 1, loss=1), record(7, T + 2, loss=2), record(10, T, loss=4))
     send(agent, 1, *(record(acc=value) for value in (0.1, 0.2)), record(20, acc=0.3), record(acc=0.4))
-    shown = {one["name"]: one for one in chart(ann, gang.job_id)}
+    shown = {metric["name"]: metric for metric in chart(ann, gang.job_id)}
     assert (shown["loss"]["x"], shown["loss"]["last"], shown["loss"]["count"]) == ([5, 7, 10], [1, 2, 4], [1, 1, 2])
     assert (shown["loss"]["min"][-1], shown["loss"]["max"][-1]) == (3, 4)
     assert shown["acc"]["x"] == [0, 1, 20, 21]
@@ -174,8 +177,11 @@ def test_steps_that_repeat_come_out_of_order_or_are_missing(api: Api, ann: Perso
     again = api.attempt(gang.job_id).agents[0]
     again.start()
     send(again, 0, record(7, loss=0.5))
-    assert [(one["attempt"], one["x"]) for one in chart(ann, gang.job_id, "name=loss")] == [(1, [5, 7, 10]), (2, [7])]
-    assert [one["attempt"] for one in series(ann, gang.job_id, "attempt=2")] == [2]
+    assert [(metric["attempt"], metric["x"]) for metric in chart(ann, gang.job_id, "name=loss")] == [
+        (1, [5, 7, 10]),
+        (2, [7]),
+    ]
+    assert [metric["attempt"] for metric in series(ann, gang.job_id, "attempt=2")] == [2]
     assert agent.post("metrics", sequence=9, records=[record(0, loss=0)]).status_code == 410
 
 
@@ -192,7 +198,7 @@ def test_what_is_no_number(ann: Person, gang: Attempted) -> None:
     assert (loss["points"], loss["last"], loss["min"], loss["max"]) == (4, None, 2.5, 2.5)
     (shown,) = chart(ann, gang.job_id, "name=loss")
     assert (shown["last"], shown["min"]) == ([None, None, 2.5, None],) * 2
-    assert {one["name"] for one in series(ann, gang.job_id)} == {"loss", "flag"}
+    assert {metric["name"] for metric in series(ann, gang.job_id)} == {"loss", "flag"}
     first = ann.http.get(f"/api/v1/jobs/{gang.job_id}/metrics/records").json()["records"][0]["values"]
     assert first | {"big": ""} == {"loss": "nan", "big": "", "deep": '{"a": [1]}', "flag": 1, "text": "0.5"}
     (listed,) = ann.http.get("/api/v1/jobs").json()["jobs"]
@@ -203,7 +209,7 @@ def test_hostile_names(ann: Person, gang: Attempted) -> None:
     values = {"a\x1b[31m\u202eb\n": 1, "<script>": 2, "": 3, "n" * 1000 + "1": 4, "n" * 1000 + "2": 5, "nul\0": 6}
     agent = gang.agents[0]
     send(agent, 0, record(0, group="g\t", **values), system(**{"Evil name": 1}))
-    names = [one["name"] for one in series(ann, gang.job_id)]
+    names = [metric["name"] for metric in series(ann, gang.job_id)]
     assert len(names) == 6, names
     assert {"g/a\ufffd[31m\ufffdb", "g/<script>", "g/value", "g/nul\ufffd"} < set(names)
     assert all(name.isprintable() and len(name) <= 203 for name in names)
@@ -233,11 +239,11 @@ def test_many_points_in_few_buckets(ann: Person, gang: Attempted) -> None:
     for width in (1, 7, 600, 4000):
         everything = chart(ann, job, f"width={width}")
         assert len(everything) == names
-        for one in everything[:2]:
-            assert one["points"] == sum(one["count"]) == count
-            assert len(one["x"]) <= width
-            assert one["x"] == sorted(one["x"])
-            _is_exact(one, values)
+        for metric in everything[:2]:
+            assert metric["points"] == sum(metric["count"]) == count
+            assert len(metric["x"]) <= width
+            assert metric["x"] == sorted(metric["x"])
+            _is_exact(metric, values)
     (zoomed,) = chart(ann, job, "name=m3&from=5990&to=6100.5")
     assert zoomed["x"] == list(range(5990, 6101))
     assert zoomed["last"] == [values[step] for step in range(5990, 6101)]
@@ -256,11 +262,11 @@ def test_many_points_in_few_buckets(ann: Person, gang: Attempted) -> None:
     assert repr(list(zip(*(read[key] for key in ("name", "step", "time", "value")), strict=True))) == repr(wanted)
     page = ann.http.get(f"/api/v1/jobs/{job}/metrics/records?from=4999&limit=3").json()
     assert page["total"] == count
-    assert [one["rindex"] for one in page["records"]] == [4999, 5000, 5001]
+    assert [row["rindex"] for row in page["records"]] == [4999, 5000, 5001]
     assert page["records"][0]["values"]["m7"] == values[4998]
     for start, at, expected in ((1, T + 4321, 4322), (5000, T + 4321, 5000), (1, T + 7999, 8000), (1, T + 8000, None)):
         path = f"/api/v1/jobs/{job}/metrics/records?from={start}&since={at}&limit=1"
-        assert [one["rindex"] for one in ann.http.get(path).json()["records"]] == ([expected] if expected else [])
+        assert [row["rindex"] for row in ann.http.get(path).json()["records"]] == ([expected] if expected else [])
 
 
 def columns_of(parquet: bytes) -> dict[str, list[Any]]:
@@ -292,7 +298,7 @@ def test_lists_show_sort_and_filter_by_a_metric(api: Api, ann: Person, bob: Pers
         ids[name] = ann.submit(name_of(name))["id"]
         agent = api.attempt(ids[name]).agents[0]
         agent.start()
-        told = ["nan" if math.isnan(one) else one for one in reported]
+        told = ["nan" if math.isnan(value) else value for value in reported]
         send(agent, 0, *(record(step, group="val", acc=value) for step, value in enumerate(told)))
     api.set_state(ids["c"], "PENDING")
 
@@ -368,10 +374,10 @@ def test_limits_are_told_once_and_hold(servers: Servers, api_settings: Settings)
         send(agent, 1, *(record(step, a=step) for step in range(600, 1800)), *(system(cpu_percent=1) for _ in range(9)))
         send(agent, 2, record(1800, a=1), system(cpu_percent=1))
         answer = person.http.get(f"/api/v1/jobs/{attempt.job_id}/metrics").json()
-        points = {one["name"]: one["points"] for one in answer["series"]}
+        points = {metric["name"]: metric["points"] for metric in answer["series"]}
         assert points == {"a": 1200, "b": 600, "c": 600, "system/cpu_percent": 5}
         told = person.http.get(f"/api/v1/jobs/{attempt.job_id}/events").json()["events"]
-        warnings = [one["message"] for one in told if one["kind"] == "warning"]
+        warnings = [event["message"] for event in told if event["kind"] == "warning"]
         assert sorted(warnings) == sorted(answer["notes"])
         assert len(warnings) == 3
         assert "the job has reported its limit of 3,000 values: the rest is dropped" in warnings

@@ -45,7 +45,7 @@ def test_a_job_that_names_a_model_becomes_its_versions(api: Api, ann: Person) ->
     first, second = completed(api, ann), completed(api, ann)
     shown = get(ann, "/digits")
     assert (shown["name"], shown["latest"], shown["versions"], shown["stages"]) == ("digits", 2, 2, {})
-    assert [(one["version"], one["job"]) for one in get(ann, "/digits/versions")["versions"]] == [
+    assert [(row["version"], row["job"]) for row in get(ann, "/digits/versions")["versions"]] == [
         (2, second),
         (1, first),
     ]
@@ -62,10 +62,10 @@ def test_pages(api: Api, ann: Person) -> None:
     for name in ("b", "a", "c.1"):
         assert ann.http.post(f"/api/v1/models/{name}/versions", json={"job": job}).status_code == 201
     page = get(ann, "?limit=2")
-    assert [one["name"] for one in page["models"]] == ["a", "b"]
+    assert [model["name"] for model in page["models"]] == ["a", "b"]
     rest = get(ann, f"?limit=2&cursor={page['next_cursor']}")
-    assert ([one["name"] for one in rest["models"]], rest["next_cursor"]) == (["c.1"], None)
-    assert [one["name"] for one in get(ann, "?q=C.")["models"]] == ["c.1"]
+    assert ([model["name"] for model in rest["models"]], rest["next_cursor"]) == (["c.1"], None)
+    assert [model["name"] for model in get(ann, "?q=C.")["models"]] == ["c.1"]
     for _ in range(2):
         completed(api, ann)
     page = get(ann, "/digits/versions?limit=1")
@@ -82,7 +82,7 @@ def test_registering_afterwards(api: Api, ann: Person, bob: Person) -> None:
     again = ann.http.post("/api/v1/models/later/versions", json={"job": job})
     assert (again.status_code, again.json()["version"]) == (200, 1)
     events = ann.http.get(f"/api/v1/jobs/{job}/events").json()["events"]
-    assert [one["message"] for one in events if one["kind"] == "model"] == ["registered as later@1"]
+    assert [event["message"] for event in events if event["kind"] == "model"] == ["registered as later@1"]
     queued = ann.submit()["id"]
     answer = ann.http.post("/api/v1/models/later/versions", json={"job": queued})
     assert (answer.status_code, code_of(answer)) == (409, "conflict")
@@ -98,7 +98,7 @@ def test_registering_afterwards(api: Api, ann: Person, bob: Person) -> None:
 
 def test_a_version_is_downloaded_and_its_files_listed(api: Api, ann: Person) -> None:
     completed(api, ann, model=b"weights", log=b"x")
-    assert [(one["path"], one["size"]) for one in get(ann, "/digits/versions/1/files")["files"]] == [
+    assert [(file["path"], file["size"]) for file in get(ann, "/digits/versions/1/files")["files"]] == [
         ("log", 1),
         ("model", 7),
     ]
@@ -120,7 +120,7 @@ def test_stages_move_and_their_history_is_kept(api: Api, ann: Person) -> None:
     assert put("production", "latest").json()["stages"] == {"production": 2, "staging": 1}
     assert put("production", "2").status_code == 200
     moves = get(ann, "/digits")["promotions"]
-    assert [(one["stage"], one["version"], one["user"]) for one in moves] == [
+    assert [(move["stage"], move["version"], move["user"]) for move in moves] == [
         ("production", 2, ann.name), ("staging", 1, ann.name), ("production", 1, ann.name),
     ]  # fmt: skip
     assert get(ann, "/digits/versions/production")["stages"] == ["production"]
@@ -239,7 +239,7 @@ def test_a_version_in_a_store_of_the_users_own(api: Api, ann: Person, servers: S
     assert secret not in told.text
     with api.context.database.transaction() as session:
         session.delete(session.get_one(Job, job))  # and its credentials with it
-    assert [one["path"] for one in get(ann, "/digits/versions/1/files")["files"]] == ["model"]
+    assert [file["path"] for file in get(ann, "/digits/versions/1/files")["files"]] == ["model"]
     child = ann.submit(STARTS % 1)["id"]
     attempt = api.attempt(child)
     [agent] = attempt.agents

@@ -57,7 +57,7 @@ def _has_example(schemas: dict[str, Any], name: str, where: str) -> None:
     """Its own, or those of what it is a list of."""
     schema = schemas[name]
     nested = re.findall(r"#/components/schemas/([A-Za-z]+)", str(schema.get("properties")))
-    assert "examples" in schema or any("examples" in schemas[one] for one in nested), f"{where}: {name}"
+    assert "examples" in schema or any("examples" in schemas[part] for part in nested), f"{where}: {name}"
 
 
 def test_the_document_is_complete(api: Api) -> None:

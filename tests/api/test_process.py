@@ -113,7 +113,7 @@ def test_followers_do_not_keep_it_from_stopping(ann: Person, served: Served) -> 
             assert follower.recv(60)
             served.process.send_signal(signal.SIGTERM)
             assert served.process.wait(60) in (0, -signal.SIGTERM)
-    (line,) = [one for one in served.log() if one.get("path", "").endswith("/follow")]
+    (line,) = [entry for entry in served.log() if entry.get("path", "").endswith("/follow")]
     assert (line["job"], line["attempt"]) == (job["id"], 0)
     assert line["request_id"] == response.headers["x-request-id"]
 

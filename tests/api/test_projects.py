@@ -76,7 +76,7 @@ def test_a_user_from_the_first_day_to_the_last(api: Api, root: Person) -> None:
 
     assert root.http.patch(f"/api/v1/users/{name}", json={"disabled": True}).json()["disabled"]
     assert here.get("/api/v1/me").status_code == 401
-    assert name in {one["name"] for one in root.http.get("/api/v1/users").json()["users"]}
+    assert name in {user["name"] for user in root.http.get("/api/v1/users").json()["users"]}
     assert not root.http.patch(f"/api/v1/users/{name}", json={"disabled": False}).json()["disabled"]
     assert here.get("/api/v1/me").status_code == 200
 
@@ -105,14 +105,14 @@ def test_what_is_for_administrators(api: Api, ann: Person) -> None:
         ann.http.put(f"{project}/quota", json={"gpus": 1000}),
     ):
         assert refused(answer) == (403, "forbidden")
-    assert [one["name"] for one in ann.http.get("/api/v1/projects").json()["projects"]] == [ann.project]
+    assert [row["name"] for row in ann.http.get("/api/v1/projects").json()["projects"]] == [ann.project]
 
 
 def test_members_are_the_owners_affair_and_one_owner_stays(api: Api, root: Person, ann: Person, bob: Person) -> None:
     members = f"/api/v1/projects/{ann.project}/members"
     assert refused(bob.http.put(f"{members}/{bob.name}", json={"role": "owner"})) == (404, "not_found")
     listed = ann.http.put(f"{members}/{bob.name}", json={"role": "editor"}).json()["members"]
-    assert [(one["user"], one["role"]) for one in listed] == [(ann.name, "owner"), (bob.name, "editor")]
+    assert [(member["user"], member["role"]) for member in listed] == [(ann.name, "owner"), (bob.name, "editor")]
     assert bob.http.get(members).json()["members"] == listed
     assert refused(bob.http.put(f"{members}/{root.name}", json={"role": "viewer"})) == (403, "forbidden")
     assert refused(ann.http.put(f"{members}/nobody", json={"role": "viewer"})) == (404, "not_found")

@@ -46,7 +46,7 @@ def run(api: Api, job: dict[str, Any], folder: Path) -> Attempted:
 
 def log(person: Person, job: dict[str, Any]) -> list[str]:
     lines = person.http.get(f"/api/v1/jobs/{job['id']}/logs").json()["lines"]
-    return [one["text"] for one in lines]
+    return [line["text"] for line in lines]
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 120) -> None:
@@ -68,8 +68,8 @@ def test_a_checkpoint_goes_from_job_to_job(api: Api, ann: Person, tmp_path: Path
     assert log(ann, second) == [f"of {first['id']}"]
     shown = ann.http.get(f"/api/v1/jobs/{second['id']}").json()["attempts"][0]["checkpoint"]
     assert (shown["job"], shown["generation"], shown["files"]) == (first["id"], kept["generation"], 1)
-    messages = [one["message"] for one in ann.http.get(f"/api/v1/jobs/{second['id']}/events").json()["events"]]
-    assert any(one.endswith(f"by attempt 1 of {first['id']}") for one in messages), messages
+    messages = [event["message"] for event in ann.http.get(f"/api/v1/jobs/{second['id']}/events").json()["events"]]
+    assert any(message.endswith(f"by attempt 1 of {first['id']}") for message in messages), messages
     api.end_attempt(attempt)
     run(api, second, tmp_path / "third")  # its own by now
     assert log(ann, second)[-1] == f"of {second['id']}"

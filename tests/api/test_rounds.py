@@ -46,13 +46,13 @@ def meet(agents: list[Agent], after: int) -> dict[str, Any]:
     """All arrive for the round after this one at the same time; the answer, which is the same for all."""
     with ThreadPoolExecutor(len(agents)) as pool:
         answers = list(pool.map(lambda agent: call(agent, "ready", after, wait=30), agents))
-    assert all(one == answers[0] for one in answers)
+    assert all(answer == answers[0] for answer in answers)
     return answers[0]
 
 
 def members(answer: dict[str, Any]) -> list[int]:
     assert answer["verdict"] == "run"
-    return [one["rank"] for one in answer["peers"]]
+    return [peer["rank"] for peer in answer["peers"]]
 
 
 def lose(api: Api, gang: Attempted, *ranks: int) -> None:
@@ -102,7 +102,7 @@ def test_a_loss_opens_a_round_and_the_next_one_leads(api: Api, ann: Person, gang
     assert events(api, gang) == ["round 2: training goes on with 2 learners"]
     shown = ann.http.get(f"/api/v1/jobs/{gang.job_id}").json()["attempts"][0]
     assert (shown["round"]["n"], shown["round"]["learners"], shown["round"]["processes"]) == (2, [2, 3], 2)
-    assert [one["lost"] for one in shown["learners"]] == ["killed by signal 9 (SIGKILL)", None, None]
+    assert [learner["lost"] for learner in shown["learners"]] == ["killed by signal 9 (SIGKILL)", None, None]
 
 
 def test_one_that_was_lost_may_do_nothing_any_more(api: Api, gang: Attempted) -> None:

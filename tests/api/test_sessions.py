@@ -68,7 +68,7 @@ def test_a_browser_signs_in_works_and_signs_out(api: Api, ann: Person) -> None:
     plain = browser.cookies["weft_session"]
     assert api.client(plain).get("/api/v1/me").status_code == 401, "a session is no bearer token"
     listed = ann.http.get("/api/v1/tokens")
-    (row,) = [one for one in listed.json()["tokens"] if one["kind"] == "browser"]
+    (row,) = [token for token in listed.json()["tokens"] if token["kind"] == "browser"]
     assert plain not in listed.text
     assert row["name"].startswith("python-httpx")
 
@@ -77,7 +77,7 @@ def test_a_browser_signs_in_works_and_signs_out(api: Api, ann: Person) -> None:
     assert 'weft_session=""' in gone.headers["set-cookie"]
     stolen = api.client().get("/api/v1/session", headers={"Cookie": f"weft_session={plain}"})
     assert (stolen.status_code, stolen.json()["detail"]) == (401, "your session has ended; sign in again")
-    assert "browser" not in {one["kind"] for one in ann.http.get("/api/v1/tokens").json()["tokens"]}
+    assert "browser" not in {token["kind"] for token in ann.http.get("/api/v1/tokens").json()["tokens"]}
 
 
 def test_a_change_needs_the_header_that_foreign_pages_cannot_send(api: Api, ann: Person) -> None:
@@ -93,7 +93,7 @@ def test_a_change_needs_the_header_that_foreign_pages_cannot_send(api: Api, ann:
             headers={"Origin": "https://evil.example"},
         ),
     ]
-    assert [(one.status_code, code_of(one)) for one in refused] == [(403, "cross_site")] * len(refused)
+    assert [(answer.status_code, code_of(answer)) for answer in refused] == [(403, "cross_site")] * len(refused)
     assert ann.http.put("/api/v1/secrets/x", json={"value": "y"}).status_code == 200, "a token needs none"
     mixed = browser.put("/api/v1/secrets/x", json={"value": "y"}, headers={"Authorization": f"Bearer {ann.token}"})
     assert mixed.status_code == 200, "the token goes first"

@@ -118,7 +118,7 @@ class Double:
 
     def requests(self, method: str, path: str) -> list[Seen]:
         full = path if path.startswith("/") else f"/api/v1/{path}"
-        return [one for one in self.seen if (one.method, one.path) == (method, full)]
+        return [seen for seen in self.seen if (seen.method, seen.path) == (method, full)]
 
     def _answer(self, handler: BaseHTTPRequestHandler, seen: Seen) -> None:
         with self._lock:

@@ -59,7 +59,7 @@ def test_login_sends_no_password_to_another_server(double: Double, weft: Weft, m
     done = weft("login", double.url, "--user", "ada")
     assert done.code == ExitCode.UNREACHABLE
     assert "does not answer as Weft does: GET /api/v1/session got 200 OK and an HTML page, 'Shop'" in done.err
-    assert [one.path for one in double.seen] == ["/api/v1/session"]
+    assert [seen.path for seen in double.seen] == ["/api/v1/session"]
     assert "Traceback" not in done.err
 
 

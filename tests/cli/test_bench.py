@@ -27,7 +27,7 @@ def measurement(rate: float, devices: int) -> str:
     return "benchmark " + json.dumps({"images_per_second": rate, **facts})
 
 
-def one(double: Double, number: int, rate: float | None, state: str = "COMPLETED", text: str | None = None) -> None:
+def benched(double: Double, number: int, rate: float | None, state: str = "COMPLETED", text: str | None = None) -> None:
     """A job of ``number`` learners on the server, whose log ends with its measurement."""
     known = job(id=f"job-00000000000{number}", learners=number, state=state, reason="learner 1 failed", labels=LABELS)
     double.on("GET", f"jobs/{known['id']}", as_json(known))
@@ -58,29 +58,29 @@ def test_the_program_and_its_manifest_are_at_hand(framework: str, launcher: str)
 
 
 def test_efficiency_is_per_device_beside_the_fewest_learners(double: Double, client: Client) -> None:
-    one(double, 2, 100)
-    one(double, 4, 150)
-    one(double, 8, None, "FAILED")
+    benched(double, 2, 100)
+    benched(double, 4, 150)
+    benched(double, 8, None, "FAILED")
     points = [read(client.job(f"job-00000000000{number}")) for number in (2, 4, 8)]
     assert [efficiency(point, points) for point in points] == [1.0, 0.75, None]
 
 
 @pytest.mark.parametrize("text", ["benchmark is over", "benchmark {}", 'benchmark {"images_per_second": "quick"}'])
 def test_a_line_that_only_looks_like_one_is_none(double: Double, client: Client, text: str) -> None:
-    one(double, 1, None, text=text)
+    benched(double, 1, None, text=text)
     assert read(client.job("job-000000000001")).measured is None
 
 
 def test_the_process_that_speaks_may_have_a_label(double: Double, client: Client) -> None:
-    one(double, 1, None, text="[0] " + measurement(12.5, 2))
+    benched(double, 1, None, text="[0] " + measurement(12.5, 2))
     measured = read(client.job("job-000000000001")).measured
     assert measured
     assert (measured.images_per_second, measured.devices) == (12.5, 2)
 
 
 def test_show_prints_and_plots_a_benchmark_again(double: Double, weft: Weft, tmp_path: Path) -> None:
-    one(double, 1, 50)
-    one(double, 2, 90)
+    benched(double, 1, 50)
+    benched(double, 2, 90)
     jobs = [job(id=f"job-00000000000{n}", learners=n, state="COMPLETED", labels=LABELS) for n in (2, 1)]
     double.on("GET", "jobs", as_json({"jobs": jobs, "next_cursor": None}))
     done = weft("bench", "show", RUN, "--plot", str(tmp_path / "bench.svg"))
@@ -100,8 +100,8 @@ def test_show_prints_and_plots_a_benchmark_again(double: Double, weft: Weft, tmp
 
 
 def test_a_benchmark_submits_checks_first_and_says_what_failed(double: Double, weft: Weft) -> None:
-    one(double, 1, 50)
-    one(double, 2, None, "FAILED")
+    benched(double, 1, 50)
+    benched(double, 2, None, "FAILED")
     double.on("POST", "manifests:validate", as_json({"valid": True, "manifest": {}, "notes": []}))
     for number in (1, 2):
         double.on("GET", f"jobs/job-00000000000{number}/logs/follow", events(END))
@@ -152,6 +152,6 @@ def test_a_manifest_that_the_user_never_saw_has_no_lines(double: Double, weft: W
 
 
 def test_nothing_measured_is_no_plot(client: Client, double: Double) -> None:
-    one(double, 1, None, "FAILED")
+    benched(double, 1, None, "FAILED")
     with pytest.raises(ValueError, match="nothing was measured"):
         svg([BenchJob(client.job("job-000000000001"))], "title")

@@ -66,7 +66,7 @@ def test_follow_as_json_is_lines_of_json(server: Double, weft: Weft, code: Path)
     done = weft("train", str(code / "manifest.yml"), "-f", "--json")
     got = [json.loads(row) for row in done.out.splitlines()]
     assert got[0]["type"] == "job"
-    assert {one["type"] for one in got[1:-1]} == {"line", "event"}
+    assert {item["type"] for item in got[1:-1]} == {"line", "event"}
     assert (got[-1]["type"], got[-1]["state"]) == ("job", "COMPLETED")
 
 
@@ -94,7 +94,7 @@ def test_the_advice_after_a_failure_is_one_that_helps(double: Double, weft: Weft
         double.on("GET", f"jobs/{ID}/events", events((None, "end", {"state": "FAILED", "reason": ""})))
         done = weft("logs", ID, "--follow")
         assert done.code == ExitCode.JOB_FAILED
-        assert all(one in done.err for one in helping), done.err
+        assert all(hint in done.err for hint in helping), done.err
         assert ("weft resume" in done.err) == (changes.get("error_code") == "S103"), "going on as before can't help"
     for state, reason in (("FAILED", "learner 1: exit code 3"), ("HALTED", "halted by request")):
         double.on("GET", f"jobs/{ID}", as_json(job(state=state, reason=reason, error_code=None)))

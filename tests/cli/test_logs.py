@@ -56,7 +56,7 @@ def test_parts_are_read_to_their_end(
     double: Double, client: Client, options: dict[str, Any], numbers: range, calls: int
 ) -> None:
     double.on("GET", LOGS, pages)
-    assert [one.n for one in client.jobs.logs(ID, **options)] == list(numbers)
+    assert [item.n for item in client.jobs.logs(ID, **options)] == list(numbers)
     assert len(double.seen) == calls
     assert not any("tail" in seen.query or "at" in seen.query for seen in double.seen[1:]), "said once"
 
@@ -80,8 +80,8 @@ def test_a_connection_lost_behind_a_gap_is_taken_up_behind_it(double: Double, cl
 def match(n: int, *around: int, text: str = "loss nan", spans: Any = ((5, 8),)) -> dict[str, Any]:
     return {
         "line": line(n, text),
-        "before": [line(one) for one in around if one < n],
-        "after": [line(one) for one in around if one > n],
+        "before": [line(number) for number in around if number < n],
+        "after": [line(number) for number in around if number > n],
         "spans": spans,
     }
 
@@ -170,7 +170,7 @@ def test_events(double: Double, weft: Weft) -> None:
     out = weft("events", ID).out
     assert "submitted [x]" in out
     assert "PENDING" in out
-    assert [one["id"] for one in json.loads(weft("events", ID, "--json").out)] == [1, 2]
+    assert [event["id"] for event in json.loads(weft("events", ID, "--json").out)] == [1, 2]
     double.on(
         "GET", f"jobs/{ID}/events", events(job_event(1, "QUEUED", "submitted"), job_event(2, "COMPLETED", "done"), END)
     )
@@ -211,7 +211,7 @@ def test_in_a_terminal(double: Double, tmp_path: Path) -> None:
     assert "\x1b[2J" not in terminal.output
     terminal = Terminal(double, tmp_path, "logs", ID, "--json")
     assert terminal.end() == 0
-    assert [json.loads(one)["text"] for one in terminal.output.splitlines()] == [NOISE, "plain"]
+    assert [json.loads(record)["text"] for record in terminal.output.splitlines()] == [NOISE, "plain"]
     assert not set(terminal.output) & set("\x00\x07\x1b\x9b")
     double.on("GET", f"{LOGS}/search", as_json({"matches": [match(4)], "next": 10, "end": True}))
     terminal = Terminal(double, tmp_path, "logs", ID, "--search", "nan")

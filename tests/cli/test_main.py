@@ -80,8 +80,8 @@ def test_every_command_has_its_help(weft: Weft, monkeypatch: pytest.MonkeyPatch)
     def check(command: Any, *words: str) -> None:
         done = weft(*words, "--help")
         assert (done.code, done.err) == (0, ""), words
-        for name, one in getattr(command, "commands", {}).items():
-            check(one, *words, name)
+        for name, child in getattr(command, "commands", {}).items():
+            check(child, *words, name)
 
     for name, entry in COMMANDS.items():
         check(load(name, entry), name)

@@ -93,7 +93,7 @@ def test_the_table(weft: Weft, job: Attempted) -> None:
     assert "system/memory_bytes" in weft("metrics", "digits", "memory*", "--system", "-l", "1").out
     assert "3 MiB" in weft("metrics", "digits", "--system").out
     told = json.loads(weft("metrics", "digits", "--json", "-a", "1").out)
-    assert [(one["name"], one["last_step"]) for one in told] == [("train/loss", 2)]
+    assert [(series["name"], series["last_step"]) for series in told] == [("train/loss", 2)]
     missing = weft("metrics", "digits", "nothing")
     assert (missing.code, "it has: train/loss, val/acc[1m]" in missing.err) == (4, True)
     assert weft("metrics", "digits", "--csv", "x", "--plot").code == 2
@@ -127,11 +127,11 @@ def test_exports(weft: Weft, job: Attempted, client: Client) -> None:
     assert read_parquet("m.parquet").read_all().num_rows == 11
     found = client.job("digits")
     assert found.metric_values["train/loss"].max == 1
-    assert {one.name for one in found.metrics(kind="user", attempt=2)} == {"train/loss", "val/acc[1m]"}
+    assert {series.name for series in found.metrics(kind="user", attempt=2)} == {"train/loss", "val/acc[1m]"}
     (curve,) = found.curves(["train/loss"], attempt=2, learner=1, start=1)
     assert (curve.x, curve.last) == ([1, 2], [None, 0.125])
     points = list(found.metric_points(["train/loss"], attempt=1))
-    assert [(one.step, one.value, one.time.timestamp()) for one in points] == [
+    assert [(point.step, point.value, point.time.timestamp()) for point in points] == [
         (step, 1 / (step + 1), T / 1000 + step) for step in range(3)
     ]
 
@@ -207,7 +207,7 @@ def test_mlflow(weft: Weft, job: Attempted, monkeypatch: pytest.MonkeyPatch, tmp
         *("learner-2/train/loss", "learner-2/val/acc_1m_"),
     }
     history = mlflow.get_metric_history(runs[1].info.run_id, "train/loss")
-    told = sorted((one.step, one.timestamp, one.value) for one in history)
+    told = sorted((point.step, point.timestamp, point.value) for point in history)
     assert [(step, at) for step, at, _ in told] == [(step, T + 1000 * step) for step in range(3)]
     assert (told[0][2], math.isnan(told[1][2]), told[2][2]) == (0.5, True, 0.125)
     monkeypatch.setitem(sys.modules, "mlflow.exceptions", None)
@@ -223,7 +223,7 @@ def test_tensorboard(
     read = EventAccumulator(str(folder / "attempt-2-learner-2"))
     read.Reload()
     assert read.Tags()["scalars"] == ["train/loss", "val/acc[1m]"]
-    loss = [(one.step, one.wall_time, one.value) for one in read.Scalars("train/loss")]
+    loss = [(point.step, point.wall_time, point.value) for point in read.Scalars("train/loss")]
     assert loss[::2] == [(0, T / 1000, 0.5), (2, T / 1000 + 2, 1.125)]
     assert math.isnan(loss[1][2])
     (written,) = (folder / "attempt-2-learner-2").iterdir()

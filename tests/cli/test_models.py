@@ -75,7 +75,9 @@ def test_from_a_job_to_a_stage_and_back(api: Api, ann: Person, real: Weft, job: 
     assert {"parent", "image", "run"} <= {line.split()[0] for line in panel.splitlines() if line}
     raw = json.loads(real("models", "show", "digits@2", "--json").out)
     assert (raw["job"], raw["parent"], raw["lineage"]["job"]["id"]) == (child, "digits@1", child)
-    assert [one["version"] for one in json.loads(real("models", "show", "digits", "--json").out)["version_list"]] == [
+    assert [
+        version["version"] for version in json.loads(real("models", "show", "digits", "--json").out)["version_list"]
+    ] == [
         2,
         1,
     ]
@@ -121,10 +123,10 @@ def test_the_library_pages_through_everything(
         client.models.register(job, f"m{number}")
     with monkeypatch.context() as small:
         small.setattr(client.models, "_transport", _SmallPages(client.models._transport))
-        assert [one.name for one in client.models.list()] == ["m0", "m1", "m2"]
+        assert [model.name for model in client.models.list()] == ["m0", "m1", "m2"]
     version = client.models.version("m1@latest")
     assert (version.reference, version.files["bytes"], version.children) == ("m1@1", 1400, ())
-    assert [one.path for one in client.models.files("m1")] == ["model.pt"]
+    assert [file.path for file in client.models.files("m1")] == ["model.pt"]
     with pytest.raises(errors.NotFound):
         client.models.version("m1@9")
     client.models.promote("m1@1", "production")
@@ -150,11 +152,11 @@ def test_completion(client: Client, job: str, monkeypatch: pytest.MonkeyPatch) -
     client.models.promote("digits@1", "production")
     monkeypatch.setattr(commands, "client_of", lambda _: client)
     context = cast(Context, None)
-    assert [one for one, _ in commands.complete_model(context, "di")] == ["digits"]
-    assert [one for one, _ in commands.complete_model(context, "digits@")] == [
+    assert [suggestion for suggestion, _ in commands.complete_model(context, "di")] == ["digits"]
+    assert [suggestion for suggestion, _ in commands.complete_model(context, "digits@")] == [
         "digits@latest", "digits@production", "digits@1",
     ]  # fmt: skip
-    assert [one for one, _ in commands.complete_model(context, "digits@p")] == ["digits@production"]
+    assert [suggestion for suggestion, _ in commands.complete_model(context, "digits@p")] == ["digits@production"]
     assert commands.complete_model(context, "nothing@") == []
 
 

@@ -74,7 +74,7 @@ def test_the_file_is_its_owners_only_and_keeps_other_profiles(tmp_path: Path) ->
         "default": {"url": "http://a.test", "token": 'weft_u_"quoted"\\'},
         "two words": {"url": "http://b.test"},
     }
-    assert [one.name for one in path.parent.iterdir()] == ["config.toml"]
+    assert [file.name for file in path.parent.iterdir()] == ["config.toml"]
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:

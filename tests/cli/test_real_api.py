@@ -59,8 +59,8 @@ def test_a_job_from_train_to_delete(client: Client, code: Path, tmp_path: Path) 
     job = client.train(manifest, code, overrides={"learners": "3"}, name="other")
     assert (job.name, job.learners, job.state, job.labels) == ("other", 3, "QUEUED", {"team": "vision"})
     assert client.train(manifest, code).code_sha256 == job.code_sha256
-    assert [one.name for one in client.jobs.list()] == ["digits", "other"]
-    assert [one.name for one in client.jobs.list(label="team=vision", q="oth", state="QUEUED")] == ["other"]
+    assert [listed.name for listed in client.jobs.list()] == ["digits", "other"]
+    assert [listed.name for listed in client.jobs.list(label="team=vision", q="oth", state="QUEUED")] == ["other"]
     definition = job.download_definition(tmp_path / "code.zip")
     assert job.code_sha256 is not None
     assert definition.stat().st_size > 0
@@ -77,7 +77,7 @@ def test_every_manifest_problem_has_its_line(client: Client, code: Path) -> None
     (code / "manifest.yml").write_text(MANIFEST.replace("learners: 2", "learners: two") + "colour: red\n")
     with pytest.raises(errors.InvalidManifest) as caught:
         client.train(code / "manifest.yml", code)
-    assert {(one.path, one.line) for one in caught.value.problems} == {("learners", 3), ("colour", 7)}
+    assert {(problem.path, problem.line) for problem in caught.value.problems} == {("learners", 3), ("colour", 7)}
     (code / "manifest.yml").write_text(MANIFEST)
     assert client.validate(code / "manifest.yml", {"learners": "5"}).manifest["learners"] == 5
 
@@ -124,14 +124,14 @@ def test_logs_are_followed_through_retries_and_broken_connections(
     thread.join(60)
     assert not thread.is_alive()
     lines = [item for item in got if isinstance(item, LogLine)]
-    assert [one.n for one in lines] == list(range(81))
-    assert [one.text for one in lines if one.text.startswith("a")] == [f"a {number}" for number in range(40)]
+    assert [line.n for line in lines] == list(range(81))
+    assert [line.text for line in lines if line.text.startswith("a")] == [f"a {number}" for number in range(40)]
     assert lines[-1].attempt == 2
     assert broken.breaks > 2
     assert got[-1] == StateChange("COMPLETED", "", final=True)
-    assert [one.text for one in client.jobs.logs(job.id, tail=2)] == ["\u2028 odd \x85 line", "b"]
+    assert [line.text for line in client.jobs.logs(job.id, tail=2)] == ["\u2028 odd \x85 line", "b"]
     assert len(list(client.jobs.logs(job.id, learner=2))) == 40
-    assert [one.text for one in client.jobs.logs(job.id, attempt=2)] == ["b"]
+    assert [line.text for line in client.jobs.logs(job.id, attempt=2)] == ["b"]
     assert client.job(job.id).wait().attempts[1].n == 2
 
 
@@ -177,7 +177,7 @@ def test_data_goes_to_a_store_and_comes_back(
     (source / "sub" / "a b+ü.bin").write_bytes(bytes(range(256)) * 1000)
     sent = client.data.put(source, "cli-data/set")
     assert [item.key for item in sent] == ["set/empty", "set/sub/a b+ü.bin"]
-    assert [(one.key, one.size) for one in client.data.objects("cli-data")] == [
+    assert [(listed.key, listed.size) for listed in client.data.objects("cli-data")] == [
         ("set/empty", 0),
         (sent[1].key, 256_000),
     ]
@@ -212,7 +212,7 @@ def test_a_large_file_goes_up_in_parts(
 
 def test_secrets_tokens_and_signing_in(api: Api, ann: Person, client: Client) -> None:
     client.secrets.set("wandb", "v")
-    assert [one.name for one in client.secrets.list()] == ["wandb"]
+    assert [secret.name for secret in client.secrets.list()] == ["wandb"]
     client.secrets.remove("wandb")
     made = client.tokens.create("ci", 3)
     assert made.token is not None
@@ -264,7 +264,7 @@ def test_the_command(api: Api, ann: Person, code: Path, tmp_path: Path) -> None:
     done = weft("train", str(code / "manifest.yml"))
     assert done.returncode == 0
     job_id = done.stdout.strip()
-    assert [one["id"] for one in json.loads(weft("list", "--json").stdout)] == [job_id]
+    assert [job["id"] for job in json.loads(weft("list", "--json").stdout)] == [job_id]
     assert job_id in weft("list").stdout
     assert "vision" in weft("show", "@last").stdout
     assert "submitted" in weft("events", job_id[:8]).stdout

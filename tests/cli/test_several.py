@@ -17,21 +17,21 @@ FIRST, SECOND, THIRD = "job-aaaaaaaaaaaa", "job-bbbbbbbbbbbb", "job-cccccccccccc
 @pytest.fixture
 def three(double: Double) -> Double:
     """Three jobs, of which the second can't be halted or deleted."""
-    jobs = [job(id=one, name=f"n-{one[4]}", state="PROCESSING") for one in (FIRST, SECOND, THIRD)]
+    jobs = [job(id=job_id, name=f"n-{job_id[4]}", state="PROCESSING") for job_id in (FIRST, SECOND, THIRD)]
     double.on("GET", "jobs", jobs_page(*jobs))
-    for one in jobs:
-        path = f"jobs/{one['id']}"
-        double.on("GET", path, as_json(one))
-        refused = one["id"] == SECOND
+    for running in jobs:
+        path = f"jobs/{running['id']}"
+        double.on("GET", path, as_json(running))
+        refused = running["id"] == SECOND
         no = problem(409, "conflict", "the job is COMPLETED: there is nothing to halt")
-        double.on("POST", f"{path}/halt", no if refused else as_json(one, 202))
-        double.on("DELETE", path, no if refused else as_json(one, 202))
+        double.on("POST", f"{path}/halt", no if refused else as_json(running, 202))
+        double.on("DELETE", path, no if refused else as_json(running, 202))
     return double
 
 
 def hit(double: Double) -> list[str]:
     """The jobs that were to be halted or deleted, in order."""
-    return [one.path.split("/")[4] for one in double.seen if one.method == "DELETE" or one.path.endswith("/halt")]
+    return [seen.path.split("/")[4] for seen in double.seen if seen.method == "DELETE" or seen.path.endswith("/halt")]
 
 
 class Terminal(io.StringIO):
@@ -53,7 +53,7 @@ def test_several_are_halted_and_what_one_refuses_stops_no_other(three: Double, w
         f"{THIRD} is being halted",
     ]
     told = weft("halt", THIRD, FIRST, "--json")
-    assert [one["id"] for one in json.loads(told.out)] == [THIRD, FIRST]
+    assert [shown["id"] for shown in json.loads(told.out)] == [THIRD, FIRST]
     assert json.loads(weft("halt", FIRST, "--json").out)["id"] == FIRST, "one is an object, as ever"
 
 
@@ -65,7 +65,7 @@ def test_a_filter_shows_what_it_finds_and_asks(
     refused = weft(*found)
     assert refused.code == ExitCode.USAGE
     assert "use --yes" in refused.err
-    assert all(one in refused.err for one in (FIRST, SECOND, THIRD)), "what would be hit"
+    assert all(job_id in refused.err for job_id in (FIRST, SECOND, THIRD)), "what would be hit"
     assert hit(three) == []
     assert three.requests("GET", "jobs")[0].query == {
         "label": ["team=vision"], "state": ["PROCESSING"], "limit": ["100"],

@@ -106,7 +106,11 @@ def test_what_a_program_has_written_has_no_power(double: Double, tmp_path: Path)
         terminal = Terminal(double, tmp_path, *arguments, columns=160, NO_COLOR="1")
         terminal.end()
         assert seen in terminal.output
-        assert not [one for one in ("\x1b]", "\x1b[2J", "\x1b[?", "\x1b[3", "\x07", "\x9b") if one in terminal.output]
+        assert not [
+            sequence
+            for sequence in ("\x1b]", "\x1b[2J", "\x1b[?", "\x1b[3", "\x07", "\x9b")
+            if sequence in terminal.output
+        ]
 
 
 def test_ctrl_c_stops_following_only(double: Double, tmp_path: Path) -> None:
@@ -127,7 +131,7 @@ def test_ctrl_c_stops_following_only(double: Double, tmp_path: Path) -> None:
     assert f"weft logs --follow {ID}" in terminal.output
     assert f"weft halt {ID}" in terminal.output
     assert "Traceback" not in terminal.output
-    assert not any(one.method in ("POST", "DELETE") for one in double.seen)
+    assert not any(seen.method in ("POST", "DELETE") for seen in double.seen)
     # Each learner has a colour of its own.
     assert "\x1b[36m[1]\x1b[0m line 0" in terminal.output
 

@@ -87,7 +87,7 @@ def test_much_code_is_sent_only_with_a_manifest_that_is_right(
     monkeypatch.setattr("weft.commands.train._LARGE", 10)
     server.on("POST", "manifests:validate", problem(400, "invalid_manifest", problems=[FAULT]))
     assert weft("train", str(code / "manifest.yml")).code == ExitCode.INVALID
-    assert [one.method for one in server.seen] == ["POST"]
+    assert [seen.method for seen in server.seen] == ["POST"]
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ class Composed:
     def client(self) -> Client:
         """Signed in with the profile that `weft login` wrote."""
         profile = tomllib.loads(self.profile.read_text())
-        (found,) = [one for one in profile["profiles"].values() if one["url"] == self.url]
+        (found,) = [server for server in profile["profiles"].values() if server["url"] == self.url]
         return Client(self.url, found["token"])
 
 

@@ -66,7 +66,7 @@ class Engine:
         for command in _COMPOSE:
             if works(*command, "version"):
                 return command
-        raise EngineError(f"no Compose: none of {', '.join(' '.join(one) for one in _COMPOSE)} is there")
+        raise EngineError(f"no Compose: none of {', '.join(' '.join(program) for program in _COMPOSE)} is there")
 
     def __call__(self, *arguments: str, timeout: float = 600, stdin: str | None = None) -> str:
         return run(self.tool, *arguments, timeout=timeout, stdin=stdin)

@@ -60,7 +60,7 @@ class _Answers:
         kind, question = struct.unpack_from("!H", packet, place + 1)[0], packet[12 : place + 5]
         ready = self._pods(".".join(labels))
         # Each repeats the name by a pointer to the question, and is good for this moment alone.
-        found = [b"\xc0\x0c" + struct.pack("!HHIH", _A, _IN, 0, 4) + one.packed for one in ready if kind == _A]
+        found = [b"\xc0\x0c" + struct.pack("!HHIH", _A, _IN, 0, 4) + address.packed for address in ready if kind == _A]
         head = packet[:2] + struct.pack("!HHHHH", _ANSWER if ready else _NO_SUCH_NAME, 1, len(found), 0, 0)
         return head + question + b"".join(found)
 
@@ -72,4 +72,4 @@ class _Answers:
             subsets = self._core.read_namespaced_endpoints(asked[1], asked[2], _request_timeout=4).subsets
         except client.ApiException:
             return []
-        return [IPv4Address(one.ip) for subset in subsets or () for one in subset.addresses or ()]
+        return [IPv4Address(address.ip) for subset in subsets or () for address in subset.addresses or ()]

@@ -46,14 +46,14 @@ def tags(kube: Cluster, engine: Engine, api_image: str) -> tuple[str, str]:
     run(str(REPOSITORY / "trainer_images" / "images"), *trainers, "python", timeout=BUILD)
     built = {"docker.io/weft/api": api_image, "docker.io/weft/worker": worker_image}
     # A tag for each content: a node may have images of an earlier run.
-    mark = "-".join(_id(engine, one).removeprefix("sha256:")[:12] for one in built.values())
+    mark = "-".join(_id(engine, reference).removeprefix("sha256:")[:12] for reference in built.values())
     tags = f"{mark}-1", f"{mark}-2"
     for name, image in built.items():
         for tag in tags:
             engine("tag", image, f"{name}:{tag}")
     wanted = [f"{name}:{tag}" for name in built for tag in tags]
     wanted += [*STORES, f"{TRAINERS}/python:3.11"]
-    names_and_ids = {*wanted, *(_id(engine, one) for one in wanted)}
+    names_and_ids = {*wanted, *(_id(engine, reference) for reference in wanted)}
     if kube.missing(names_and_ids):
         with tempfile.TemporaryDirectory(prefix="weft-images-") as folder:
             archive = Path(folder, "images.tar")
@@ -117,13 +117,13 @@ def installation(
             kube.kubectl("apply", "-f", "-", stdin=json.dumps(_volume(claimed, folder)))
             stack.callback(kube.kubectl, "delete", "pv", claimed, "--wait=false", check=False)
         stack.enter_context(kube.namespace(name))
-        one = Installation(kube, name, for_old_clusters(tmp_path_factory.mktemp("chart")), values, api)
-        stack.callback(kube.kubectl, "delete", "namespace", one.learners, "--wait=false", check=False)
-        stack.callback(_uninstall, one)
-        one.helm("install")
-        one.reach_api()
-        one.token = _token(one)
-        yield one
+        installed = Installation(kube, name, for_old_clusters(tmp_path_factory.mktemp("chart")), values, api)
+        stack.callback(kube.kubectl, "delete", "namespace", installed.learners, "--wait=false", check=False)
+        stack.callback(_uninstall, installed)
+        installed.helm("install")
+        installed.reach_api()
+        installed.token = _token(installed)
+        yield installed
 
 
 def _uninstall(installation: Installation) -> None:
@@ -175,7 +175,7 @@ def _train(installation: Installation, name: str, command: str) -> weft.Job:
 
 def _names(installation: Installation, kind: str, namespace: str = "") -> set[str]:
     found = installation.kube.items(kind, namespace or installation.namespace)
-    return {one["metadata"]["name"] for one in found}
+    return {pod["metadata"]["name"] for pod in found}
 
 
 def _learners(installation: Installation, job: weft.Job) -> set[str]:
@@ -189,7 +189,7 @@ def test_what_is_bundled_comes_up_by_itself(installation: Installation) -> None:
     eventually(lambda: installation.ask("/readyz").json() == ready, "ready")
     for component in ("postgres", "redis", "s3", "worker"):
         (pod,) = installation.pods(component)
-        assert all(one["ready"] for one in pod["status"]["containerStatuses"]), component
+        assert all(status["ready"] for status in pod["status"]["containerStatuses"]), component
     # There was nothing to migrate before Postgres: the Job came among the other objects, and is through.
     (job,) = installation.kube.items("jobs", installation.namespace)
     assert job["metadata"]["name"].startswith("weft-migrate-")
@@ -212,7 +212,7 @@ def test_a_job_of_two_learners(installation: Installation) -> None:
     job = _train(installation, "chart", "echo I am $LEARNER_ID > $RESULT_DIR/$LEARNER_ID").wait(600, check=False)
     assert job.state == "COMPLETED", [event.message for event in job.events()]
     stored = _s3(installation).list_objects_v2(Bucket="results", Prefix=job.id)["Contents"]
-    assert {one["Key"].rpartition("/")[2] for one in stored} >= {"1", "2"}
+    assert {stored_object["Key"].rpartition("/")[2] for stored_object in stored} >= {"1", "2"}
 
 
 def test_an_upgrade_migrates_first_and_disturbs_no_job(installation: Installation, tags: tuple[str, str]) -> None:
@@ -227,7 +227,9 @@ def test_an_upgrade_migrates_first_and_disturbs_no_job(installation: Installatio
     installation.reach_api()
     # The hook has run, and neither it nor the first installation's Job is left.
     seen = installation.kube.items("events", installation.namespace)
-    assert "weft-migrate" in {one["involvedObject"]["name"] for one in seen if one["involvedObject"]["kind"] == "Job"}
+    assert "weft-migrate" in {
+        event["involvedObject"]["name"] for event in seen if event["involvedObject"]["kind"] == "Job"
+    }
     assert _names(installation, "jobs") == set()
     assert "weft-migrate" not in _names(installation, "secrets") | _names(installation, "configmaps")
     assert installation.secret("weft") == before
@@ -245,12 +247,12 @@ def _rights(installation: Installation) -> set[str]:
     """Of the release, in the whole cluster."""
     found = installation.kube.items("clusterroles", installation.namespace)
     found += installation.kube.items("clusterrolebindings", installation.namespace)
-    names = {one["metadata"]["name"] for one in found}
-    return {one for one in names if one.startswith(installation.namespace)}
+    names = {resource["metadata"]["name"] for resource in found}
+    return {name for name in names if name.startswith(installation.namespace)}
 
 
 def test_what_an_uninstallation_leaves_and_another_installation_finds(installation: Installation) -> None:
-    jobs = {one.id for one in installation.client.jobs.list()}
+    jobs = {listed.id for listed in installation.client.jobs.list()}
     assert len(jobs) == 2
     assert _rights(installation)
     _uninstall(installation)
@@ -263,7 +265,7 @@ def test_what_an_uninstallation_leaves_and_another_installation_finds(installati
 
     installation.helm("install")
     installation.reach_api()
-    assert {one.id for one in installation.client.jobs.list()} == jobs, "with the token of before"
+    assert {listed.id for listed in installation.client.jobs.list()} == jobs, "with the token of before"
     job = installation.client.jobs.get(min(jobs))
     assert _s3(installation).list_objects_v2(Bucket="results")["KeyCount"] > 0
     assert job.events()

@@ -132,7 +132,7 @@ def test_health_checks_notice(up: Composed) -> None:
 
 
 def test_the_data_store_is_there_and_closed_to_the_installations_bucket(up: Composed, tmp_path: Path) -> None:
-    (store,) = [one for one in json.loads(up.weft("datastores", "list", "--json")) if one["name"] == "default"]
+    (store,) = [listed for listed in json.loads(up.weft("datastores", "list", "--json")) if listed["name"] == "default"]
     assert store["endpoint"] == f"http://{up.host}:{up.store_port}"
     (tmp_path / "file").write_text("ours")
     up.weft("data", "put", str(tmp_path / "file"), "default:mine")
@@ -151,7 +151,7 @@ def test_the_example_on_two_learners(up: Composed, engine: Engine, tmp_path: Pat
     assert [job.state for job in up.client().jobs.list()] == ["COMPLETED"]
     assert "[1] rank 0 of 2" in said
     assert "[2] rank 1 of 2" in said
-    (accuracy,) = [float(one) for one in re.findall(r"test accuracy ([\d.]+)", said)]
+    (accuracy,) = [float(share) for share in re.findall(r"test accuracy ([\d.]+)", said)]
     assert accuracy > 0.9
     up.weft("download", "@last", "--trainedmodel", "--unpack", "-o", str(tmp_path / "model"))
     assert [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
@@ -166,7 +166,7 @@ def test_stacks_of_learners_are_read_by_py_spy(up: Composed) -> None:
 
 def test_down_and_up_keeps_everything(up: Composed, engine: Engine, tmp_path: Path) -> None:
     client = up.client()
-    (job,) = [one for one in client.jobs.list() if one.name == "mnist-horovod-pytorch"]
+    (job,) = [listed for listed in client.jobs.list() if listed.name == "mnist-horovod-pytorch"]
     before = (job.state, log(job), [(file.path, file.size) for file in job.files()])
     assert before[0] == "COMPLETED"
     up.down()
@@ -187,7 +187,7 @@ def next_version(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> tu
     """Images of a Weft to come: with a migration more."""
     context = copy_of_the_context(tmp_path_factory.mktemp("next") / "context")
     versions = context / "migrations" / "versions"
-    revisions = [re.findall(r'^(?:down_)?revision = "(\w+)"', one.read_text(), re.M) for one in versions.glob("*.py")]
+    revisions = [re.findall(r'^(?:down_)?revision = "(\w+)"', path.read_text(), re.M) for path in versions.glob("*.py")]
     replaced = {down for _, *downs in revisions for down in downs}
     (head,) = {revision for revision, *_ in revisions} - replaced
     (versions / "9999_next.py").write_text(NEW_MIGRATION.format(head=head))

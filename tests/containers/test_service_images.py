@@ -14,7 +14,7 @@ API_MOST = 400_000_000
 
 
 def packages(engine: Engine, image: str) -> set[str]:
-    program = "import importlib.metadata as m; print(*(one.name.lower() for one in m.distributions()))"
+    program = "import importlib.metadata as m; print(*(found.name.lower() for found in m.distributions()))"
     return set(engine.inside(image, "python", "-c", program).split())
 
 

@@ -262,11 +262,11 @@ def test_a_large_one_takes_little_memory(tmp_path: Path) -> None:
 
 def test_overlapping_entries() -> None:
     """The bomb without nesting: many entries whose data is the same bytes."""
-    one = made(("a", b"x" * 1000))
-    directory = one[one.index(b"PK\x01\x02") : one.index(b"PK\x05\x06")]
-    local = one[: one.index(b"PK\x01\x02")]
+    bundle = made(("a", b"x" * 1000))
+    directory = bundle[bundle.index(b"PK\x01\x02") : bundle.index(b"PK\x05\x06")]
+    local = bundle[: bundle.index(b"PK\x01\x02")]
     other = bytearray(directory)
-    end = bytearray(one[one.index(b"PK\x05\x06") :])
+    end = bytearray(bundle[bundle.index(b"PK\x05\x06") :])
     end[8:12] = struct.pack("<HH", 2, 2)
     end[12:16] = struct.pack("<L", 2 * len(directory))
     error = refused(local + directory + bytes(other) + bytes(end))
@@ -478,7 +478,7 @@ def test_other_paths_cost_no_unpacking(tmp_path: Path) -> None:
     target = tmp_path / "code.zip"
     normalised(io.BytesIO(data), target)
     before, after = zipfile.ZipFile(io.BytesIO(data)).infolist(), zipfile.ZipFile(target).infolist()
-    assert [one.filename for one in after] == ["run.sh", "größe.bin", "text", "empty"]
+    assert [member.filename for member in after] == ["run.sh", "größe.bin", "text", "empty"]
     for old, new in zip(before, after, strict=True):
         assert (old.CRC, old.compress_size, old.file_size) == (new.CRC, new.compress_size, new.file_size)
 

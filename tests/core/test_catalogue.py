@@ -80,11 +80,11 @@ def test_the_shipped_catalogue_can_be_built() -> None:
     catalogue = Catalogue.load()
     assert Catalogue.load() is catalogue
     assert set(catalogue.frameworks) == {"pytorch", "tensorflow", "keras", "horovod", "ray", "python"}
-    for one in catalogue.images:
-        assert one.lock.is_file(), one.lock
-        assert one.build is None or one.build.is_file()
-        assert one.default_launcher in one.launchers
-        assert catalogue.get(one.reference) is one
+    for image in catalogue.images:
+        assert image.lock.is_file(), image.lock
+        assert image.build is None or image.build.is_file()
+        assert image.default_launcher in image.launchers
+        assert catalogue.get(image.reference) is image
     for alias, target in catalogue.aliases.items():
         framework, _, version = alias.partition(":")
         assert catalogue.resolve(framework, version).reference == target

@@ -88,7 +88,7 @@ def test_nothing_is_needed_for_certain(command: str) -> None:
 
 
 def test_paths_that_may_be_meant() -> None:
-    paths = [one.path for one in named_paths("./prepare.sh; python -m lib.train --config=conf/a.yml out && x/y")]
+    paths = [found.path for found in named_paths("./prepare.sh; python -m lib.train --config=conf/a.yml out && x/y")]
     module = ["lib.train", "lib/train.py", "lib/train/__main__.py"]
     assert paths == ["prepare.sh", "python", *module, "conf/a.yml", "out", "x/y"]
     named = named_paths("cd keras-test && cat mnist.py")

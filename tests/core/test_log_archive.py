@@ -25,10 +25,10 @@ def archived(chunks: list[tuple[int, list[int], bytes]]) -> list[ArchivedChunk]:
 
 def lines(some: list[ArchivedChunk]) -> list[tuple[int, int, int, bytes]]:
     return [
-        (number, one.rank, time, text)
-        for one in some
+        (number, chunk.rank, time, text)
+        for chunk in some
         for number, (time, text) in enumerate(
-            zip(unpack_times(one.times), one.body.split(b"\n")[:-1], strict=True), one.first_line
+            zip(unpack_times(chunk.times), chunk.body.split(b"\n")[:-1], strict=True), chunk.first_line
         )
     ]
 
@@ -40,8 +40,8 @@ def test_each_frame_of_an_object_can_be_read_alone(frames: list[list[tuple[int, 
     for some, info in written:
         read = read_frame(bytes(writer.data[info.start : info.start + info.size]))
         assert lines(read) == lines(some)
-        assert (info.first_line, info.lines) == (7, sum(one.lines for one in some))
-        assert info.ranks == sorted({one.rank for one in some})
+        assert (info.first_line, info.lines) == (7, sum(chunk.lines for chunk in some))
+        assert info.ranks == sorted({chunk.rank for chunk in some})
         assert all(before.rank != after.rank for before, after in pairwise(read)), "joined"
 
 

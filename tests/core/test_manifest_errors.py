@@ -54,7 +54,7 @@ data_stores:
 checkpoint: {every: 5 weeks, kep: 3}
 retries: -1
 """
-    found = {(one.line, one.path): one for one in problems(text)}
+    found = {(entry.line, entry.path): entry for entry in problems(text)}
     assert set(found) == {
         (2, "nmae"),
         (2, "name"),
@@ -138,7 +138,7 @@ retries: -1
 )
 def test_one_line_that_is_wrong(line: str, path: str, words: str) -> None:
     found = problems(PLAIN + line)
-    assert [one.path for one in found][:1] == [path]
+    assert [entry.path for entry in found][:1] == [path]
     assert words in found[0].message
     assert found[0].line == 3
 
@@ -159,7 +159,7 @@ def test_shares_do_not_go_with_elastic() -> None:
 
 def test_a_profile_excludes_the_sizes_that_it_gives() -> None:
     found = problems(PLAIN + "profile: large\ncpus: 1\ngpus: 0\ngpu_type: a\nmemory: 1Gb\nstorage: 1Gb")
-    assert [one.path for one in found] == ["cpus", "gpus", "gpu_type", "memory"]
+    assert [entry.path for entry in found] == ["cpus", "gpus", "gpu_type", "memory"]
 
 
 def test_env_and_secrets_exclude_each_other() -> None:
@@ -284,7 +284,7 @@ def test_data_stores(stores: str, path: str, words: str) -> None:
 def test_results_go_to_one_place() -> None:
     store = "- {{datastore: kept, id: {}, training_results: {{container: x}}, pretrained_model: {{container: y}}}}\n"
     found = problems(PLAIN + "data_stores:\n" + store.format("a") + store.format("b"))
-    assert [one.path for one in found] == ["data_stores[1].training_results", "data_stores[1].pretrained_model"]
+    assert [entry.path for entry in found] == ["data_stores[1].training_results", "data_stores[1].pretrained_model"]
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_lines_of_an_older_weft_are_kept_and_known(empty: Engine) -> None:
         connection.execute(text("update log_chunks set times = :times"), {"times": json.dumps(times)})
     migrate.upgrade(empty)
     with Session(empty) as session:
-        assert [unpack_times(one.times) for one in session.scalars(select(LogChunk))] == [times, times]
+        assert [unpack_times(chunk.times) for chunk in session.scalars(select(LogChunk))] == [times, times]
         assert session.scalars(select(LogChunk.latest)).all() == [max(times)] * 2
         assert session.scalars(select(LogCursor.latest)).one() == max(times)
         assert session.scalars(select(LogSource.next_sequence)).one() == 7

@@ -33,11 +33,11 @@ def test_put_list_get_delete(objects: Objects, tmp_path: Path) -> None:
     objects.put("a/1", b"one")
     (tmp_path / "two").write_bytes(b"two")
     objects.put_file("a/2", tmp_path / "two")
-    assert [(one.key, one.size) for one in objects.objects("a/")] == [("a/1", 3), ("a/2", 3)]
+    assert [(stored.key, stored.size) for stored in objects.objects("a/")] == [("a/1", 3), ("a/2", 3)]
     assert b"".join(objects.get_stream("a/2")) == objects.get("a/2") == b"two"
     page, cursor = objects.page("a/", 1, None)
     rest, end = objects.page("a/", 1, cursor)
-    assert [one.key for one in page + rest] == ["a/1", "a/2"]
+    assert [stored.key for stored in page + rest] == ["a/1", "a/2"]
     assert end is None
     objects.delete(["a/1", "a/2"])
     objects.delete(["a/1"])  # gone already: no error

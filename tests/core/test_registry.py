@@ -69,13 +69,13 @@ def test_a_completed_job_becomes_the_next_version_in_the_same_transaction(databa
         finished(scope, {"id": "s3", "training_results": {"container": "c", "prefix": ""}})
         model = registry.find_model(scope, "digits")
         versions = scope.all(scope.select(ModelVersion).order_by(ModelVersion.number))
-        assert [(one.number, one.job_id, one.files) for one in versions] == [
+        assert [(row.number, row.job_id, row.files) for row in versions] == [
             (1, first.id, FILES),
             (2, second.id, FILES),
         ]
         assert versions[0].prefix == f"jobs/proj-ours/{first.id}/results"
         events = session.scalars(select(Event).where(Event.job_id == second.id).order_by(Event.id)).all()
-        assert [(one.kind, one.message) for one in events[-2:]] == [
+        assert [(event.kind, event.message) for event in events[-2:]] == [
             ("model", "registered as digits@2"),
             ("state", "completed"),
         ]
@@ -124,7 +124,7 @@ def test_credentials_are_kept_for_the_version_and_go_with_it(database: Database)
         session.delete(job)  # and its secrets with it
         session.flush()
         kept = scope.all(scope.select(Secret))
-        assert [(one.id, box.decrypt(one.ciphertext)) for one in kept] == [(version.secret_id, "key")]
+        assert [(secret.id, box.decrypt(secret.ciphertext)) for secret in kept] == [(version.secret_id, "key")]
         assert "key" not in str(version.lineage)
         registry.delete_version(scope, version)
         assert scope.all(scope.select(Secret)) == []
@@ -141,7 +141,7 @@ def test_references(database: Database) -> None:
         def number(version: str) -> int:
             return registry.find_version(scope, model, version).number
 
-        assert [number(one) for one in ("1", "latest", "production")] == [1, 3, 2]
+        assert [number(reference) for reference in ("1", "latest", "production")] == [1, 3, 2]
         assert registry.promote(scope, model, "production", 2, "user-ours") is False
         registry.promote(scope, model, "production", 3, "user-ours")
         assert number("production") == 3
@@ -211,7 +211,7 @@ def test_jobs_that_complete_at_the_same_time_get_a_number_each(database: Databas
     assert failures == []
     with database.transaction() as session:
         scope = Scope(session, "proj-ours")
-        assert sorted(one.number for one in scope.all(scope.select(ModelVersion))) == [1, 2, 3, 4]
+        assert sorted(version_row.number for version_row in scope.all(scope.select(ModelVersion))) == [1, 2, 3, 4]
         assert len(scope.all(scope.select(Model))) == 1
 
 

@@ -37,13 +37,13 @@ def test_bad_keys_say_how_to_get_a_good_one(keys: list[str]) -> None:
 
 
 def test_tokens_are_unguessable_recognisable_and_hidden() -> None:
-    one, other = tokens.new_token("user"), tokens.new_token("user")
-    assert one.plain != other.plain
-    assert one.plain.startswith("weft_u_")
-    assert len(one.plain) == len("weft_u_") + 43  # 256 bits
-    assert one.plain.startswith(one.prefix)
-    assert one.plain not in repr(one)
-    assert one.sha256 == tokens.hash_token(one.plain)
+    token, other = tokens.new_token("user"), tokens.new_token("user")
+    assert token.plain != other.plain
+    assert token.plain.startswith("weft_u_")
+    assert len(token.plain) == len("weft_u_") + 43  # 256 bits
+    assert token.plain.startswith(token.prefix)
+    assert token.plain not in repr(token)
+    assert token.sha256 == tokens.hash_token(token.plain)
     assert tokens.new_token("attempt").plain.startswith("weft_a_")
 
 

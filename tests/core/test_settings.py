@@ -127,12 +127,12 @@ def test_each_type_of_engine_from_the_environment(monkeypatch: pytest.MonkeyPatc
     assert isinstance(k8s, KubernetesSettings)
     assert (k8s.network_policies, k8s.run_as_user) == (False, None)
     assert k8s.node_selector == {"example.org/pool": "gpu"}
-    assert [one.key for one in k8s.tolerations] == ["gpu"]
+    assert [toleration.key for toleration in k8s.tolerations] == ["gpu"]
     assert isinstance(ray, RaySettings)
     assert ray.token is not None
     assert ray.token.get_secret_value() == "hush"
     assert "hush" not in repr(settings)
-    assert [one.key for one in settings.profiles["big"].tolerations] == ["gpu"]
+    assert [toleration.key for toleration in settings.profiles["big"].tolerations] == ["gpu"]
 
 
 def test_the_environment_wins_over_the_file_key_by_key(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

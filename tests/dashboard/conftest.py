@@ -46,9 +46,9 @@ def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # By another name than localhost a page over http is not secure: there is less that a browser offers it.
         rules = f"--host-resolver-rules=MAP {INSECURE} 127.0.0.1"
-        one = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", rules])
-        yield one
-        one.close()
+        chrome = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", rules])
+        yield chrome
+        chrome.close()
 
 
 class _EmptyPage(BaseHTTPRequestHandler):
@@ -108,11 +108,11 @@ def running_job(stack: Stack, release: Path) -> weft.Job:
 @pytest.fixture
 def context(browser: Browser, site: Site) -> Iterator[BrowserContext]:
     """A browser that is signed in."""
-    one = browser.new_context(base_url=site.url)
-    answer = one.request.post("/api/v1/session", data={"token": site.token})
+    opened = browser.new_context(base_url=site.url)
+    answer = opened.request.post("/api/v1/session", data={"token": site.token})
     assert answer.ok, answer.text()
-    yield one
-    one.close()
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="session")
@@ -132,18 +132,20 @@ def viewer(browser: Browser, site: Site) -> Iterator[Page]:
 @pytest.fixture
 def page(context: BrowserContext) -> Iterator[Page]:
     """A page on which no script but the dashboard's own may have run, and nothing have gone wrong, at the end."""
-    one = context.new_page()
+    opened = context.new_page()
     wrong: list[str] = []
 
     def dismiss(dialog: Dialog) -> None:
         wrong.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
-    one.on("pageerror", lambda error: wrong.append(str(error)))
-    one.on("dialog", dismiss)
-    one.on("console", lambda message: wrong.append(message.text) if "Content Security Policy" in message.text else None)
-    yield one
-    assert one.evaluate("window.broken") is None
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("dialog", dismiss)
+    opened.on(
+        "console", lambda message: wrong.append(message.text) if "Content Security Policy" in message.text else None
+    )
+    yield opened
+    assert opened.evaluate("window.broken") is None
     assert wrong == []
 
 
@@ -160,5 +162,5 @@ def faults(page: Page) -> list[str]:
 
 def is_drawn(chart: Locator) -> None:
     """A canvas's bytes have more values than those of its ground when there is something on it."""
-    values = "one => new Set(one.getContext('2d').getImageData(0, 0, one.width, one.height).data).size"
+    values = "canvas => new Set(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data).size"
     eventually(lambda: chart.locator("canvas").evaluate(values) > 3, "the chart is drawn")

@@ -101,7 +101,7 @@ def test_a_manifest_is_checked_while_it_is_written(page: Page) -> None:
     expect(page.locator(".editor-lines .wrong")).to_have_text(["1", "2", "3"])
     page.get_by_role("button", name="line 2").click()
     expect(_editor(page)).to_be_focused()
-    assert _editor(page).evaluate("one => one.value.slice(one.selectionStart, one.selectionEnd)") == "learners: -3"
+    assert _editor(page).evaluate("area => area.value.slice(area.selectionStart, area.selectionEnd)") == "learners: -3"
     assert faults(page) == []
 
 
@@ -115,8 +115,8 @@ def test_a_folder_is_submitted_and_unchanged_code_is_not_sent_again(page: Page, 
 
 def test_charts_are_drawn_zoomed_and_overlaid(page: Page, stack: Stack, jobs: list[str]) -> None:
     first, second = jobs
-    for one in jobs:
-        stack.client.job(one).wait(timeout=300)
+    for job in jobs:
+        stack.client.job(job).wait(timeout=300)
     page.goto(f"/jobs/{first}/metrics")
     chart = page.get_by_role("region", name="train/loss")
     expect(chart.get_by_role("listitem").filter(has_text="learner 1")).to_contain_text("0.137")
@@ -197,7 +197,9 @@ def test_a_zip_is_submitted_by_a_page_that_is_not_secure(browser: Browser, site:
         page.get_by_label("The code's zip").set_input_files(zipped)
         expect(page.get_by_text("code.zip")).to_be_visible()
         _editor(page).fill(_MANIFEST.replace("by-page", "by-zip").replace("cpus: 0.5", "cpus: 1000"))
-        with page.expect_request(lambda one: one.method == "POST" and one.url.endswith("/api/v1/jobs")) as sent:
+        with page.expect_request(
+            lambda request: request.method == "POST" and request.url.endswith("/api/v1/jobs")
+        ) as sent:
             page.get_by_role("button", name="Submit").click()
         assert sent.value.headers["content-type"].startswith("multipart/form-data")
         expect(page).to_have_url(re.compile(r"/jobs/job-[a-z0-9]+$"))

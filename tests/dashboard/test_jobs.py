@@ -208,7 +208,7 @@ def test_the_page_of_a_job_that_has_ended(page: Page, running_job: weft.Job) -> 
     page.get_by_role("link", name="curve.png").click()
     picture = page.get_by_role("img", name="curve.png")
     expect(picture).to_be_visible()
-    assert picture.evaluate("one => one.decode().then(() => one.naturalWidth)") == 240
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 240
     page.get_by_role("link", name="System").click()
     for name in ("CPU (100 % = one core)", "Memory", "Network", "Disk"):
         chart = page.get_by_role("region", name=name, exact=True)

@@ -47,7 +47,7 @@ def test_a_link_signs_in_once_and_leaves_no_trace(browser: Browser, site: Site) 
         page.goto(opened)
         expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
         assert len(seen) > 3
-        assert not [one for one in seen if secret in one], "no address, no referrer"
+        assert not [url for url in seen if secret in url], "no address, no referrer"
         page.go_back()
         assert secret not in page.url
     with browser.new_context(base_url=site.url) as context:

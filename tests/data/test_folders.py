@@ -91,10 +91,10 @@ def test_an_archive_of_class_folders(tmp_path: Path) -> None:
         tar.add(folder, "pets")
     source, same = image_folder(tmp_path / "pets.tar"), image_folder(folder)
     assert counts(source) == counts(same)
-    for one, other in zip(source.splits["train"], same.splits["train"], strict=True):
-        with open(one.path, "rb") as archive:
-            archive.seek(one.offset)
-            assert (one.name, archive.read(one.size)) == (other.name, Path(other.path).read_bytes())
+    for packed, other in zip(source.splits["train"], same.splits["train"], strict=True):
+        with open(packed.path, "rb") as archive:
+            archive.seek(packed.offset)
+            assert (packed.name, archive.read(packed.size)) == (other.name, Path(other.path).read_bytes())
     tar_of(tmp_path / "bad.tar", ("pets/../../x/y.jpg", b""))
     with pytest.raises(DatasetError, match="leads out of the archive"):
         image_folder(tmp_path / "bad.tar")

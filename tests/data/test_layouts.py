@@ -52,8 +52,8 @@ def read_tfrecords(folder: Path) -> Records:
         with path.open("rb") as file:
             contents = [tfrecord.features(record.content) for record in tfrecord.records(file)]
         assert len(contents) == int(path.stem.rpartition("-")[2])
-        for one in contents:
-            (image,), (label,), (name,) = one["image"], one["class"], one["name"]
+        for example in contents:
+            (image,), (label,), (name,) = example["image"], example["class"], example["name"]
             assert isinstance(image, bytes)
             assert isinstance(label, int)
             assert isinstance(name, bytes)
@@ -108,9 +108,9 @@ def test_imagenet_in_every_layout(source: Source, ilsvrc: Path, made: Made, layo
             recoded.append(key)
     about = json.loads((folder / "dataset.json").read_bytes())
     report = json.loads((folder / "report.json").read_bytes())
-    assert sorted((one["split"], one["image"]) for one in report["recoded"]) == sorted(recoded)
-    assert sorted(one["reason"] for one in report["recoded"]) == ["CMYK", "PNG"]  # all others: the same bytes
-    assert [(one["split"], one["image"]) for one in report["corrupt"]] == list(lost)
+    assert sorted((entry["split"], entry["image"]) for entry in report["recoded"]) == sorted(recoded)
+    assert sorted(entry["reason"] for entry in report["recoded"]) == ["CMYK", "PNG"]  # all others: the same bytes
+    assert [(entry["split"], entry["image"]) for entry in report["corrupt"]] == list(lost)
     assert "truncated" in report["corrupt"][0]["reason"].lower()
     assert summary.records == {"train": CLASSES * TRAIN - 1, "validation": VALIDATION}
     assert (about["layout"], about["classes"], about["corrupt"]) == (layout, source.classes, 1)
@@ -126,13 +126,13 @@ def test_imagenet_in_every_layout(source: Source, ilsvrc: Path, made: Made, layo
 
 @pytest.mark.slow
 def test_the_seed_decides_and_nothing_else(source: Source, made: Made) -> None:
-    one, _ = made(source, Layout.TFRECORDS, "one")
-    two, _ = made(source, Layout.TFRECORDS, "two")
-    files = sorted(path.name for path in one.iterdir())
-    assert files == sorted(path.name for path in two.iterdir())
-    assert all((one / name).read_bytes() == (two / name).read_bytes() for name in files)
+    first, _ = made(source, Layout.TFRECORDS, "one")
+    second, _ = made(source, Layout.TFRECORDS, "two")
+    files = sorted(path.name for path in first.iterdir())
+    assert files == sorted(path.name for path in second.iterdir())
+    assert all((first / name).read_bytes() == (second / name).read_bytes() for name in files)
     assert len([name for name in files if name.startswith("train")]) == -(-CLASSES * TRAIN // 7)
-    order = [label for (split, _), (label, _) in read_tfrecords(one).items() if split == "train"]
+    order = [label for (split, _), (label, _) in read_tfrecords(first).items() if split == "train"]
     assert order != sorted(order)
 
 

@@ -73,7 +73,7 @@ def test_a_record_whose_checksum_is_wrong_is_left_out(tmp_path: Path, made: Made
     stored[stored.index(picture(1)) + len(picture(1)) // 2] ^= 4
     shard.write_bytes(stored)
     _, summary = made(tfrecords(folder, Features("image/encoded", "image/class/label", 1)), Layout.WEBDATASET)
-    assert [(one["split"], one["reason"]) for one in summary.corrupt] == [
+    assert [(image["split"], image["reason"]) for image in summary.corrupt] == [
         ("train", "the checksum of its record is wrong")
     ]
     assert summary.records == {"train": 5, "validation": 3}

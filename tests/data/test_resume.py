@@ -116,7 +116,7 @@ def test_kill_9_at_random_points(images: Path, tmp_path: Path, layout: str) -> N
         after = (target / name).stat()
         assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     corrupt = json.loads(expected["report.json"])["corrupt"]
-    assert [one["image"] for one in corrupt] == ["cat/7"]
+    assert [image["image"] for image in corrupt] == ["cat/7"]
     # And once more: it is complete, so there is nothing to do.
     before = {name: (target / name).stat().st_mtime_ns for name in expected}
     finish(start(images, str(target), layout))
@@ -145,7 +145,7 @@ def test_kill_9_on_the_way_into_a_data_store(
     process = start(images, target, "webdataset", environment)
     wait_for_marks(tmp_path / "cache/weft/prepare", "*/done/*.json", 5, process)
     kill(process)
-    done = {one.key: one.modified for one in client.data.objects("prepared")}
+    done = {stored.key: stored.modified for stored in client.data.objects("prepared")}
     assert 5 <= len(done) < len(expected)
     assert "done before" in finish(start(images, target, "webdataset", environment))
     client.data.get(target, tmp_path / "back")

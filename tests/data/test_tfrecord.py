@@ -37,7 +37,7 @@ def test_records_come_back(contents: list[bytes]) -> None:
     file = io.BytesIO(b"".join(map(framed, contents)))
     found = list(records(file))
     assert [record.content for record in found] == contents
-    assert [file.getvalue()[one.offset : one.offset + len(one.content)] for one in found] == contents
+    assert [file.getvalue()[record.offset : record.offset + len(record.content)] for record in found] == contents
 
 
 @given(st.binary(min_size=1, max_size=60), st.data())

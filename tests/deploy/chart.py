@@ -138,18 +138,20 @@ class Rendered:
     documents: tuple[Document, ...]
 
     def all(self, kind: str) -> list[Document]:
-        return [one for one in self.documents if one["kind"] == kind]
+        return [document for document in self.documents if document["kind"] == kind]
 
     def one(self, kind: str, name: str) -> Document:
-        found = [one for one in self.all(kind) if one["metadata"]["name"] == name]
-        assert len(found) == 1, f"{len(found)} of {kind} {name}: {[one['metadata']['name'] for one in self.all(kind)]}"
+        found = [document for document in self.all(kind) if document["metadata"]["name"] == name]
+        assert len(found) == 1, (
+            f"{len(found)} of {kind} {name}: {[document['metadata']['name'] for document in self.all(kind)]}"
+        )
         return found[0]
 
     def pods(self) -> Iterator[tuple[str, Document]]:
         """Every pod template, with the name of its owner."""
-        for one in self.documents:
-            if one["kind"] in {"Deployment", "StatefulSet", "Job"}:
-                yield one["metadata"]["name"], one["spec"]["template"]
+        for document in self.documents:
+            if document["kind"] in {"Deployment", "StatefulSet", "Job"}:
+                yield document["metadata"]["name"], document["spec"]["template"]
 
     def pod(self, component: str) -> Document:
         found = [pod for _, pod in self.pods() if pod["metadata"]["labels"]["app.kubernetes.io/component"] == component]
@@ -158,8 +160,8 @@ class Rendered:
 
     def containers(self) -> Iterator[tuple[str, Document]]:
         for name, pod in self.pods():
-            for one in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
-                yield f"{name}/{one['name']}", one
+            for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
+                yield f"{name}/{container['name']}", container
 
     @property
     def toml(self) -> str:
@@ -171,7 +173,7 @@ class Rendered:
 
 
 def parse(text: str) -> tuple[Document, ...]:
-    return tuple(one for one in yaml.safe_load_all(text) if one)
+    return tuple(document for document in yaml.safe_load_all(text) if document)
 
 
 def render(values: Mapping[str, Any], *arguments: str, namespace: str = NAMESPACE) -> Rendered:
@@ -188,16 +190,16 @@ def _render(values: str, arguments: tuple[str, ...], namespace: str) -> Rendered
 def merged(*values: Mapping[str, Any]) -> dict[str, Any]:
     """Values over values, as Helm merges them."""
     result: dict[str, Any] = {}
-    for one in values:
-        for key, value in one.items():
+    for part in values:
+        for key, value in part.items():
             both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
             result[key] = merged(result[key], value) if both else value
     return result
 
 
 def environment(container: Document) -> dict[str, Document]:
-    return {one["name"]: one for one in container.get("env", [])}
+    return {variable["name"]: variable for variable in container.get("env", [])}
 
 
 def names(documents: Iterable[Document]) -> list[str]:
-    return [one["metadata"]["name"] for one in documents]
+    return [document["metadata"]["name"] for document in documents]

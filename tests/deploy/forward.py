@@ -65,8 +65,8 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
 
 @contextmanager
 def forward(host: str, target: Target | None = None) -> Iterator[Forward]:
-    one = Forward(host, target)
+    opened = Forward(host, target)
     try:
-        yield one
+        yield opened
     finally:
-        one.close()
+        opened.close()

@@ -86,20 +86,28 @@ def _wheel(folder: Path, packages: Path) -> None:
 def _dependencies() -> list[str]:
     """What the wheel wants with [server], in the versions that are installed here."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    wanted = [Requirement(one) for one in project["dependencies"]] + _extra("server", project["optional-dependencies"])
+    wanted = [Requirement(line) for line in project["dependencies"]] + _extra(
+        "server", project["optional-dependencies"]
+    )
     found = {}
-    for one in wanted:
-        extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
-        found[one.name] = f"{one.name}{extras}=={importlib.metadata.version(one.name)}"
+    for requirement in wanted:
+        extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+        found[requirement.name] = f"{requirement.name}{extras}=={importlib.metadata.version(requirement.name)}"
     # The base's Python is 3.11.2: redis wants this below 3.11.3, and pip looks at the Python that it runs on.
     return [*sorted(found.values()), "async-timeout"]
 
 
 def _extra(name: str, extras: Mapping[str, list[str]]) -> list[Requirement]:
     """What an extra stands for; of extras of Weft's own, what those stand for."""
-    wanted = [Requirement(one) for one in extras[name]]
-    others = [found for one in wanted if one.name == "weft" for extra in one.extras for found in _extra(extra, extras)]
-    return [one for one in wanted if one.name != "weft"] + others
+    wanted = [Requirement(line) for line in extras[name]]
+    others = [
+        found
+        for requirement in wanted
+        if requirement.name == "weft"
+        for extra in requirement.extras
+        for found in _extra(extra, extras)
+    ]
+    return [requirement for requirement in wanted if requirement.name != "weft"] + others
 
 
 def _mark(*folders: Path) -> str:

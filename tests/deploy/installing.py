@@ -70,8 +70,8 @@ class Installation:
     def pods(self, component: str) -> list[dict[str, Any]]:
         """Those that are to stay, oldest first."""
         found = self.kube.items("pods", self.namespace, f"app.kubernetes.io/component={component}")
-        there = [one for one in found if "deletionTimestamp" not in one["metadata"]]
-        return sorted(there, key=lambda one: one["metadata"]["creationTimestamp"])
+        there = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return sorted(there, key=lambda pod: pod["metadata"]["creationTimestamp"])
 
     def reach_api(self) -> None:
         """Lead the address that learners and this test know to an API pod: there is no kube-proxy."""
@@ -81,7 +81,7 @@ class Installation:
         return httpx.get(f"http://{self.api.address}{path}", timeout=60)
 
     def secret(self, name: str) -> dict[str, str]:
-        (found,) = [one for one in self.kube.items("secrets", self.namespace) if one["metadata"]["name"] == name]
+        (found,) = [item for item in self.kube.items("secrets", self.namespace) if item["metadata"]["name"] == name]
         return {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
 
     def can(self, account: str, verb: str, what: str, namespace: str) -> bool:
@@ -115,6 +115,10 @@ def left(kube: Cluster, namespace: str) -> set[str]:
     kinds = kube.kubectl("api-resources", "--verbs=list", "--namespaced", "-o", "name").split()
     kinds = [kind for kind in kinds if kind.partition(".")[0] not in ("events", "endpoints", "endpointslices")]
     found = json.loads(kube.kubectl("get", ",".join(kinds), "-n", namespace, "-o", "json"))["items"]
-    named = {f"{one['kind']}/{one['metadata']['name']}" for one in found if "deletionTimestamp" not in one["metadata"]}
+    named = {
+        f"{resource['kind']}/{resource['metadata']['name']}"
+        for resource in found
+        if "deletionTimestamp" not in resource["metadata"]
+    }
     own = ("ServiceAccount/default", "Secret/default-token-", "ConfigMap/kube-root-ca.crt")
-    return {one for one in named if not one.startswith(own)}
+    return {name for name in named if not name.startswith(own)}

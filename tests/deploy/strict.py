@@ -73,8 +73,8 @@ def _problems(document: dict[str, Any]) -> Iterator[str]:
     try:
         read: Any = model.model_validate(document)  # `to_dict` is the client's own, not BaseModel's
     except ValidationError as error:
-        for one in error.errors():
-            yield f"{'.'.join(map(str, one['loc']))}: {one['msg']} (found {one['input']!r})"
+        for problem in error.errors():
+            yield f"{'.'.join(map(str, problem['loc']))}: {problem['msg']} (found {problem['input']!r})"
         return
     if issubclass(model, _Operator):
         return

@@ -33,9 +33,9 @@ class Bundled:
 
     def apply(self) -> None:
         wanted = [
-            one
-            for one in self.rendered.documents
-            if one["metadata"]["name"] in {"weft", "weft-redis", "weft-s3"} and one["kind"] != "ConfigMap"
+            document
+            for document in self.rendered.documents
+            if document["metadata"]["name"] in {"weft", "weft-redis", "weft-s3"} and document["kind"] != "ConfigMap"
         ]
         self.kube.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(wanted))
         for owner in ("deployment/weft-redis", "statefulset/weft-s3"):
@@ -43,7 +43,7 @@ class Bundled:
 
     def address(self, component: str) -> str:
         found = self.kube.items("pods", self.namespace, f"app.kubernetes.io/component={component}")
-        (pod,) = [one for one in found if "deletionTimestamp" not in one["metadata"]]
+        (pod,) = [item for item in found if "deletionTimestamp" not in item["metadata"]]
         return str(pod["status"]["podIP"])
 
     def secret(self, key: str) -> str:
@@ -79,9 +79,9 @@ def bundled(kube: Cluster) -> Iterator[Bundled]:
         Path(folder).chmod(0o777)
         kube.kubectl("apply", "-f", "-", stdin=json.dumps(_volume(name, folder)))
         try:
-            one = Bundled(kube, name, rendered)
-            one.apply()
-            yield one
+            installed = Bundled(kube, name, rendered)
+            installed.apply()
+            yield installed
         finally:
             kube.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=0", "--force", check=False)
             kube.kubectl("delete", "pv", name, "--wait=false", check=False)

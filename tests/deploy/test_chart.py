@@ -32,9 +32,14 @@ from weft_core import __version__
 
 
 def test_every_object_is_one_of_kubernetes(rendered: Rendered) -> None:
-    wrong = {f"{one['kind']} {one['metadata']['name']}": problems(one) for one in rendered.documents}
+    wrong = {
+        f"{document['kind']} {document['metadata']['name']}": problems(document) for document in rendered.documents
+    }
     assert {name: found for name, found in wrong.items() if found} == {}
-    ids = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in rendered.documents]
+    ids = [
+        (document["kind"], document["metadata"].get("namespace"), document["metadata"]["name"])
+        for document in rendered.documents
+    ]
     assert len(set(ids)) == len(ids)
 
 
@@ -80,7 +85,7 @@ def test_it_is_for_clusters_from_1_28_on() -> None:
 
 def test_the_parts_are_there() -> None:
     everything = render(EVERYTHING)
-    kinds = {one["kind"] for one in everything.documents}
+    kinds = {document["kind"] for document in everything.documents}
     assert kinds >= {
         *("Deployment", "StatefulSet", "Job", "Service", "Ingress", "ServiceMonitor", "HorizontalPodAutoscaler"),
         *("PodDisruptionBudget", "NetworkPolicy", "Namespace", "ResourceQuota", "ServiceAccount"),
@@ -137,9 +142,9 @@ def test_mounts_have_volumes(rendered: Rendered) -> None:
     for name, pod in rendered.pods():
         claims = [
             claim["metadata"]["name"]
-            for one in rendered.all("StatefulSet")
-            if one["metadata"]["name"] == name
-            for claim in one["spec"]["volumeClaimTemplates"]
+            for document in rendered.all("StatefulSet")
+            if document["metadata"]["name"] == name
+            for claim in document["spec"]["volumeClaimTemplates"]
         ]
         volumes = names([{"metadata": volume} for volume in pod["spec"]["volumes"]]) + claims
         assert len(set(volumes)) == len(volumes), name
@@ -235,7 +240,9 @@ def test_bundled_servers_are_those_of_compose() -> None:
     initdb = environment(rendered.pod("postgres")["spec"]["containers"][0])["POSTGRES_INITDB_ARGS"]
     assert initdb["value"] == compose["postgres"]["environment"]["POSTGRES_INITDB_ARGS"]
     mount = compose["postgres"]["volumes"][0].partition(":")[2]
-    assert mount in [one["mountPath"] for one in rendered.pod("postgres")["spec"]["containers"][0]["volumeMounts"]]
+    assert mount in [
+        mounted["mountPath"] for mounted in rendered.pod("postgres")["spec"]["containers"][0]["volumeMounts"]
+    ]
 
 
 # --- hooks ---
@@ -245,9 +252,9 @@ def test_migrations_come_before_the_release_where_the_servers_are_there() -> Non
     for case in ("external", "existing"):
         rendered = render(CASES[case])
         hooks = {
-            (one["kind"], one["metadata"]["name"]): one["metadata"]["annotations"]
-            for one in rendered.documents
-            if "helm.sh/hook" in one["metadata"].get("annotations", {})
+            (document["kind"], document["metadata"]["name"]): document["metadata"]["annotations"]
+            for document in rendered.documents
+            if "helm.sh/hook" in document["metadata"].get("annotations", {})
         }
         assert ("Job", "weft-migrate") in hooks
         assert hooks["Job", "weft-migrate"]["helm.sh/hook"] == "pre-install,pre-upgrade"
@@ -263,16 +270,18 @@ def test_migrations_come_before_the_release_where_the_servers_are_there() -> Non
             for variable in container["env"]:
                 if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
                     needed.add(("Secret", reference["name"]))
-        ours = {one for one in needed if not one[1].startswith("my-")}
+        ours = {resource for resource in needed if not resource[1].startswith("my-")}
         assert ours == set(hooks) - {("Job", "weft-migrate")}
-        assert all(weight[one] < weight["Job", "weft-migrate"] for one in ours)
+        assert all(weight[resource] < weight["Job", "weft-migrate"] for resource in ours)
 
 
 def test_migrations_run_beside_bundled_servers_that_are_still_to_come() -> None:
     """A hook before them would wait for ever; one after them, too: the API is not ready without tables and bucket."""
     for values in ({}, {"postgres": EXTERNAL["postgres"]}, {"s3": EXTERNAL["s3"]}):
         rendered = render(values)
-        assert not [one for one in rendered.documents if "helm.sh/hook" in one["metadata"].get("annotations", {})]
+        assert not [
+            document for document in rendered.documents if "helm.sh/hook" in document["metadata"].get("annotations", {})
+        ]
         (job,) = rendered.all("Job")
         assert job["metadata"]["name"].startswith("weft-migrate-")
         assert job["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] == "weft"
@@ -310,11 +319,11 @@ def test_the_migrations_job_does_them_in_order() -> None:
 def test_no_credential_stands_in_the_open() -> None:
     values = merged(EXTERNAL, {"secretKeys": {"value": "A" * 43 + "="}})
     secrets = ["pg-secret", "redis-secret", "access-secret", "s3-confidential", "A" * 43]
-    for one in render(values).documents:
-        text = yaml.safe_dump(one)
-        if one["kind"] == "Secret":
+    for document in render(values).documents:
+        text = yaml.safe_dump(document)
+        if document["kind"] == "Secret":
             continue
-        assert not [secret for secret in secrets if secret in text], one["metadata"]["name"]
+        assert not [secret for secret in secrets if secret in text], document["metadata"]["name"]
         assert not [
             base64.b64encode(s.encode()).decode() for s in secrets if base64.b64encode(s.encode()).decode() in text
         ]
@@ -322,7 +331,7 @@ def test_no_credential_stands_in_the_open() -> None:
 
 def test_each_pod_gets_the_credentials_that_it_needs_and_no_more() -> None:
     rendered = render(merged(EXTERNAL, {"secretKeys": {"value": "A" * 43 + "="}}))
-    secrets = {one["metadata"]["name"]: one["data"] for one in rendered.all("Secret")}
+    secrets = {secret["metadata"]["name"]: secret["data"] for secret in rendered.all("Secret")}
 
     def found(container: Document) -> dict[str, str]:
         references = {
@@ -352,7 +361,9 @@ def test_secrets_of_ones_own_leave_none_of_the_charts() -> None:
     assert not rendered.all("Secret")
     variables = environment(rendered.pod("api")["spec"]["containers"][0])
     assert {
-        name: tuple(one["valueFrom"]["secretKeyRef"].values()) for name, one in variables.items() if "valueFrom" in one
+        name: tuple(variable["valueFrom"]["secretKeyRef"].values())
+        for name, variable in variables.items()
+        if "valueFrom" in variable
     } == {
         "WEFT_DATABASE_URL": ("my-database", "database-url"),
         "WEFT_REDIS_URL": ("my-redis", "url"),

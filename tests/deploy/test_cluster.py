@@ -35,8 +35,8 @@ def test_the_api_server_takes_every_object(kube: Cluster, namespaces: tuple[str,
         where["settings"] = {"engines": {"second": {"namespace": learners}}}
     values = CASES[case] if case == "per-project" else merged(CASES[case], where)
     documents = render(values, namespace=release).documents
-    known = [one for one in documents if one["kind"] not in _UNKNOWN]
-    assert {one["kind"] for one in documents} - {one["kind"] for one in known} <= _UNKNOWN
+    known = [document for document in documents if document["kind"] not in _UNKNOWN]
+    assert {document["kind"] for document in documents} - {document["kind"] for document in known} <= _UNKNOWN
     # Applied by the server, a field that it does not know is an error.
     answer = kube.kubectl(
         *("apply", "--server-side", "--dry-run=server", "--force-conflicts", "-f", "-", "-o", "name"),

@@ -101,21 +101,25 @@ def extras(image: str) -> list[str]:
 def installed(image: str) -> set[str]:
     """All distributions that the Dockerfile installs, by the metadata of those that are installed here."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    todo = [Requirement(one) for one in project["dependencies"]]
+    todo = [Requirement(line) for line in project["dependencies"]]
     todo += [Requirement(f"weft[{','.join(extras(image))}]")]
     found: set[tuple[str, frozenset[str]]] = set()
     while todo:
-        one = todo.pop()
-        key = (canonicalize_name(one.name), frozenset(one.extras))
+        requirement = todo.pop()
+        key = (canonicalize_name(requirement.name), frozenset(requirement.extras))
         if key in found:
             continue
         found.add(key)
         if key[0] == "weft":
-            todo += [Requirement(text) for extra in one.extras for text in project["optional-dependencies"][extra]]
+            todo += [
+                Requirement(text) for extra in requirement.extras for text in project["optional-dependencies"][extra]
+            ]
             continue
-        for text in importlib.metadata.requires(one.name) or []:
+        for text in importlib.metadata.requires(requirement.name) or []:
             wanted = Requirement(text)
-            if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in ("", *one.extras)):
+            if wanted.marker is None or any(
+                wanted.marker.evaluate({"extra": extra}) for extra in ("", *requirement.extras)
+            ):
                 todo.append(wanted)
     return {name for name, _ in found}
 
@@ -145,7 +149,7 @@ def test_an_image_has_what_its_code_imports_and_not_what_the_others_does(image: 
         for path in [ROOT / place] if place.endswith(".py") else (ROOT / place).rglob("*.py"):
             for name in set(imported(path)):
                 if name not in sys.stdlib_module_names and not name.startswith("weft"):
-                    holders = {canonicalize_name(one) for one in owners[name]}
+                    holders = {canonicalize_name(holder) for holder in owners[name]}
                     assert holders & has, f"{path.relative_to(ROOT)} imports {name}, which the {image} image lacks"
     assert not has & ({"kubernetes"} if image == "api" else {"fastapi", "numpy", "arro3-core"})
 

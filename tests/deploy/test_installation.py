@@ -67,17 +67,19 @@ def installation(kube: Cluster, servers: Servers, tmp_path_factory: pytest.TempP
             }
         values["api"]["autoscaling"] = {"enabled": False}
         values["worker"]["concurrency"] = 1
-        one = Installation(kube, name, for_old_clusters(tmp_path_factory.mktemp("chart")), values, api)
+        installed = Installation(kube, name, for_old_clusters(tmp_path_factory.mktemp("chart")), values, api)
         try:
-            one.helm("install")
-            one.reach_api()
+            installed.helm("install")
+            installed.reach_api()
             command = ("exec", "deployment/weft-api", "-c", "api", "-n", name, "--")
-            one.token = kube.kubectl(*command, "python", "-m", "weft_core.setup", "--token").strip()
-            yield one
+            installed.token = kube.kubectl(*command, "python", "-m", "weft_core.setup", "--token").strip()
+            yield installed
         finally:
             helm("uninstall", "weft", "--namespace", name, "--kubeconfig", str(kube.kubeconfig), "--ignore-not-found")
-            kube.kubectl("delete", "pods", "--all", "-n", one.learners, "--grace-period=0", "--force", check=False)
-            kube.kubectl("delete", "namespace", one.learners, "--wait=false", check=False)
+            kube.kubectl(
+                "delete", "pods", "--all", "-n", installed.learners, "--grace-period=0", "--force", check=False
+            )
+            kube.kubectl("delete", "namespace", installed.learners, "--wait=false", check=False)
 
 
 def test_it_answers(installation: Installation) -> None:
@@ -92,13 +94,13 @@ def test_hooks_leave_nothing_behind(installation: Installation) -> None:
     assert "migrate" not in kinds
     for component in ("api", "worker"):
         (pod,) = installation.pods(component)
-        assert [one["restartCount"] for one in pod["status"]["containerStatuses"]] == [0]
+        assert [status["restartCount"] for status in pod["status"]["containerStatuses"]] == [0]
 
 
 def test_a_job_runs_with_the_workers_rights_alone(installation: Installation, python_image: str) -> None:
     """The API server enforces them: a right that is missing shows in the engine's condition or the job's events."""
     (engine,) = eventually(
-        lambda: [one for one in installation.client.engines() if one.seen_at], "a look at the engine"
+        lambda: [listed for listed in installation.client.engines() if listed.seen_at], "a look at the engine"
     )
     assert (engine.name, engine.error) == ("kubernetes", None)
     s3 = installation.values["s3"]
@@ -120,7 +122,7 @@ def test_a_job_runs_with_the_workers_rights_alone(installation: Installation, py
         }
     )
     pods = eventually(lambda: installation.kube.items("pods", installation.learners), "the learners' pods")
-    assert {one["metadata"]["labels"]["app.kubernetes.io/name"] for one in pods} == {"weft-learner"}
+    assert {pod["metadata"]["labels"]["app.kubernetes.io/name"] for pod in pods} == {"weft-learner"}
     job = job.wait(240, check=False)
     assert job.state == "COMPLETED", [event.message for event in job.events()]
     # Deleted by the worker; the cluster collects the rest.
@@ -160,14 +162,14 @@ def test_an_upgrade_keeps_what_was_generated_and_rolls_the_pods(installation: In
     installation.helm("upgrade")
     assert installation.secret("weft") == before
     for component, uid in pods.items():  # nothing has changed
-        assert [one["metadata"]["uid"] for one in installation.pods(component)] == [uid]
+        assert [pod["metadata"]["uid"] for pod in installation.pods(component)] == [uid]
     installation.values["settings"]["timings"]["grace"] = 60
     installation.helm("upgrade")
     assert installation.secret("weft") == before
     for component, uid in pods.items():
-        assert [one["metadata"]["uid"] for one in installation.pods(component)] != [uid]
+        assert [pod["metadata"]["uid"] for pod in installation.pods(component)] != [uid]
     installation.reach_api()
-    assert [one.name for one in installation.client.jobs.list()]  # the administrator's token is still good
+    assert [job.name for job in installation.client.jobs.list()]  # the administrator's token is still good
 
 
 def test_an_upgrade_that_can_not_be_stops_before_anything_is_replaced(installation: Installation) -> None:
@@ -183,7 +185,7 @@ def test_an_upgrade_that_can_not_be_stops_before_anything_is_replaced(installati
     log = installation.kube.kubectl("logs", pod["metadata"]["name"], "-c", "migrate", "-n", installation.namespace)
     assert "timings.sweep" in log
     for component, uid in before.items():
-        assert [one["metadata"]["uid"] for one in installation.pods(component)] == [uid]
+        assert [item["metadata"]["uid"] for item in installation.pods(component)] == [uid]
     eventually(lambda: installation.ask("/readyz").json()["status"] == "ready", "ready")
     # The Job stays for its log, and not for ever: the cluster removes it and its pods in time.
     kube, where = installation.kube, ("-n", installation.namespace)

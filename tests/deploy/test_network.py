@@ -50,16 +50,16 @@ def is_peer(peer: Document, pod: Pod, policy_namespace: str) -> bool:
 def reaches(rendered: Rendered, source: Pod, target: Pod, port: int) -> bool:
     """Whether the policies of the target's namespace let it in."""
     applying = [
-        one
-        for one in rendered.all("NetworkPolicy")
-        if one["metadata"]["namespace"] == target.namespace
-        and "Ingress" in one["spec"]["policyTypes"]
-        and selects(one["spec"]["podSelector"], target.labels)
+        policy
+        for policy in rendered.all("NetworkPolicy")
+        if policy["metadata"]["namespace"] == target.namespace
+        and "Ingress" in policy["spec"]["policyTypes"]
+        and selects(policy["spec"]["podSelector"], target.labels)
     ]
     if not applying:
         return True
     return any(
-        port in [one["port"] for one in rule["ports"]]
+        port in [allowed["port"] for allowed in rule["ports"]]
         and any(is_peer(peer, source, target.namespace) for peer in rule["from"])
         for policy in applying
         for rule in policy["spec"].get("ingress", [])
@@ -118,11 +118,11 @@ def test_prometheus_alone_asks_workers_and_only_where_they_tell() -> None:
 
 def test_learners_are_shut_in_by_default() -> None:
     rendered = render({})
-    (deny,) = [one for one in rendered.all("NetworkPolicy") if one["metadata"]["namespace"] == "weft-learners"]
+    (deny,) = [policy for policy in rendered.all("NetworkPolicy") if policy["metadata"]["namespace"] == "weft-learners"]
     assert deny["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     # In a namespace of others, learners only.
     shared = render({"learners": {"createNamespace": False}})
-    (deny,) = [one for one in shared.all("NetworkPolicy") if one["metadata"]["namespace"] == "weft-learners"]
+    (deny,) = [policy for policy in shared.all("NetworkPolicy") if policy["metadata"]["namespace"] == "weft-learners"]
     assert selects(deny["spec"]["podSelector"], LEARNER)
     assert not selects(deny["spec"]["podSelector"], STRANGER.labels)
     # Without policies of the engine's nothing would open it again.
@@ -130,7 +130,9 @@ def test_learners_are_shut_in_by_default() -> None:
         {"settings": {"engines": {"kubernetes": {"network_policies": False}}}},
         {"learners": {"defaultDeny": False}},
     ):
-        assert not [one for one in render(values).all("NetworkPolicy") if one["metadata"]["namespace"] != NAMESPACE]
+        assert not [
+            policy for policy in render(values).all("NetworkPolicy") if policy["metadata"]["namespace"] != NAMESPACE
+        ]
 
 
 def test_learners_are_known_by_the_engines_labels() -> None:
@@ -171,8 +173,8 @@ def test_services_and_budgets_select_their_pods(rendered: Rendered) -> None:
     for service in rendered.all("Service"):
         assert selected(service["spec"]["selector"]) == [service["metadata"]["name"]]
         (pod,) = [pod for name, pod in rendered.pods() if name == service["metadata"]["name"]]
-        ports = {one["name"] for container in pod["spec"]["containers"] for one in container.get("ports", [])}
-        assert {one["targetPort"] for one in service["spec"]["ports"]} <= ports
+        ports = {declared["name"] for container in pod["spec"]["containers"] for declared in container.get("ports", [])}
+        assert {declared["targetPort"] for declared in service["spec"]["ports"]} <= ports
     for budget in rendered.all("PodDisruptionBudget"):
         assert selected(budget["spec"]["selector"]["matchLabels"]) == [budget["metadata"]["name"]]
     for owner in rendered.all("Deployment") + rendered.all("StatefulSet"):
@@ -187,7 +189,7 @@ def test_services_and_budgets_select_their_pods(rendered: Rendered) -> None:
         (worker,) = rendered.pod("worker")["spec"]["containers"]
         (port,) = worker["ports"]
         assert port["name"] == monitor["spec"]["podMetricsEndpoints"][0]["port"]
-        told = {one["name"]: one.get("value") for one in worker["env"]}
+        told = {variable["name"]: variable.get("value") for variable in worker["env"]}
         assert told["WEFT_TELEMETRY__METRICS_PORT"] == str(port["containerPort"])
     for ingress in rendered.all("Ingress"):
         backend = ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]

@@ -155,7 +155,7 @@ def test_no_role_says_everything(rendered: Rendered) -> None:
 
 def test_roles_are_bound_to_the_worker_alone(rendered: Rendered) -> None:
     worker = {"kind": "ServiceAccount", "name": "weft-worker", "namespace": "weft-system"}
-    roles = {("Role", one["metadata"]["namespace"]) for one in rendered.all("Role")}
+    roles = {("Role", role["metadata"]["namespace"]) for role in rendered.all("Role")}
     roles |= {("ClusterRole", None) for _ in rendered.all("ClusterRole")}
     bound = set()
     for binding in rendered.all("RoleBinding") + rendered.all("ClusterRoleBinding"):

@@ -38,7 +38,7 @@ def _known() -> Iterator[str]:
 def load(rendered: Rendered, component: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """The settings as a container of this pod reads them, its environment resolved as the kubelet does."""
     container = rendered.pod(component)["spec"]["containers"][0]
-    secrets = {one["metadata"]["name"]: one["data"] for one in rendered.all("Secret")}
+    secrets = {secret["metadata"]["name"]: secret["data"] for secret in rendered.all("Secret")}
     values: dict[str, str] = {}
     for name, variable in environment(container).items():
         if "valueFrom" in variable:
@@ -47,7 +47,8 @@ def load(rendered: Rendered, component: str, folder: Path, monkeypatch: pytest.M
         else:
             values[name] = re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], variable["value"])
     mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
-    config = next(one for one in rendered.pod(component)["spec"]["volumes"] if one["name"] == "settings")["configMap"]
+    volumes = rendered.pod(component)["spec"]["volumes"]
+    config = next(volume for volume in volumes if volume["name"] == "settings")["configMap"]
     path = mounts["settings"]["mountPath"]
     assert values["WEFT_CONFIG"] == path + ("" if path.endswith("weft.toml") else "/weft.toml")
     file = folder / "weft.toml"

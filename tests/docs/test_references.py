@@ -85,20 +85,22 @@ def _values(node: Any, steps: list[str]) -> Iterator[Any]:
 
 
 def test_every_setting_has_a_meaning() -> None:
-    lacking = [one.variable for section in settings.sections() for one in section.settings if not one.doc.strip()]
+    lacking = [
+        setting.variable for section in settings.sections() for setting in section.settings if not setting.doc.strip()
+    ]
     assert not lacking, "a docstring below the field is missing in core/weft_core/settings.py or engine_settings.py"
 
 
 @pytest.mark.parametrize("page", ["index.md", "tutorial.md"])
 def test_every_command_that_a_new_user_reads_exists_with_its_options(page: str) -> None:
-    known = {one.name: one for one in command_line.all_commands()}
+    known = {command.name: command for command in command_line.all_commands()}
     lines = re.findall(r"^(?:\$ | {4})(weft .*)$", (_ROOT / "docs" / page).read_text(encoding="utf-8"), re.MULTILINE)
     assert lines
     for line in lines:
         words = shlex.split(line, comments=True)
         name = next((" ".join(words[:n]) for n in (3, 2) if " ".join(words[:n]) in known), None)
         assert name, f"there is no such command: {line}"
-        options = {flag for one in known[name].options for flag in re.findall(r"--?[a-z][\w-]*", one.name)}
+        options = {flag for option in known[name].options for flag in re.findall(r"--?[a-z][\w-]*", option.name)}
         unknown = {word for word in words if re.fullmatch(r"--?[a-z][\w-]*", word)} - options
         assert not unknown, f"`{name}` has no such option: {line}"
 

@@ -13,8 +13,8 @@ from tests.e2e.stack import Stack, running
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One stack for all tests that leave it as they found it."""
-    with running(tmp_path_factory.mktemp("stack") / "home") as one:
-        yield one
+    with running(tmp_path_factory.mktemp("stack") / "home") as started:
+        yield started
 
 
 @pytest.fixture

@@ -110,24 +110,24 @@ class Stack:
     def processes(self) -> list[psutil.Process]:
         """Every process that has to do with this home: the stack's, learners', and what those started."""
 
-        def ours(one: psutil.Process) -> bool:
-            words = (*one.cmdline(), one.cwd(), *one.environ().values())
-            return one.pid != os.getpid() and any(str(self.home) in word for word in words)
+        def ours(process: psutil.Process) -> bool:
+            words = (*process.cmdline(), process.cwd(), *process.environ().values())
+            return process.pid != os.getpid() and any(str(self.home) in word for word in words)
 
         return alive(psutil.process_iter(), ours)
 
     def learners(self) -> list[psutil.Process]:
         """Processes that run in a learner's folder."""
-        return alive(self.processes(), lambda one: "/runs/" in one.cwd())
+        return alive(self.processes(), lambda process: "/runs/" in process.cwd())
 
 
 def alive(processes: Iterable[psutil.Process], wanted: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
     """The processes that are ``wanted``, without those that end while they are looked at."""
     found = []
-    for one in processes:
+    for process in processes:
         with suppress(psutil.Error):
-            if wanted(one):
-                found.append(one)
+            if wanted(process):
+                found.append(process)
     return found
 
 
@@ -146,7 +146,7 @@ def series(stack: Stack, job: Job, kind: str = "user") -> dict[tuple[str, int], 
             timeout=60,
         )
     answer.raise_for_status()
-    return {(one["name"], one["learner"]): one for one in answer.json()["series"]}
+    return {(metric["name"], metric["learner"]): metric for metric in answer.json()["series"]}
 
 
 def saw(job: Job, text: str, learner: int = 1) -> Callable[[], bool]:

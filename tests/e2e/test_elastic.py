@@ -51,9 +51,11 @@ def trains(job: weft.Job, how: str, learner: int = 1, seconds: float = 500) -> i
 def agent(stack: Stack, learner: int) -> psutil.Process:
     found = alive(
         stack.learners(),
-        lambda one: one.cwd().endswith(f"learner-{learner - 1}") and "weft_trainer" in one.cmdline(),
+        lambda process: process.cwd().endswith(f"learner-{learner - 1}") and "weft_trainer" in process.cmdline(),
     )
-    (first,) = (one for one in found if one.ppid() not in {other.pid for other in found})  # the other is its watchdog
+    (first,) = (
+        process for process in found if process.ppid() not in {other.pid for other in found}
+    )  # the other is its watchdog
     return first
 
 
@@ -61,7 +63,7 @@ def worker(stack: Stack, learner: int) -> psutil.Process:
     """The user's own process."""
     return alive(
         agent(stack, learner).children(recursive=True),
-        lambda one: "python" in one.name() and any(word.startswith("elastic_") for word in one.cmdline()),
+        lambda process: "python" in process.name() and any(word.startswith("elastic_") for word in process.cmdline()),
     )[0]
 
 
@@ -72,7 +74,7 @@ def said(job: weft.Job, text: str) -> bool:
 def check_result(stack: Stack, job: weft.Job, folder: Path) -> None:
     job = job.wait(timeout=300, check=False)
     assert job.state == "COMPLETED", job.reason
-    assert [one.outcome for one in job.attempts] == ["SUCCEEDED"], "no retry was needed"
+    assert [attempt.outcome for attempt in job.attempts] == ["SUCCEEDED"], "no retry was needed"
     with zipfile.ZipFile(job.download_trained_model(folder / "model.zip")) as archive:
         (model,) = (name for name in archive.namelist() if name.endswith("model.txt"))
         found = re.fullmatch(r"(\d+) steps, sum (\d+)\n", archive.read(model).decode())
@@ -85,8 +87,8 @@ def check_result(stack: Stack, job: weft.Job, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A stack that gives elastic jobs new learners soon."""
-    with running(tmp_path_factory.mktemp("elastic") / "home", {"WEFT_TIMINGS__ELASTIC_COOLDOWN": "4"}) as one:
-        yield one
+    with running(tmp_path_factory.mktemp("elastic") / "home", {"WEFT_TIMINGS__ELASTIC_COOLDOWN": "4"}) as started:
+        yield started
 
 
 # The first job of an image builds its environment.
@@ -143,7 +145,9 @@ def test_horovod_survivors_keep_their_memory_and_another_one_joins(quick: Stack,
     trains(job, "with 1")
     assert said(job, "learner 2 was lost (killed by signal 9 (SIGKILL)): training goes on with 1 of 2")
     eventually(lambda: said(job, "learner 3 joined: training goes on with 2 learners"), "a learner joins")
-    eventually(lambda: [one for one in lines(job) if one.startswith("step")][-1].endswith("with 2"), "training again")
+    eventually(
+        lambda: [line for line in lines(job) if line.startswith("step")][-1].endswith("with 2"), "training again"
+    )
     assert worker(quick, 1).pid == before, "it was never started anew"
     go.touch()
     check_result(quick, job, tmp_path)
@@ -203,7 +207,7 @@ def test_an_example_loses_a_learner_and_gets_another_one(
     go.touch()
     job = job.wait(timeout=600, check=False)
     assert job.state == "COMPLETED", job.reason
-    assert [one.outcome for one in job.attempts] == ["SUCCEEDED"], "no retry was needed"
+    assert [attempt.outcome for attempt in job.attempts] == ["SUCCEEDED"], "no retry was needed"
     log = lines(job)
     assert any(line.startswith("epoch 12/12  loss") for line in log)
     (tested,) = (line for line in log if line.startswith("test accuracy"))

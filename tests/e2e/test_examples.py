@@ -46,7 +46,7 @@ def test_example(stack: Stack, digits: Path, tmp_path: Path, name: str) -> None:
     accuracy = float(final.split("accuracy")[1].split()[0].strip(":=,%"))
     assert accuracy >= 0.95, shown
     assert job.files(), "nothing was stored"
-    found = {(name, learner): one["points"] for (name, learner), one in series(stack, job).items()}
+    found = {(name, learner): metric["points"] for (name, learner), metric in series(stack, job).items()}
     assert found.items() >= METRICS.get(name, {}).items()
 
 
@@ -60,7 +60,7 @@ def _kill_the_second_learner(stack: Stack, program: str) -> None:
     """SIGKILL for its ``python program --epochs …``."""
     [victim, *_] = alive(
         stack.learners(),
-        lambda one: one.cmdline()[-3:-1] == [program, "--epochs"] and one.environ()["LEARNER_ID"] == "2",
+        lambda process: process.cmdline()[-3:-1] == [program, "--epochs"] and process.environ()["LEARNER_ID"] == "2",
     )
     victim.kill()
 
@@ -143,7 +143,7 @@ def test_one_program_for_one_worker_and_for_several(stack: Stack, digits: Path) 
 
 @pytest.mark.timeout(1500)
 def test_the_stored_model_can_be_loaded_and_evaluated(stack: Stack, digits: Path, tmp_path: Path) -> None:
-    job = next(one for one in stack.client.jobs.list(q="mnist-horovod-pytorch") if one.state == "COMPLETED")
+    job = next(listed for listed in stack.client.jobs.list(q="mnist-horovod-pytorch") if listed.state == "COMPLETED")
     stack.weft("download", job.id, "--trainedmodel", "--unpack", "-o", str(tmp_path / "model"))
     python = subprocess.run(
         [sys.executable, "-m", "weft_workers.environments", "python", "horovod"],

@@ -84,7 +84,7 @@ def test_a_container_that_does_not_exist_is_refused_at_submit(stack: Stack) -> N
 
 
 def own_store(stack: Stack, **changes: str) -> list[dict[str, Any]]:
-    endpoint = next(one for one in stack.client.datastores.list() if one.name == "default").endpoint
+    endpoint = next(store for store in stack.client.datastores.list() if store.name == "default").endpoint
     connection = {"auth_url": endpoint, "user_name": "nobody", "password": "wr0ng-pass"} | changes
     return [{"id": "mine", "type": "s3", "connection": connection, "training_data": {"container": "results"}}]
 

@@ -57,7 +57,7 @@ def test_kill_9_of_api_worker_and_postgres_at_once(own_stack: Callable[..., Stac
     (tmp_path / "go").touch()
     check_ran_once(stack, job)
     service = stack.home / "logs"
-    eventually(lambda: any("archived the log" in one.read_text() for one in service.glob("worker*")), "archived", 180)
+    eventually(lambda: any("archived the log" in log.read_text() for log in service.glob("worker*")), "archived", 180)
     check_ran_once(stack, job)
 
 
@@ -69,7 +69,9 @@ def test_what_a_killed_learner_had_not_sent_yet_is_there(own_stack: Callable[...
     api.suspend()
     try:
         learners = stack.learners()
-        [agent] = alive(learners, lambda one: "weft_trainer" in one.cmdline() and one.parent() not in learners)
+        [agent] = alive(
+            learners, lambda process: "weft_trainer" in process.cmdline() and process.parent() not in learners
+        )
         [written] = stack.home.glob("runs/*/learner-0/agent/training-log.txt")
         already = written.read_text().count("\n")
         eventually(lambda: written.read_text().count("\n") > already + 5, "lines that the API has not heard of")

@@ -91,11 +91,11 @@ def test_a_job_of_ffdls(stack: Stack, tmp_path: Path) -> None:
     assert (model["training"]["memory"], model["training"]["memory_unit"]) == (1000, "MiB")
     assert settings["secret_key"] not in str(model)
     lines = wire.get(f"/v1/logs/{job_id}/loglines?searchType=TERM&since_time=&pagesize=100&pos=0").json()["models"]
-    assert [one["meta"]["rindex"] for one in lines] == list(range(1, len(log) + 1))
-    assert sorted(one["line"].rstrip("\n") for one in lines) == sorted(log)
+    assert [line["meta"]["rindex"] for line in lines] == list(range(1, len(log) + 1))
+    assert sorted(line["line"].rstrip("\n") for line in lines) == sorted(log)
     metrics = wire.get(f"/v1/logs/{job_id}/emetrics?searchType=TERM&since_time=&pagesize=10&pos=0").json()["models"]
-    assert sorted(one["etimes"]["iteration"]["value"] for one in metrics) == ["1", "2"]
-    assert {one["values"]["accuracy"]["value"] for one in metrics} == {"0.75"}
+    assert sorted(metric["etimes"]["iteration"]["value"] for metric in metrics) == ["1", "2"]
+    assert {metric["values"]["accuracy"]["value"] for metric in metrics} == {"0.75"}
     events = [event.message for event in stack.client.jobs.get(job_id).events()]
     assert any("1.5.0-py3" in message and "tensorflow:2" in message for message in events), events
 

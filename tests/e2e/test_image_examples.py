@@ -94,7 +94,7 @@ found = {}
 for part in ("train", "validation"):
     events = EventAccumulator(f"{sys.argv[1]}/{part}", size_guidance={"tensors": 0})
     events.Reload()
-    found[part] = {tag: [one.step for one in events.Tensors(tag)] for tag in events.Tags()["tensors"]}
+    found[part] = {tag: [event.step for event in events.Tensors(tag)] for tag in events.Tags()["tensors"]}
 print(json.dumps(found))
 """
 

@@ -102,9 +102,12 @@ def test_a_benchmark_is_measured_printed_and_kept(stack: Stack, tmp_path: Path) 
         assert len(point["rates"]) == 3
         assert point["images_per_second"] == pytest.approx(sum(point["rates"]) / 3)
         assert point["images_per_second"] > 0
-    one, two = points
-    assert two["efficiency"] == pytest.approx(two["images_per_second"] / 2 / one["images_per_second"])
+    alone, both = points
+    assert both["efficiency"] == pytest.approx(both["images_per_second"] / 2 / alone["images_per_second"])
     assert "<svg" in plot.read_text()
-    assert {job["id"] for job in stack.json("list", "--label", f"bench-run={one['run']}")} == {one["job"], two["job"]}
+    assert {job["id"] for job in stack.json("list", "--label", f"bench-run={alone['run']}")} == {
+        alone["job"],
+        both["job"],
+    }
     again = stack.json("bench", "show")
     assert again == points

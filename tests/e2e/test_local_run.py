@@ -81,16 +81,16 @@ class Desk:
     def processes(self) -> Sequence[psutil.Process]:
         """Whatever runs on behalf of this user."""
 
-        def ours(one: psutil.Process) -> bool:
-            words = (*one.cmdline(), *one.environ().values())
-            return one.pid != os.getpid() and any(str(self.folder) in word for word in words)
+        def ours(process: psutil.Process) -> bool:
+            words = (*process.cmdline(), *process.environ().values())
+            return process.pid != os.getpid() and any(str(self.folder) in word for word in words)
 
         return alive(psutil.process_iter(), ours)
 
     def nothing_is_left(self) -> None:
         eventually(lambda: not self.processes(), f"processes are left: {self.processes()}")
         runs = self.home / ".cache/weft/runs"
-        eventually(lambda: {one.name for one in runs.glob("*")} <= {".lock"}, f"in {runs}: {list(runs.glob('*'))}")
+        eventually(lambda: {entry.name for entry in runs.glob("*")} <= {".lock"}, f"in {runs}: {list(runs.glob('*'))}")
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_folders_take_the_place_of_s3(desk: Desk) -> None:
         manifest, "--data", data.parent, "--results", "out", "--secret", "api-key", env={"API_KEY": "s3cr3t"}
     )
     for learner in (1, 2):
-        [line] = [one for one in done.stdout.splitlines() if one.startswith(f"[{learner}] FOUND")]
+        [line] = [candidate for candidate in done.stdout.splitlines() if candidate.startswith(f"[{learner}] FOUND")]
         found = json.loads(line.partition("FOUND ")[2])
         assert found.pop("data") == ["deep", "deep/a.bin"]
         assert found.pop("leaks") == []
@@ -146,7 +146,9 @@ def test_a_folder_is_shared_and_streamed_as_s3_is(desk: Desk) -> None:
     images.mkdir()
     for name in ("a.tar", "b.tar", "note.txt"):
         (images / name).write_text(name * 2)
-    program = "from weft_trainer.data import Stream; print([(one.key, one.open().read()) for one in Stream('images')])"
+    program = (
+        "from weft_trainer.data import Stream; print([(item.key, item.open().read()) for item in Stream('images')])"
+    )
     how = {"container": "c", "mode": "stream", "shard": "learner", "include": ["*.tar"]}
     store = {"id": "images", "datastore": "kept", "training_data": how}
     manifest = desk.manifest(f'python -c "{program}"', learners=2, data_stores=[store])
@@ -214,7 +216,7 @@ def test_kill_9_of_a_part_of_it_leaves_nothing_running(desk: Desk, part: str, co
     process = desk.start(desk.manifest("sleep 600 & echo up; wait", learners=2))
     assert process.stdout is not None
     assert process.stdout.readline().endswith("up\n")
-    [victim] = alive(desk.processes(), lambda one: part in one.cmdline())
+    [victim] = alive(desk.processes(), lambda candidate: part in candidate.cmdline())
     victim.kill()
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code, errors
@@ -287,7 +289,7 @@ def test_a_kept_data_store_is_opened_with_the_environments_credentials(desk: Des
     manifest = desk.manifest("cp $DATA_DIR/word.txt $RESULT_DIR/copy.txt", data_stores=[store])
     done = desk.run(manifest, "--secret", "default", env=kept)
     assert "1 file" in done.stderr
-    found = [one["Key"] for one in client.list_objects_v2(Bucket="desk", Prefix="out/")["Contents"]]
+    found = [stored["Key"] for stored in client.list_objects_v2(Bucket="desk", Prefix="out/")["Contents"]]
     assert any(re.fullmatch(r"out/run-\w+/copy\.txt", key) for key in found), found
     desk.nothing_is_left()
 
@@ -320,6 +322,6 @@ def test_an_example_runs_here_and_then_the_same_one_in_the_service(desk: Desk, s
     stack.weft("data", "put", str(digits), "default:mnist-data")
     stack.weft("data", "create", "default:mnist-models")
     sent = stack.weft("train", str(manifest), str(folder), *changes, "--follow", timeout=1400)
-    accuracy = [re.findall(r"test accuracy ([\d.]+)", one.stdout) for one in (here, sent)]
+    accuracy = [re.findall(r"test accuracy ([\d.]+)", run.stdout) for run in (here, sent)]
     assert len(accuracy[0]) == len(accuracy[1]) == 1
     assert abs(float(accuracy[0][0]) - float(accuracy[1][0])) < 0.05

@@ -27,12 +27,12 @@ def test_versions_in_wefts_own_store(stack: Stack, tmp_path: Path) -> None:
     [version] = stack.client.models.versions("tiny")
     assert (version.job, version.version, version.place) == (first.id, 1, None)
     files = stack.client.models.files("tiny@1")
-    assert "weights" in [one.path for one in files]
-    assert version.files["bytes"] == sum(one.size for one in files)
+    assert "weights" in [file.path for file in files]
+    assert version.files["bytes"] == sum(file.size for file in files)
 
     # The job goes, its version stays; two learners start from it, and what they train is its child.
     first.delete()
-    eventually(lambda: first.id not in [one.id for one in stack.client.jobs.list()], "the job is deleted")
+    eventually(lambda: first.id not in [job.id for job in stack.client.jobs.list()], "the job is deleted")
     command = 'sed "s/^/$PRETRAINED_MODEL $LEARNER_ID /" $PRETRAINED_DIR/weights | tee $RESULT_DIR/weights'
     tune = manifest(command, learners=2, data_stores=[{"model": "tiny@latest"} | keeps])
     second = completed(stack.train(tune, code=None))
@@ -62,7 +62,10 @@ def test_transfer_learning(stack: Stack, tmp_path: Path) -> None:
     assert lineage["code_sha256"] == second.code_sha256
     assert lineage["image"]["reference"] == "pytorch:2.13.0"
     assert lineage["manifest"]["framework"]["command"].startswith("python train.py --digits 5")
-    assert {name: one["step"] for name, one in lineage["metrics"].items()} == {"train/loss": 12, "test/accuracy": 12}
+    assert {name: metric["step"] for name, metric in lineage["metrics"].items()} == {
+        "train/loss": 12,
+        "test/accuracy": 12,
+    }
     assert lineage["metrics"]["test/accuracy"]["last"] >= 0.93
     shown = stack.weft("models", "show", "digits@2").stdout
     assert f"test/accuracy  {lineage['metrics']['test/accuracy']['last']:.5g}" in shown

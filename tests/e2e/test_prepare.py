@@ -71,7 +71,7 @@ def test_tensorflow_reads_every_record_that_was_put_into_s3(stack: Stack, ilsvrc
     assert len(names) == len(set(names)) == CLASSES * TRAIN - 1 + VALIDATION
     (lost,) = set(truth) - set(names)
     report = json.loads((tmp_path / "back/report.json").read_bytes())
-    assert [one["image"] for one in report["corrupt"]] == [f"{truth[lost]}/{lost}"]
+    assert [entry["image"] for entry in report["corrupt"]] == [f"{truth[lost]}/{lost}"]
     assert about["classes"] == sorted(set(truth.values()))
     for split, told in about["splits"].items():
         assert {file["name"]: file["records"] for file in told["files"]} == {

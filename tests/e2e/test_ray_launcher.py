@@ -40,9 +40,9 @@ def completed(job: weft.Job) -> weft.Job:
 def node_folders(stack: Stack) -> set[Path]:
     """Where the Ray nodes of the stack's learners keep their files."""
     found: set[Path] = set()
-    for one in stack.learners():
+    for process in stack.learners():
         with suppress(psutil.Error):
-            found |= {Path(path) for word in one.cmdline() for path in re.findall(r"/[^=:]*/weft-ray-\w+", word)}
+            found |= {Path(path) for word in process.cmdline() for path in re.findall(r"/[^=:]*/weft-ray-\w+", word)}
     return found
 
 
@@ -81,7 +81,7 @@ def test_clothes(stack: Stack, clothes: Path, tmp_path: Path, manifest: str) -> 
     check_clothes(stack, job, clothes, tmp_path, 0.95)
     eventually(lambda: not stack.learners(), f"left behind: {stack.learners()}")
     assert len(folders) == 2
-    assert not any(one.exists() for one in folders)
+    assert not any(folder.exists() for folder in folders)
 
 
 @pytest.mark.timeout(1500)

@@ -37,8 +37,8 @@ def undisturbed(learners: int, folder: Path) -> str:
         }
         command = [sys.executable, str(PROGRAMS / "descent.py"), str(STEPS), "0", str(BETWEEN)]
         running.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
-    said = [one.communicate(timeout=60)[0].splitlines()[-1] for one in running]
-    assert all(one.returncode == 0 for one in running)
+    said = [program.communicate(timeout=60)[0].splitlines()[-1] for program in running]
+    assert all(program.returncode == 0 for program in running)
     assert len(set(said)) == 1
     return said[0]
 
@@ -60,24 +60,24 @@ def start(stack: Stack, folder: Path, name: str, learners: int) -> weft.Job:
 def processes(stack: Stack, job: weft.Job) -> dict[str, list[psutil.Process]]:
     """The agents of a job's learners, and their programs."""
     found: dict[str, list[psutil.Process]] = {"agent": [], "program": []}
-    for one in stack.learners():
+    for process in stack.learners():
         try:
-            words, folder = one.cmdline(), one.cwd()
+            words, folder = process.cmdline(), process.cwd()
         except psutil.Error:
             continue
         if job.id not in folder:
             continue
         if "descent.py" in words:
-            found["program"].append(one)
+            found["program"].append(process)
         elif words[-2:] == ["-m", "weft_trainer"]:
-            found["agent"].append(one)
+            found["agent"].append(process)
     # Below each agent is its watchdog, by the same name.
-    found["agent"] = alive(found["agent"], lambda one: one.parent() not in found["agent"])
+    found["agent"] = alive(found["agent"], lambda process: process.parent() not in found["agent"])
     return found
 
 
 def stored_by_all(job: weft.Job) -> bool:
-    return {one.learner for one in job.checkpoints()} == set(range(1, job.learners + 1))
+    return {checkpoint.learner for checkpoint in job.checkpoints()} == set(range(1, job.learners + 1))
 
 
 def attempt_runs(job: weft.Job, n: int) -> Callable[[], bool]:
@@ -131,8 +131,8 @@ def test_the_end_is_the_same_whatever_is_killed_and_when(own_stack: Callable[...
             pool.submit(disturb, stack, jobs[name], how, random.Random(f"{SEED} {name}"))
             for name, (_, how) in plans.items()
         ]
-        for one in disturbing:
-            one.result()
+        for future in disturbing:
+            future.result()
     # And all of them are preempted: the platform goes down in an orderly way, and comes back.
     stack.down()
     (tmp_path / "go").touch()
@@ -144,6 +144,6 @@ def test_the_end_is_the_same_whatever_is_killed_and_when(own_stack: Callable[...
         assert len(job.attempts) >= len(how) + 2
         for learner in range(1, learners + 1):
             assert lines(job, learner)[-1] == wanted[learners], (name, SEED)
-        begun = [one for one in lines(job, 1) if one.startswith("starts at step")]
-        assert all(one != "starts at step 0" for one in begun[1:]), (name, begun)
+        begun = [line for line in lines(job, 1) if line.startswith("starts at step")]
+        assert all(line != "starts at step 0" for line in begun[1:]), (name, begun)
         assert all(attempt.checkpoint for attempt in job.attempts[1:]), "each says from which checkpoint it started"

@@ -30,7 +30,7 @@ def trained(job: weft.Job) -> float:
 
 
 def warnings(job: weft.Job, words: str) -> list[weft.Event]:
-    return [one for one in job.events() if one.kind == "warning" and words in one.message]
+    return [event for event in job.events() if event.kind == "warning" and words in event.message]
 
 
 def stacks(job: weft.Job, learner: int, attempt: int = 1) -> list[str]:
@@ -53,7 +53,7 @@ def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(own_stack: Callable[...
     [warning] = eventually(lambda: warnings(deadlocked, "no progress for 5s"), "a warning", 120)
     assert "learner 1 since" in warning.message
     assert "learner 2 since" in warning.message
-    assert [one["learner"] for one in warning.data["learners"]] == [1, 2]
+    assert [entry["learner"] for entry in warning.data["learners"]] == [1, 2]
     for learner in (1, 2):
         eventually(partial(shows_where_it_hangs, deadlocked, learner), f"the stack of learner {learner}", 30)
     assert (deadlocked.refresh().condition or "").startswith("no progress since ")
@@ -70,7 +70,7 @@ def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(own_stack: Callable[...
         eventually(partial(restarted, part), f"{part} restarted")
 
     done = ended.wait(timeout=120)
-    assert [one.outcome for one in done.attempts] == ["FAILED", "SUCCEEDED"]
+    assert [attempt.outcome for attempt in done.attempts] == ["FAILED", "SUCCEEDED"]
     assert done.attempts[0].reason.startswith("no progress since ")
     assert "stall.action" in done.attempts[0].reason
     assert done.failures == 1

@@ -60,9 +60,9 @@ def test_workers_have_addresses_and_stop_together(notebook: weft.Client) -> None
     )
     assert len(set(ids)) == 2
     workers = weft.await_workers(ids, timeout_seconds=120, client=notebook)
-    assert [one["id"] for one in workers] == ids
-    assert [answers(one) for one in workers] == ["worker 0", "worker 1"]
-    assert {one["status"] for one in weft.list_workers(client=notebook)} == {"running"}
+    assert [worker["id"] for worker in workers] == ids
+    assert [answers(worker) for worker in workers] == ["worker 0", "worker 1"]
+    assert {worker["status"] for worker in weft.list_workers(client=notebook)} == {"running"}
     job = notebook.job(str(workers[0]["job"]))
     eventually(lambda: {line.text for line in job.logs()} == {"0 2 hello", "1 2 hello"}, "their lines")
     with pytest.raises(weft.WorkersError, match="stop together"):
@@ -70,7 +70,7 @@ def test_workers_have_addresses_and_stop_together(notebook: weft.Client) -> None
     assert answers(workers[0]) == "worker 0", "nothing was stopped"
     weft.stop_workers(workers, client=notebook)
     assert job.wait(timeout=120, check=False).state == "HALTED"
-    assert {one["status"] for one in weft.list_workers(client=notebook)} == {"stopped"}
+    assert {worker["status"] for worker in weft.list_workers(client=notebook)} == {"stopped"}
 
 
 def test_a_script_with_arguments_to_its_end(notebook: weft.Client, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_script_with_arguments_to_its_end(notebook: weft.Client, tmp_path: Pat
     failing = launch(args=[21, 3])
     with pytest.raises(weft.WorkersError, match="exit code 3") as error:
         weft.await_workers(failing, wait_for_completion=True, timeout_seconds=120, client=notebook)
-    assert [one["exit_code"] for one in error.value.failures] == [3]
+    assert [failure["exit_code"] for failure in error.value.failures] == [3]
 
 
 def test_a_part_of_the_workers_is_an_error_and_given_back(notebook: weft.Client, stack: Stack) -> None:
@@ -100,7 +100,7 @@ def test_a_part_of_the_workers_is_an_error_and_given_back(notebook: weft.Client,
     eventually(lambda: "CPU" in waiting.refresh().reason, "it is told what it waits for")
     with pytest.raises(weft.WorkersTimeout, match=r"none of them runs .*CPU") as error:
         weft.await_workers(ids, timeout_seconds=1, client=notebook)
-    assert [one["id"] for one in error.value.failures] == ids
+    assert [failure["id"] for failure in error.value.failures] == ids
     job = waiting.refresh()
     assert job.state == "HALTED"
     assert not job.attempts, "not even one of them was started"

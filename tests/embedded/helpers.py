@@ -47,10 +47,10 @@ class Weft:
     def listening(self) -> set[tuple[str, str, int]]:
         """Part, address and port of everything that accepts connections from the network."""
         return {
-            (name, one.laddr.ip, one.laddr.port)
+            (name, connection.laddr.ip, connection.laddr.port)
             for name, part in self.parts().items()
-            for one in psutil.Process(part["pid"]).net_connections("inet")
-            if one.status == psutil.CONN_LISTEN
+            for connection in psutil.Process(part["pid"]).net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
         }
 
     def processes(self) -> dict[int, str]:
@@ -65,7 +65,9 @@ class Weft:
                 stands_in = str((folder / "cwd").readlink())
             except OSError:
                 continue
-            ours = any(one.startswith(b"WEFT_PART=") and str(self.home).encode() in one for one in environment)
+            ours = any(
+                variable.startswith(b"WEFT_PART=") and str(self.home).encode() in variable for variable in environment
+            )
             # Redis writes over its environment, postgres' children over their command: these stand in the home.
             ours = ours or stands_in.startswith(str(self.home))
             if ours or f"--home {self.home} " in f"{command} ":

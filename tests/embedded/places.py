@@ -135,9 +135,9 @@ def as_ordinary_user(scratch: Path) -> tuple[str, tuple[str, ...]]:
     passwd.write_text(Path("/etc/passwd").read_text() + f"stranger:x:{USER}:{USER}::{scratch}:/bin/sh\n")
     spare.mkdir()
     steps = [f"mount --bind {shlex.quote(str(passwd))} /etc/passwd"]
-    closed = next((one for one in (*reversed(base.parents), base) if not one.stat().st_mode & 0o001), None)
+    closed = next((folder for folder in (*reversed(base.parents), base) if not folder.stat().st_mode & 0o001), None)
     if closed is not None:
-        there, here, hidden = (shlex.quote(str(one)) for one in (spare, base, closed))
+        there, here, hidden = (shlex.quote(str(folder)) for folder in (spare, base, closed))
         steps += [f"mount --bind {here} {there}", f"mount -t tmpfs -o mode=755 tmpfs {hidden}"]
         steps += [f"mkdir -p {here}", f"mount --bind {there} {here}"]
     return "; ".join(steps), ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")

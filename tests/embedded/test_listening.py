@@ -31,8 +31,10 @@ _INTERNAL = {"postgres", "redis", "s3", "worker"}
 
 
 def addresses() -> list[str]:
-    found = [one.address for card in psutil.net_if_addrs().values() for one in card if one.family == socket.AF_INET]
-    return sorted(one for one in found if not ipaddress.ip_address(one).is_loopback)
+    found = [
+        entry.address for card in psutil.net_if_addrs().values() for entry in card if entry.family == socket.AF_INET
+    ]
+    return sorted(text for text in found if not ipaddress.ip_address(text).is_loopback)
 
 
 @pytest.fixture(scope="module")
@@ -91,14 +93,14 @@ def get(weft: Weft, path: str) -> Any:
 
 
 def datastore(weft: Weft) -> str:
-    (one,) = get(weft, "/api/v1/datastores")["datastores"]
-    endpoint: str = one["endpoint"]
+    (store,) = get(weft, "/api/v1/datastores")["datastores"]
+    endpoint: str = store["endpoint"]
     return endpoint
 
 
 def s3(weft: Weft, endpoint: str, secret: str | None = None) -> Any:
     kept = json.loads((weft.home / "s3" / "identities.json").read_text())
-    pair = next(one for one in kept["identities"] if one["name"] == "default")["credentials"][0]
+    pair = next(identity for identity in kept["identities"] if identity["name"] == "default")["credentials"][0]
     return boto3.client(
         "s3",
         endpoint_url=endpoint,

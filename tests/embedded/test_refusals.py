@@ -60,7 +60,7 @@ def test_a_folder_that_is_no_home_is_left_alone(folder: Path, capsys: pytest.Cap
     (folder / "thesis.tex").write_text("precious")
     assert main(["up", "--home", str(folder)]) == 1
     assert "is no home of Weft: it has no file 'version' but holds thesis.tex" in capsys.readouterr().err
-    assert [one.name for one in folder.iterdir()] == ["thesis.tex"]
+    assert [path.name for path in folder.iterdir()] == ["thesis.tex"]
 
 
 def test_the_environment_of_a_home_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,16 +99,16 @@ def url_of(store: str, key: str) -> str:
 
 
 def test_folders_side_by_side_in_data_dir(tmp_path: Path) -> None:
-    one, two, work = tmp_path / "one", tmp_path / "two", tmp_path / "work"
-    for folder in (one / "deep", two / "deep", work):
+    first, second, work = tmp_path / "one", tmp_path / "two", tmp_path / "work"
+    for folder in (first / "deep", second / "deep", work):
         folder.mkdir(parents=True)
-    (one / "deep/a").write_text("1")
-    (two / "deep/b").write_text("2")
-    assert LinkedData([local("one", one), local("two", two)], True, 1).place(work, 0, url_of) == {}
+    (first / "deep/a").write_text("1")
+    (second / "deep/b").write_text("2")
+    assert LinkedData([local("one", first), local("two", second)], True, 1).place(work, 0, url_of) == {}
     assert {path.name: path.read_text() for path in (work / "data/deep").iterdir()} == {"a": "1", "b": "2"}
-    (two / "deep/a").write_text("again")
+    (second / "deep/a").write_text("again")
     with pytest.raises(RunError, match="'one' and 'two' both have 'deep/a'"):
-        LinkedData([local("one", one), local("two", two)], True, 1)
+        LinkedData([local("one", first), local("two", second)], True, 1)
 
 
 def test_patterns_and_shares_are_the_agents(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_lines_come_once_and_rank_0_stores_last(learners: Learners) -> None:
     learners.call("exit", 1, exit_code=0)
     assert learners.call("storing", 0, exit_code=0) == {"granted": True, "wait": False}
     learners.call("exit", 0, exit_code=0)
-    assert [(one.phase, one.exit_code) for one in learners.gang.snapshot()] == [("EXITED", 0)] * 2
+    assert [(learner.phase, learner.exit_code) for learner in learners.gang.snapshot()] == [("EXITED", 0)] * 2
     assert learners.changes >= 8, "each step of a learner is news"
 
 

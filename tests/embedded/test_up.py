@@ -52,7 +52,7 @@ def client(weft: Weft) -> httpx.Client:
 def store(weft: Weft, identity: str) -> S3Client:
     settings = tomllib.loads((weft.home / "weft.toml").read_text())
     kept = json.loads((weft.home / "s3" / "identities.json").read_text())
-    pair = next(one for one in kept["identities"] if one["name"] == identity)["credentials"][0]
+    pair = next(candidate for candidate in kept["identities"] if candidate["name"] == identity)["credentials"][0]
     if identity == "weft":
         assert pair["secretKey"] == settings["s3"]["secret_key"]
     ports = json.loads((weft.home / "s3" / "ports.json").read_text())
@@ -76,7 +76,7 @@ def test_everything_runs_and_the_profile_opens_it(weft: Weft) -> None:
         assert me.status_code == 200, me.text
         assert "admin" in me.text
         assert api.get("/readyz").json()["status"] == "ready"
-        assert [one["name"] for one in api.get("/api/v1/datastores").json()["datastores"]] == ["default"]
+        assert [listed["name"] for listed in api.get("/api/v1/datastores").json()["datastores"]] == ["default"]
 
 
 def test_it_is_private(weft: Weft) -> None:
@@ -116,7 +116,7 @@ def test_up_prints_a_link_that_signs_in_once(weft: Weft) -> None:
     assert link_in(weft.run("up", "--detach").stdout) != link
     with httpx.Client(base_url=weft.status()["url"], timeout=60) as browser:
         answers = [browser.post("/api/v1/session", json={"link": link}) for _ in range(2)]
-        assert [one.status_code for one in answers] == [200, 401]
+        assert [answer.status_code for answer in answers] == [200, 401]
         assert browser.get("/api/v1/session").json()["user"] == "admin"
         assert browser.get("/api/v1/signin").json() == {"profile_file": str(weft.home / "client.toml")}
 

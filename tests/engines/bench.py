@@ -151,18 +151,18 @@ class Run:
     @staticmethod
     def reasons(seen: Observation) -> str:
         """All that is said of why it does not run."""
-        return " ".join([seen.failed, seen.held, *(one.reason for one in seen.learners.values())])
+        return " ".join([seen.failed, seen.held, *(learner.reason for learner in seen.learners.values())])
 
     @staticmethod
     def states(seen: Observation) -> list[LearnerState]:
-        return [one.state for _, one in sorted(seen.learners.items())]
+        return [learner.state for _, learner in sorted(seen.learners.items())]
 
     def _describe(self) -> str:
         try:
             seen: object = self.look()
         except Exception as error:
             seen = repr(error)
-        said = {rank: (one.phase, one.lines[-3:]) for rank, one in self.api.learners.items()}
+        said = {rank: (learner.phase, learner.lines[-3:]) for rank, learner in self.api.learners.items()}
         return f"{self.spec.run_name}: observed {seen}; agents {self.api.agents}, {said}; there: {self.leftovers}"
 
 

@@ -55,10 +55,10 @@ class KubernetesBench(Bench):
             "networkpolicy": self._networking.list_namespaced_network_policy,
         }
         return [
-            f"{kind}/{one.metadata.name}"
+            f"{kind}/{item.metadata.name}"
             for kind, items in lists.items()
-            for one in items(self._namespace).items
-            if run_name in one.metadata.name
+            for item in items(self._namespace).items
+            if run_name in item.metadata.name
         ]
 
     def remove_learner(self, run_name: str, rank: int) -> None:

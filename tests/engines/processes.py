@@ -11,9 +11,9 @@ from tests.engines.learners import MARK
 def of(run_name: str, token: str) -> list[str]:
     """Everything that has the run's token or mark in its environment: agents, and what they have started."""
     return [
-        f"process {one.pid}: {' '.join(one.info['cmdline'] or ['?'])[:100]}"
-        for one in psutil.process_iter(["cmdline", "environ", "status"])
-        if one.info["status"] != psutil.STATUS_ZOMBIE and _belongs(one.info["environ"] or {}, run_name, token)
+        f"process {process.pid}: {' '.join(process.info['cmdline'] or ['?'])[:100]}"
+        for process in psutil.process_iter(["cmdline", "environ", "status"])
+        if process.info["status"] != psutil.STATUS_ZOMBIE and _belongs(process.info["environ"] or {}, run_name, token)
     ]
 
 
@@ -23,11 +23,11 @@ def _belongs(environment: dict[str, str], run_name: str, token: str) -> bool:
 
 def agent(run_name: str, rank: int) -> psutil.Process:
     """The agent of a learner whose command runs: the nearest of its parents that is one."""
-    for one in psutil.process_iter(["environ"]):
-        environment = one.info["environ"] or {}
+    for process in psutil.process_iter(["environ"]):
+        environment = process.info["environ"] or {}
         if environment.get(MARK) == run_name and environment.get("WEFT_RANK") == str(rank):
             with suppress(psutil.NoSuchProcess):  # one of a moment
-                for parent in one.parents():
+                for parent in process.parents():
                     if "weft_trainer" in " ".join(parent.cmdline()):
                         return parent
     raise AssertionError(f"no agent of learner {rank} of {run_name} is on this machine")
@@ -36,7 +36,7 @@ def agent(run_name: str, rank: int) -> psutil.Process:
 def that_show(secret: str) -> list[str]:
     """Command lines, which everybody on the machine can read, that hold a secret."""
     return [
-        " ".join(one.info["cmdline"])
-        for one in psutil.process_iter(["cmdline"])
-        if secret in " ".join(one.info["cmdline"] or [])
+        " ".join(process.info["cmdline"])
+        for process in psutil.process_iter(["cmdline"])
+        if secret in " ".join(process.info["cmdline"] or [])
     ]

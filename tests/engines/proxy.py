@@ -111,8 +111,8 @@ class Proxy:
         """End all connections that are open now."""
         with self._lock:
             there = list(self._open)
-        for one in there:
-            _end(one)
+        for connection in there:
+            _end(connection)
 
     @contextmanager
     def counted(self) -> Iterator[list[Request]]:
@@ -197,15 +197,15 @@ class Proxy:
         return self._tls.wrap_socket(raw, server_hostname=self._upstream[0]) if self._tls else raw
 
     @contextmanager
-    def _tracked(self, one: socket.socket) -> Iterator[None]:
+    def _tracked(self, end: socket.socket) -> Iterator[None]:
         with self._lock:
-            self._open.add(one)
+            self._open.add(end)
         try:
             yield
         finally:
             with self._lock:
-                self._open.discard(one)
-            _end(one)
+                self._open.discard(end)
+            _end(end)
 
 
 def _answer(server: socket.socket, client: socket.socket) -> bytes:
@@ -238,7 +238,7 @@ def _some(client: socket.socket) -> bytes:
     return data
 
 
-def _end(one: socket.socket) -> None:
+def _end(end: socket.socket) -> None:
     with suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)  # wakes whoever waits on it
-    one.close()
+        end.shutdown(socket.SHUT_RDWR)  # wakes whoever waits on it
+    end.close()

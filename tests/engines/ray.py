@@ -58,7 +58,7 @@ class RayBench(Bench):
     def _living(self, kind: str, run_name: str, dead: str) -> list[str]:
         answer = self._cluster.get(f"/api/v0/{kind}?detail=1&limit=10000")
         found = answer["data"]["result"]["result"]
-        return [f"{kind} {one['name']}" for one in found if run_name in one["name"] and one["state"] != dead]
+        return [f"{kind} {state['name']}" for state in found if run_name in state["name"] and state["state"] != dead]
 
     def remove_learner(self, run_name: str, rank: int) -> None:
         """The process of its actor is killed; that of a lone learner is Ray's own."""

@@ -48,10 +48,10 @@ def test_many_runs_cost_no_more_requests_than_one(bench: Bench, case: Case, requ
         return len(requests)
 
     launch(1)
-    one = cost()
-    assert one <= 11
+    first = cost()
+    assert first <= 11
     launch(bench.many - 1)
-    until(lambda: cost() <= one + 1)  # now and then another engine asks something of its own meanwhile
+    until(lambda: cost() <= first + 1)  # now and then another engine asks something of its own meanwhile
 
 
 def test_an_engine_object_costs_nothing_until_it_is_asked(bench: Bench) -> None:
@@ -61,7 +61,7 @@ def test_an_engine_object_costs_nothing_until_it_is_asked(bench: Bench) -> None:
     assert len(made) == 30
     assert _threads() <= threads
     if bench.proxy:
-        assert not [one for one in bench.proxy.requests[before:] if one.changes]
+        assert not [request for request in bench.proxy.requests[before:] if request.changes]
 
 
 def test_asking_again_and_again_keeps_nothing(bench: Bench, standing: Run) -> None:
@@ -79,4 +79,6 @@ def test_asking_again_and_again_keeps_nothing(bench: Bench, standing: Run) -> No
 
 def _threads() -> set[threading.Thread]:
     """But for those of the suite's own servers."""
-    return {one for one in threading.enumerate() if one.name != "proxy" and "process_request" not in one.name}
+    return {
+        thread for thread in threading.enumerate() if thread.name != "proxy" and "process_request" not in thread.name
+    }

@@ -39,10 +39,10 @@ def test_a_learner_is_added_once_whoever_asks(bench: Bench, case: Case) -> None:
             problems.append(error)
 
     askers = [threading.Thread(target=ask) for _ in range(3)]
-    for one in askers:
-        one.start()
-    for one in askers:
-        one.join()
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
     assert not problems
     case.engine.grow(run.spec, [2])
     run.started()

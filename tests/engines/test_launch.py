@@ -47,10 +47,10 @@ def test_workers_that_launch_at_the_same_time_start_one_gang(bench: Bench, case:
             problems.append(error)
 
     workers = [threading.Thread(target=work) for _ in range(4)]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
     assert not problems
     run.launch().started()
     stays(lambda: run.api.agents == {0: 1, 1: 1}, 2.0)
@@ -105,7 +105,11 @@ def test_of_a_gang_that_fits_in_part_no_learner_runs_user_code(bench: Bench, cas
     except (LaunchRefused, EngineUnreachable):
         assert not run.leftovers
         return
-    run.wait(lambda seen: any(one.state is LearnerState.STARTING and one.reason for one in seen.learners.values()))
+    run.wait(
+        lambda seen: any(
+            learner.state is LearnerState.STARTING and learner.reason for learner in seen.learners.values()
+        )
+    )
     stays(lambda: run.api.count("ready") == 0, 3.0)
     run.finish()
 

@@ -13,18 +13,18 @@ from weft_core.engine import LearnerState
 def _has_lost(run: Run, rank: int) -> bool:
     """Whether the engine says that this learner has exited or is not there."""
     seen = run.look()
-    one = seen.learners.get(rank) if seen else None
-    return one is None or one.state is LearnerState.EXITED
+    learner = seen.learners.get(rank) if seen else None
+    return learner is None or learner.state is LearnerState.EXITED
 
 
 def test_a_killed_agent_is_seen_and_the_others_go_on(bench: Bench, case: Case) -> None:
     run = case.run(learners=2).launch().started()
     bench.kill_agent(run.spec.run_name, 1)
     seen = run.wait(lambda seen: 1 not in seen.learners or seen.learners[1].state is LearnerState.EXITED)
-    if one := seen.learners.get(1):
-        assert one.exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL)
-        assert one.reason
-        assert not one.oom
+    if learner := seen.learners.get(1):
+        assert learner.exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        assert learner.reason
+        assert not learner.oom
 
     def others() -> bool:
         now = run.look()

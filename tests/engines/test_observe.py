@@ -14,9 +14,15 @@ def test_a_learner_that_runs_is_running_on_a_node(bench: Bench, standing: Run) -
     assert sorted(seen.learners) == [0, 1]
     assert not seen.gone
     assert not seen.failed
-    for rank, one in seen.learners.items():
-        assert (one.rank, one.exit_code, one.oom, one.interrupted, one.unreachable) == (rank, None, False, False, False)
-        assert one.node in {node.name for node in bench.engine().capacity().nodes}
+    for rank, learner in seen.learners.items():
+        assert (learner.rank, learner.exit_code, learner.oom, learner.interrupted, learner.unreachable) == (
+            rank,
+            None,
+            False,
+            False,
+            False,
+        )
+        assert learner.node in {node.name for node in bench.engine().capacity().nodes}
 
 
 def test_a_new_engine_and_another_process_see_the_same(bench: Bench, case: Case, standing: Run) -> None:
@@ -42,14 +48,16 @@ def test_how_learners_end(bench: Bench, case: Case) -> None:
     well = case.run("exit 0", learners=2).launch()
     badly = case.run("exit 3").launch()
     killed = case.run("kill -KILL $$").launch()
-    assert [(one.state, one.exit_code, one.oom) for one in well.ended().values()] == [
+    assert [(learner.state, learner.exit_code, learner.oom) for learner in well.ended().values()] == [
         (LearnerState.EXITED, 0, False)
     ] * 2
-    assert [(one.exit_code, one.oom, one.interrupted) for one in badly.ended().values()] == [(3, False, False)]
-    [one] = killed.ended().values()
+    assert [(learner.exit_code, learner.oom, learner.interrupted) for learner in badly.ended().values()] == [
+        (3, False, False)
+    ]
+    [learner] = killed.ended().values()
     # The agent says 137, which is also all that some platforms say of an agent that was killed itself.
-    assert one.exit_code in (137, -9)
-    assert not one.interrupted
+    assert learner.exit_code in (137, -9)
+    assert not learner.interrupted
     for run in (well, badly):
         run.launch()  # it has run, and does not run again
     stays(lambda: well.api.agents == {0: 1, 1: 1} and badly.api.agents == {0: 1}, 2.0)
@@ -61,8 +69,8 @@ def test_how_learners_end(bench: Bench, case: Case) -> None:
 def test_out_of_memory_is_said(case: Case, require: Require) -> None:
     require("memory limit")
     run = case.run(EATS_MEMORY).launch()
-    [one] = run.ended().values()
-    assert one.oom
-    assert "memory" in one.reason
-    assert one.exit_code != 0
-    assert not one.interrupted
+    [learner] = run.ended().values()
+    assert learner.oom
+    assert "memory" in learner.reason
+    assert learner.exit_code != 0
+    assert not learner.interrupted

@@ -105,7 +105,7 @@ class NoticesNoEnd(Honest):
         seen = super().observe()
         return {
             name: replace(
-                run, learners={r: replace(one, state=LearnerState.RUNNING) for r, one in run.learners.items()}
+                run, learners={r: replace(learner, state=LearnerState.RUNNING) for r, learner in run.learners.items()}
             )
             for name, run in seen.items()
         }
@@ -152,7 +152,7 @@ def _play(bench: SpoiledBench, name: str, law: Callable[..., None]) -> None:
     try:
         if "standing" in asked:
             given["standing"] = shared.run(learners=2).launch().started()
-        law(**{one: given[one] for one in asked})
+        law(**{parameter: given[parameter] for parameter in asked})
     finally:
         bench.away = False
         case.close()

@@ -90,7 +90,7 @@ def test_after_its_streams_were_cut_an_engine_still_sees_what_is_new(
 def _changes_of_a_launch(case: Case) -> int:
     with case.proxy.counted() as requests:
         case.run(learners=2).launch()
-    return sum(one.changes for one in requests)
+    return sum(request.changes for request in requests)
 
 
 def _is_listed_or_gone(run: Run) -> bool:

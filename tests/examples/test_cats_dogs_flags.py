@@ -114,7 +114,9 @@ def test_mirror(cases: dict[str, Any]) -> None:
     plain, mirrored = cases["no_mirror"]["fits"][0], cases["base"]["fits"][0]
     assert mirrored["labels"] == plain["labels"]
     assert mirrored["first"] == pytest.approx(plain["first"], rel=1e-5)
-    turned = [one != pytest.approx(two, rel=1e-5) for one, two in zip(plain["left"], mirrored["left"], strict=True)]
+    turned = [
+        first != pytest.approx(second, rel=1e-5) for first, second in zip(plain["left"], mirrored["left"], strict=True)
+    ]
     assert 0 < sum(turned) < len(turned)
 
 

@@ -72,10 +72,10 @@ def test_without_any_other_flag(cases: dict[str, Any]) -> None:
 
 
 def test_both_processes_do_the_same_on_other_images(found: list[dict[str, Any]]) -> None:
-    one, two = (each["cases"]["no_augment"] for each in found)
-    assert one["steps"] == two["steps"]
-    assert (one["passes"], one["sent"]) == (two["passes"], two["sent"])
-    assert one["first_images"] != two["first_images"]
+    first, second = (each["cases"]["no_augment"] for each in found)
+    assert first["steps"] == second["steps"]
+    assert (first["passes"], first["sent"]) == (second["passes"], second["sent"])
+    assert first["first_images"] != second["first_images"]
 
 
 def test_lr(cases: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ def test_lr(cases: dict[str, Any]) -> None:
 def test_the_rate_falls_from_step_to_step_to_almost_nothing(cases: dict[str, Any]) -> None:
     falling = rates(cases["epochs"])
     assert len(falling) == 12
-    assert all(one > other for one, other in pairwise(falling))
+    assert all(rate > other for rate, other in pairwise(falling))
     assert falling[-1] < 0.02 * falling[0]
 
 
@@ -135,7 +135,7 @@ def test_warmup_epochs(cases: dict[str, Any]) -> None:
     """From the rate of one process to that of two, batch by batch over two epochs, and only then down."""
     warmed = rates(cases["warmup"])
     assert warmed[:9] == pytest.approx([0.1 + 0.1 * step / 8 for step in range(9)])
-    assert all(one > other for one, other in pairwise(warmed[8:]))
+    assert all(rate > other for rate, other in pairwise(warmed[8:]))
 
 
 @pytest.mark.parametrize(("flag", "value"), [("momentum", 0.5), ("weight_decay", 0.1)])

@@ -93,29 +93,29 @@ def test_it_has_what_a_reader_looks_for(name: str) -> None:
 )
 def test_second_manifests_differ_in_what_they_are_about(name: str, other: str, allowed: set[str]) -> None:
     folder = EXAMPLES / name
-    one, two = (
+    first, second = (
         parse_manifest((folder / file).read_bytes(), Settings()).manifest.model_dump()
         for file in ("manifest.yml", other)
     )
-    assert one["notes"] == two["notes"] == []
-    differing = {key for key in one if one[key] != two[key]}
-    differing = differing - {"framework"} | {f"framework.{key}" for key in _changed(one, two, "framework")}
+    assert first["notes"] == second["notes"] == []
+    differing = {key for key in first if first[key] != second[key]}
+    differing = differing - {"framework"} | {f"framework.{key}" for key in _changed(first, second, "framework")}
     if "data_stores" in differing:
-        keys = _changed(one["data_stores"], two["data_stores"], 0)
+        keys = _changed(first["data_stores"], second["data_stores"], 0)
         differing = differing - {"data_stores"} | {f"data_stores.{key}" for key in keys}
     assert differing == allowed
     assert other in (folder / "README.md").read_text()
 
 
-def _changed(one: Any, two: Any, at: Any) -> set[str]:
-    return {key for key in one[at] if one[at][key] != two[at][key]}
+def _changed(first: Any, second: Any, at: Any) -> set[str]:
+    return {key for key in first[at] if first[at][key] != second[at][key]}
 
 
 @pytest.mark.parametrize("file", ["model.py", "evaluate.py"])
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("folder", "other"),
     [("mnist-horovod-pytorch", "mnist-torchrun"), ("mnist-horovod-tensorflow", "mnist-tensorflow-mirrored")],
 )
-def test_copies_are_alike(one: str, other: str, file: str) -> None:
+def test_copies_are_alike(folder: str, other: str, file: str) -> None:
     """Each folder is submitted alone, so each has its own; a change belongs in both."""
-    assert (EXAMPLES / one / file).read_text() == (EXAMPLES / other / file).read_text()
+    assert (EXAMPLES / folder / file).read_text() == (EXAMPLES / other / file).read_text()

@@ -25,8 +25,8 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> GpuMachine:
 
 @pytest.fixture(scope="session")
 def gpu_stack(gpu: GpuMachine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running(tmp_path_factory.mktemp("stack") / "home", gpu.variables) as one:
-        yield one
+    with running(tmp_path_factory.mktemp("stack") / "home", gpu.variables) as started:
+        yield started
 
 
 def gpu_manifest(gpu: GpuMachine, command: str, *, launcher: str = "none", **changes: Any) -> dict[str, Any]:

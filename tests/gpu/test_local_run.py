@@ -51,7 +51,7 @@ def weft_run(gpu: GpuMachine, tmp_path: Path) -> Run:
 def told(done: subprocess.CompletedProcess[str], word: str) -> list[Any]:
     assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     found = [line.split(f"{word} ", 1)[1] for line in done.stdout.splitlines() if f"{word} {{" in line]
-    return [json.loads(one) for one in found]
+    return [json.loads(text) for text in found]
 
 
 def test_a_learner_sees_the_gpus_that_it_was_given(gpu: GpuMachine, weft_run: Run) -> None:
@@ -70,8 +70,8 @@ def test_more_gpus_than_there_are(gpu: GpuMachine, weft_run: Run) -> None:
 
 def test_torchrun_with_nccl(gpu: GpuMachine, weft_run: Run) -> None:
     said = told(weft_run("python collectives.py", launcher="torchrun", gpus=len(gpu.uuids)), "collectives")
-    assert {one["backend"] for one in said} == {"gloo" if gpu.rehearsal else "nccl"}
-    assert [one["world"] for one in said] == [len(gpu.uuids)] * len(gpu.uuids)
+    assert {report["backend"] for report in said} == {"gloo" if gpu.rehearsal else "nccl"}
+    assert [report["world"] for report in said] == [len(gpu.uuids)] * len(gpu.uuids)
 
 
 def test_mixed_precision_beside_single(weft_run: Run) -> None:

@@ -79,7 +79,7 @@ def test_what_nvml_tells_arrives_as_series(gpu: GpuMachine, gpu_stack: Stack, tm
 
     def found() -> dict[str, dict[str, Any]] | None:
         there = series(gpu_stack, job, "system")
-        ours = {name.removeprefix("system/"): one for (name, _), one in there.items() if "gpu" in name}
+        ours = {name.removeprefix("system/"): metric for (name, _), metric in there.items() if "gpu" in name}
         percent = ours.get("gpu0_percent")
         return ours if percent and percent["points"] >= 2 and percent["max"] > 0 else None
 
@@ -103,21 +103,21 @@ def test_torchrun_with_nccl(gpu: GpuMachine, gpu_stack: Stack, command: str) -> 
     job = completed(gpu_stack, gpu_manifest(gpu, command, launcher="torchrun", gpus=len(gpu.uuids)))
     said = told(job, "collectives")
     assert len(said) == len(gpu.uuids)
-    for one in said:
-        assert one["backend"] == ("gloo" if gpu.rehearsal else "nccl")
-        assert one["device"] == gpu.device
-        assert one["world"] == len(gpu.uuids)
-        assert one["losses"][-1] < one["losses"][0] / 2
+    for report in said:
+        assert report["backend"] == ("gloo" if gpu.rehearsal else "nccl")
+        assert report["device"] == gpu.device
+        assert report["world"] == len(gpu.uuids)
+        assert report["losses"][-1] < report["losses"][0] / 2
 
 
 def check_precisions(said: list[dict[str, Any]]) -> None:
-    assert [(one["asked"], one["made"]) for one in said] == [
+    assert [(report["asked"], report["made"]) for report in said] == [
         (name, name) for name in ("float32", "bfloat16", "float16")
     ]
     plain = said[0]
-    for one in said:
-        assert abs(one["first"] - plain["first"]) < 0.05 * plain["first"], "another network than in single precision"
-        assert one["last"] < plain["first"] / 10
+    for report in said:
+        assert abs(report["first"] - plain["first"]) < 0.05 * plain["first"], "another network than in single precision"
+        assert report["last"] < plain["first"] / 10
 
 
 def test_mixed_precision_beside_single(gpu: GpuMachine, gpu_stack: Stack) -> None:

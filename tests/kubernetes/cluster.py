@@ -79,7 +79,7 @@ class Cluster:
         if Cluster._fault:
             raise RuntimeError(Cluster._fault)
         records = self.home / "run" / "pids"
-        if any(_is_alive(one) for one in records.glob("[!.]*")):
+        if any(_is_alive(record) for record in records.glob("[!.]*")):
             self._script("up", "--nodes", str(nodes), timeout=600)
             return
         if records.exists():
@@ -210,7 +210,7 @@ class Cluster:
 
     def missing(self, images: Collection[str]) -> set[str]:
         """Those names and ids (`sha256:…`) of images that some node does not have."""
-        return {one for node in self.nodes for one in self._missing(node, images)}
+        return {image_name for node in self.nodes for image_name in self._missing(node, images)}
 
     def _missing(self, node: str, images: Collection[str]) -> set[str]:
         return set(images) - {line.split()[0] for line in self._ctr(node, "ls").splitlines()}
@@ -249,8 +249,8 @@ def asked_cpus(pod: dict[str, Any]) -> float:
     """CPUs that a pod which has not ended has asked for."""
     if pod["status"].get("phase") in ("Succeeded", "Failed"):
         return 0.0
-    each = [one.get("resources", {}).get("requests", {}) for one in pod["spec"]["containers"]]
-    return sum(_cpus(one.get("cpu", "0")) for one in each)
+    each = [container.get("resources", {}).get("requests", {}) for container in pod["spec"]["containers"]]
+    return sum(_cpus(requests.get("cpu", "0")) for requests in each)
 
 
 def is_bygone(found: dict[str, Any]) -> bool:

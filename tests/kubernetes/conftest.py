@@ -16,6 +16,6 @@ __all__ = ["horovod_image", "kube", "python_image", "ray_image"]
 def on_kube(kube: Cluster, python_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeStack]:
     """A stack with the cluster as its engine `kubernetes`. At its end nothing of any job may be on the cluster; looked
     at once for all, as the objects of ended pods take their time to go."""
-    with kube_stack(kube, tmp_path_factory.mktemp("kube") / "home") as one:
-        yield one
-        one.end()
+    with kube_stack(kube, tmp_path_factory.mktemp("kube") / "home") as started:
+        yield started
+        started.end()

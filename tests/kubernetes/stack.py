@@ -102,7 +102,7 @@ class KubeStack:
 
     def pods(self, job: weft.Job) -> dict[int, dict[str, Any]]:
         """A job's pods by learner (from 1)."""
-        return {int(one["metadata"]["labels"]["weft.dev/learner"]): one for one in self.objects(job)}
+        return {int(pod["metadata"]["labels"]["weft.dev/learner"]): pod for pod in self.objects(job)}
 
     def nodes(self, job: weft.Job) -> dict[int, str]:
         """Where its learners run, once all do."""
@@ -114,7 +114,7 @@ class KubeStack:
         kinds = "pods,secrets,networkpolicies"
         label = "weft.dev/job" + ("" if job is None else f"={job if isinstance(job, str) else job.id}")
         found = self.cluster.items(kinds, self.namespace, label)
-        return [f"{one['kind']} {one['metadata']['name']}" for one in found if not is_bygone(one)]
+        return [f"{item['kind']} {item['metadata']['name']}" for item in found if not is_bygone(item)]
 
     def check_nothing_left(self, job: weft.Job | str | None = None) -> None:
         """The cluster's garbage collector takes its time."""
@@ -132,7 +132,7 @@ class KubeStack:
     def engine(self, name: str = ENGINE) -> dict[str, Any]:
         """What `weft engines` says of an engine."""
         found: list[dict[str, Any]] = self.stack.json("engines")
-        return next(one for one in found if one["name"] == name)
+        return next(listed for listed in found if listed["name"] == name)
 
 
 def messages(job: weft.Job) -> str:

@@ -28,7 +28,7 @@ def test_many_small_jobs_at_once(on_kube: KubeStack) -> None:
         asked = sum(map(asked_cpus, [*ours, *placed]))
         assert asked <= there + 1e-6, f"{asked:g} of {there:g} CPUs, with {len(ours)} learners"
         most = max(most, len(ours))
-        states = [one["state"] for one in on_kube.stack.json("list", "--all", "-q", "many-")]
+        states = [listed["state"] for listed in on_kube.stack.json("list", "--all", "-q", "many-")]
         assert "FAILED" not in states
         return states.count("COMPLETED") == JOBS
 

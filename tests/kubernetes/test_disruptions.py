@@ -77,7 +77,7 @@ def test_a_node_is_lost_and_comes_back(on_kube: KubeStack) -> None:
     finally:
         cluster.up(nodes=2)
     eventually(lambda: cluster.is_ready(where[2]), "the node is back", 120)
-    eventually(lambda: stale not in [one["metadata"]["uid"] for one in on_kube.objects(job)], "the pod is gone", 180)
+    eventually(lambda: stale not in [pod["metadata"]["uid"] for pod in on_kube.objects(job)], "the pod is gone", 180)
     assert on_kube.stack.client.jobs.get(job.id).state == "COMPLETED"
     back = on_kube.train("true", learners=2, profile="spread").wait(timeout=240)
     assert {learner.node for learner in back.attempts[0].learners} == set(where.values()), "both take learners again"
@@ -121,7 +121,7 @@ def test_a_node_that_does_not_answer_and_two_learners_on_it(on_kube: KubeStack) 
     lively = lively.wait(timeout=120)
     assert outcomes(lively) == ["SUCCEEDED"]
     assert lines(lively)[-1] == "told"
-    eventually(lambda: stale not in [one["metadata"]["uid"] for one in on_kube.objects(silent)], "the pod is gone", 180)
+    eventually(lambda: stale not in [pod["metadata"]["uid"] for pod in on_kube.objects(silent)], "the pod is gone", 180)
     assert (silent.refresh().state, result(on_kube, silent)) == ("COMPLETED", stored)
 
 

@@ -126,7 +126,7 @@ def test_a_gang_that_does_not_fit_now_says_for_what_it_waits(on_kube: KubeStack)
     assert on_kube.left(gang) == [], "all or nothing"
     gang.halt()
     holder.halt(grace_seconds=1)
-    assert [one.wait(timeout=120, check=False).state for one in (gang, holder)] == ["HALTED", "HALTED"]
+    assert [job.wait(timeout=120, check=False).state for job in (gang, holder)] == ["HALTED", "HALTED"]
 
 
 def test_an_image_that_does_not_exist(on_kube: KubeStack, no_such_image: weft.Job) -> None:
@@ -142,9 +142,9 @@ def test_an_image_that_does_not_exist(on_kube: KubeStack, no_such_image: weft.Jo
 @pytest.fixture(scope="module")
 def hasty(kube: Cluster, python_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeStack]:
     """A stack that gives learners little time to start."""
-    with kube_stack(kube, tmp_path_factory.mktemp("hasty") / "home", {"start_timeout": 20}) as one:
-        yield one
-        one.end()
+    with kube_stack(kube, tmp_path_factory.mktemp("hasty") / "home", {"start_timeout": 20}) as started:
+        yield started
+        started.end()
 
 
 def test_what_can_not_be_scheduled_is_taken_back_and_queued_again(hasty: KubeStack) -> None:

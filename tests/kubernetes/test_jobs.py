@@ -99,7 +99,7 @@ def test_a_halt_is_sigterm_with_a_grace_and_resume_goes_on(on_kube: KubeStack) -
 def test_a_delete_leaves_nothing(on_kube: KubeStack) -> None:
     job = on_kube.train("sleep 600", learners=2)
     processing(job)
-    kinds = {one["kind"] for one in on_kube.objects(job, "pods,secrets,networkpolicies")}
+    kinds = {item["kind"] for item in on_kube.objects(job, "pods,secrets,networkpolicies")}
     assert kinds == {"Pod", "Secret", "NetworkPolicy"}
     on_kube.trained.remove(job)
     job.delete()
@@ -118,10 +118,10 @@ def test_a_delete_leaves_nothing(on_kube: KubeStack) -> None:
 
 
 def test_engines_shows_the_cluster(on_kube: KubeStack) -> None:
-    one = on_kube.engine()
-    assert one["type"] == "kubernetes"
+    engine = on_kube.engine()
+    assert engine["type"] == "kubernetes"
     assert {node["name"] for node in on_kube.stack.json("engines", ENGINE)["nodes"]} == set(on_kube.cluster.nodes)
-    assert one["unreachable_since"] is None
+    assert engine["unreachable_since"] is None
     assert ENGINE in on_kube.stack.weft("engines").stdout
 
 

@@ -39,7 +39,7 @@ def ray_python() -> Path:
     """The Python of an environment that has Ray; takes minutes where it must be built first."""
     if given := os.environ.get("WEFT_TEST_RAY"):
         return Path(given)
-    image = next(one for one in Catalogue.load().images if one.name == "ray")
+    image = next(candidate for candidate in Catalogue.load().images if candidate.name == "ray")
     return EnvironmentBuilder(Path(_ENVIRONMENTS)).build(image.reference).python
 
 
@@ -232,16 +232,18 @@ class RayCluster:
     def actors(self, run_name: str) -> dict[int, Any]:
         """Living ones of a gang's learners, by rank."""
         found = self._living_actors(run_name)
-        return {int(name.rpartition("-")[2]): one for name, one in found.items()}
+        return {int(name.rpartition("-")[2]): actor for name, actor in found.items()}
 
     def supervisors(self, run_name: str) -> dict[str, Any]:
         """Living actors of Ray's own that look after the jobs of runs, by the run's name."""
         prefix = "_ray_internal_job_actor_"
-        return {name.removeprefix(prefix): one for name, one in self._living_actors(prefix + run_name).items()}
+        return {name.removeprefix(prefix): actor for name, actor in self._living_actors(prefix + run_name).items()}
 
     def _living_actors(self, prefix: str) -> dict[str, Any]:
         found = self.get("/api/v0/actors?detail=1&limit=10000")["data"]["result"]["result"]
-        return {one["name"]: one for one in found if one["state"] == "ALIVE" and one["name"].startswith(prefix)}
+        return {
+            actor["name"]: actor for actor in found if actor["state"] == "ALIVE" and actor["name"].startswith(prefix)
+        }
 
     def run_driver(self, script: str) -> subprocess.Popen[bytes]:
         """A Python program of somebody else's on the cluster; ends with the head at the latest."""

@@ -85,9 +85,9 @@ class Agent:
             left = self.descendants
             self.process.kill()
             self.process.wait()
-            for one in left:
-                if one.is_running():
-                    one.kill()
+            for process in left:
+                if process.is_running():
+                    process.kill()
 
 
 Launch = Callable[..., Agent]

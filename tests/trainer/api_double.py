@@ -44,9 +44,9 @@ class LearnerRecord:
     def points(self, name: str, group: str = "", kind: str = "user") -> list[tuple[Any, Any]]:
         """(step, value) of one series, in order of arrival."""
         return [
-            (one["etimes"].get("iteration"), one["values"][name])
-            for one in self.records
-            if one["kind"] == kind and one["group"] == group and name in one["values"]
+            (record["etimes"].get("iteration"), record["values"][name])
+            for record in self.records
+            if record["kind"] == kind and record["group"] == group and name in record["values"]
         ]
 
     @property
@@ -140,13 +140,13 @@ class ApiDouble:
 
     def _peers(self, rank: int, learner: LearnerRecord, body: dict[str, Any]) -> Any:
         def known() -> bool:
-            return all(self.learners[one].address for one in self.specs)
+            return all(self.learners[peer].address for peer in self.specs)
 
         self._changed.wait_for(known, float(body["wait"]))
         peers = [
-            {"rank": one, **(self.learners[one].address or {}), "phase": self.learners[one].phase}
-            for one in self.specs
-            if self.learners[one].address
+            {"rank": peer, **(self.learners[peer].address or {}), "phase": self.learners[peer].phase}
+            for peer in self.specs
+            if self.learners[peer].address
         ]
         return {"ready": known(), "peers": peers}
 
@@ -180,10 +180,10 @@ class ApiDouble:
         if not learner.storing:
             learner.phases.append("STORING")
         learner.storing.append(body["exit_code"])
-        others = [self.learners[one] for one in self.specs if one != rank]
+        others = [self.learners[peer] for peer in self.specs if peer != rank]
         if body["exit_code"] != 0:
             return {"granted": True, "wait": False}
-        granted = all(one.phase == "EXITED" or (rank > 0 and one.storing) for one in others)
+        granted = all(other.phase == "EXITED" or (rank > 0 and other.storing) for other in others)
         return {"granted": granted, "wait": not granted}
 
     def _objects(self, rank: int, learner: LearnerRecord, body: dict[str, Any]) -> Any:

@@ -80,7 +80,7 @@ class Bucket:
 
     def keys(self, prefix: str) -> list[str]:
         found = self.client.list_objects_v2(Bucket=self._settings.bucket, Prefix=prefix)
-        return [one["Key"].removeprefix(prefix) for one in found.get("Contents", [])]
+        return [stored["Key"].removeprefix(prefix) for stored in found.get("Contents", [])]
 
 
 @pytest.fixture

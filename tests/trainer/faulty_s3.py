@@ -67,7 +67,7 @@ class FaultyS3:
     @property
     def reads(self) -> list[Request]:
         """GETs of objects."""
-        return [one for one in self.requests if one.is_object_read]
+        return [request for request in self.requests if request.is_object_read]
 
 
 def times(

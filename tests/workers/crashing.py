@@ -38,7 +38,7 @@ class FileEngine:
         raise NotImplementedError
 
     def observe(self) -> Mapping[str, Observation]:
-        names = [one.stem for one in self.folder.glob("*.run")]
+        names = [path.stem for path in self.folder.glob("*.run")]
         return {name: Observation(name, {0: LearnerObservation(0, LearnerState.RUNNING)}) for name in names}
 
     def stop(self, run_name: str, grace: timedelta) -> None:

@@ -115,12 +115,12 @@ class FakeEngine:
         reason = "" if back else f"node {name} does not answer"
         for run in list(self.runs.values()):
             learners = {
-                rank: replace(one, unreachable=not back, reason=reason) if one.node == name else one
-                for rank, one in run.learners.items()
+                rank: replace(learner, unreachable=not back, reason=reason) if learner.node == name else learner
+                for rank, learner in run.learners.items()
             }
             self.runs[run.run_name] = replace(run, learners=learners)
 
     def lose_learner(self, run_name: str, rank: int) -> None:
         """The engine does not know it any more."""
         run = self.runs[run_name]
-        self.runs[run_name] = replace(run, learners={r: one for r, one in run.learners.items() if r != rank})
+        self.runs[run_name] = replace(run, learners={r: learner for r, learner in run.learners.items() if r != rank})

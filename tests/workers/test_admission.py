@@ -27,7 +27,7 @@ def reasons(queue: list[Request], *nodes: Node, running: list[Running] | None = 
         **decided.impossible,
         **{job: f"on {','.join(at)}" for job, at in decided.places.items()},
     }
-    return [told[one.job_id] for one in queue]
+    return [told[request.job_id] for request in queue]
 
 
 def node(name: str = "n1", cpus: float = 8, gpus: int = 4, memory: int = 64 * GIB, gpu_type: str = "a100") -> Node:
@@ -360,8 +360,8 @@ clusters = st.tuples(
 ).map(
     lambda drawn: Capacity(
         tuple(
-            replace(one, busy=Amounts(cpus, gpus), ready=ready, potential=potential)
-            for one, (cpus, gpus, ready, potential) in zip(drawn[0].nodes, drawn[2], strict=False)
+            replace(node, busy=Amounts(cpus, gpus), ready=ready, potential=potential)
+            for node, (cpus, gpus, ready, potential) in zip(drawn[0].nodes, drawn[2], strict=False)
         ),
         grows=drawn[1],
     )
@@ -375,16 +375,16 @@ def test_no_node_is_ever_given_more_than_it_has_and_everybody_gets_an_answer(
 ) -> None:
     decided = plan("e", capacity, [], queue)
     answers = [*decided.places, *decided.waiting, *decided.impossible]
-    assert sorted(answers) == sorted(one.job_id for one in queue)
+    assert sorted(answers) == sorted(request.job_id for request in queue)
     assert all([*decided.waiting.values(), *decided.impossible.values()])
-    for one in capacity.nodes:
+    for node in capacity.nodes:
         here = [
-            request.each for request in queue for name in decided.places.get(request.job_id, ()) if name == one.name
+            request.each for request in queue for name in decided.places.get(request.job_id, ()) if name == node.name
         ]
-        assert sum(each.cpus for each in here) <= max(0, one.cpus - one.busy.cpus)
-        assert sum(each.gpus for each in here) <= max(0, one.gpus - one.busy.gpus)
-        assert sum(each.memory for each in here) <= one.memory
-        assert one.ready or not here
+        assert sum(each.cpus for each in here) <= max(0, node.cpus - node.busy.cpus)
+        assert sum(each.gpus for each in here) <= max(0, node.gpus - node.busy.gpus)
+        assert sum(each.memory for each in here) <= node.memory
+        assert node.ready or not here
     assert not (capacity.grows and decided.impossible)
     for request in queue:
         assert len(decided.places.get(request.job_id, ())) in (0, request.learners)
@@ -398,18 +398,18 @@ def test_the_first_that_waits_could_not_have_started_and_is_not_delayed_by_later
     if not decided.waiting:
         return
     first = next(iter(decided.waiting))
-    place = [one.job_id for one in queue].index(first)
+    place = [request.job_id for request in queue].index(first)
     before = [
-        Running(one.learners, one.each, decided.places[one.job_id])
-        for one in queue[:place]
-        if one.job_id in decided.places
+        Running(request.learners, request.each, decided.places[request.job_id])
+        for request in queue[:place]
+        if request.job_id in decided.places
     ]
     assert plan("e", capacity, before, [queue[place]]).places == {}
     # When those before it end, it starts, even though the later ones that were let in still run.
     later = [
-        Running(one.learners, one.each, decided.places[one.job_id])
-        for one in queue[place:]
-        if one.job_id in decided.places
+        Running(request.learners, request.each, decided.places[request.job_id])
+        for request in queue[place:]
+        if request.job_id in decided.places
     ]
     if len(capacity.nodes) == 1:
         assert plan("e", capacity, later, [queue[place]]).places != {}

@@ -18,7 +18,7 @@ from weft_workers.reconcile import step
 
 
 def states(world: World, jobs: list[str]) -> list[str]:
-    return [world.job(one).state for one in jobs]
+    return [world.job(job_id).state for job_id in jobs]
 
 
 def seconds_until_step(world: World, job_id: str) -> float:
@@ -65,7 +65,7 @@ def test_priority_then_age(world: World) -> None:
             step(world.context, job)
         assert world.job(expected).state == "PENDING"
         busy = expected
-    assert [world.job(one).reason for one in (urgent, old)] == ["completed", "completed"]
+    assert [world.job(job_id).reason for job_id in (urgent, old)] == ["completed", "completed"]
 
 
 def test_reasons_are_renewed_for_all_without_an_event_for_every_number(world: World) -> None:
@@ -206,7 +206,7 @@ def test_what_an_engine_is_told_of_a_job(world: World) -> None:
     told = World(replace(world.context, settings=settings, engines=dict.fromkeys(engines, local)), world.engine)
     for engine in engines:
         told.step(told.submit(engine=engine, name="mnist", data_stores=stores))
-    assert [one.api_url for one in told.engine.launches] == [
+    assert [launched.api_url for launched in told.engine.launches] == [
         "http://public",
         "http://cluster-internal",
         "http://public",
@@ -268,13 +268,15 @@ def test_jobs_that_wait_for_an_image_hold_no_room(world: World) -> None:
     for job in (*slow, ready):
         world.step(job)
     assert states(world, [*slow, ready]) == ["QUEUED", "QUEUED", "PENDING"]
-    assert [world.job(one).reason for one in slow] == ["building horovod: 10 %"] * 2
+    assert [world.job(job_id).reason for job_id in slow] == ["building horovod: 10 %"] * 2
     assert world.engine.wanted == {"horovod:1"}
     # The first of them looks for all, and soon.
     assert seconds_until_step(world, slow[0]) < 10 < seconds_until_step(world, slow[1])
     world.engine.images["horovod:1"] = Preparation("building horovod: 90 %")
     world.step(slow[0])
-    assert [world.events(one, "image") for one in slow] == [["building horovod: 10 %", "building horovod: 90 %"]] * 2
+    assert [world.events(job_id, "image") for job_id in slow] == [
+        ["building horovod: 10 %", "building horovod: 90 %"]
+    ] * 2
     world.exit(ready, 0)
     world.step(ready)
     del world.engine.images["horovod:1"]
@@ -293,8 +295,8 @@ def test_an_image_that_can_not_be_made_fails_every_job_that_waits_for_it(world: 
     world.step(jobs[0])
     step(world.context, jobs[1])
     assert states(world, [*jobs, other]) == ["FAILED", "FAILED", "PENDING"]
-    assert {world.job(one).reason for one in jobs} == {"environment horovod:1 could not be built: no compiler"}
-    assert {world.job(one).error_code for one in jobs} == {"S101"}
+    assert {world.job(job_id).reason for job_id in jobs} == {"environment horovod:1 could not be built: no compiler"}
+    assert {world.job(job_id).error_code for job_id in jobs} == {"S101"}
 
 
 def test_nobody_waits_for_an_image_any_more_when_the_last_job_is_halted(world: World) -> None:

@@ -47,7 +47,9 @@ def breaks(world: World, job_id: str, rank: int, code: int, n: int = 1, reason: 
 
 
 def lost(world: World, job_id: str) -> dict[int, str]:
-    return {one.rank: one.left_reason or "" for one in world.learners(job_id) if one.left_at is not None}
+    return {
+        learner.rank: learner.left_reason or "" for learner in world.learners(job_id) if learner.left_at is not None
+    }
 
 
 def test_a_killed_learner_is_lost_and_the_others_go_on(world: World) -> None:
@@ -149,7 +151,7 @@ def test_more_learners_join_after_the_cool_down_with_fresh_numbers(world: World)
     world.pass_time(61)
     world.phase(job_id, LearnerPhase.PROCESSING, 0)
     world.step(job_id, 3)
-    assert [one.rank for one in world.learners(job_id)] == [0, 1, 2]
+    assert [learner.rank for learner in world.learners(job_id)] == [0, 1, 2]
     assert set(world.engine.runs[world.run].learners) == {0, 1, 2}
     assert "there is room for more: starting learner 3" in world.events(job_id, "elastic")
     assert world.attempts(job_id)[0].resources["learners"] == 3

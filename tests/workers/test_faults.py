@@ -72,9 +72,9 @@ def test_a_gang_is_retried_as_a_whole_after_a_pause_and_the_retries_run_out(worl
     assert len(world.attempts(job)) == 1
     world.pass_time(62)
     world.step(job)
-    assert [one.outcome for one in world.attempts(job)] == ["FAILED", None]
+    assert [attempt.outcome for attempt in world.attempts(job)] == ["FAILED", None]
     assert world.engine.created == [f"weft-{job}-1", f"weft-{job}-2"]
-    assert [one.phase for one in world.learners(job)][2:] == ["WAITING", "WAITING"], "a fresh gang"
+    assert [learner.phase for learner in world.learners(job)][2:] == ["WAITING", "WAITING"], "a fresh gang"
 
     world.exit(job, 4, rank=1, reason="exit code 4")
     world.step(job)
@@ -170,7 +170,7 @@ def test_the_exit_report_in_the_store_is_believed_before_a_loss(world: World, va
             world.engine.end_learner(world.run, rank, exit_code=0)
     world.step(job)
     assert world.job(job).state == "COMPLETED"
-    assert [one.exit_code for one in world.learners(job)] == [0, 0]
+    assert [learner.exit_code for learner in world.learners(job)] == [0, 0]
 
 
 def test_a_failure_found_in_the_store_is_told_like_a_reported_one(world: World) -> None:
@@ -221,11 +221,11 @@ def test_partial_absences_are_forgotten_when_the_learner_is_seen_again(world: Wo
     for _ in range(2):
         world.pass_time(60)
         world.step(job)
-    assert [one.absences for one in world.learners(job)] == [0, 2]
+    assert [learner.absences for learner in world.learners(job)] == [0, 2]
     world.engine.runs[world.run] = whole
     world.pass_time(60)
     world.step(job)
-    assert [one.absences for one in world.learners(job)] == [0, 0]
+    assert [learner.absences for learner in world.learners(job)] == [0, 0]
     assert world.learners(job)[1].absent_since is None
     assert world.attempts(job)[0].outcome is None
 
@@ -239,7 +239,7 @@ TWO = tuple(Node(f"node-{n}", cpus=4, gpus=4, memory=16 * GIB) for n in (1, 2))
 def test_where_each_learner_runs_is_kept(world: World) -> None:
     world.engine.nodes = TWO
     job = world.running(learners=3)
-    assert [one.node for one in world.learners(job)] == ["node-1", "node-2", "node-1"]
+    assert [learner.node for learner in world.learners(job)] == ["node-1", "node-2", "node-1"]
     run = world.engine.runs[world.run]
     moved = replace(run.learners[1], node="")  # nothing new is no news
     world.engine.runs[world.run] = replace(run, learners={**run.learners, 1: moved})
@@ -268,7 +268,7 @@ def test_a_node_that_does_not_answer_is_a_condition_and_no_loss_while_its_learne
         world.step(job)
     assert world.job(job).condition == "learner 2: node node-2 does not answer"
     assert (world.job(job).state, world.attempts(job)[0].outcome) == ("PROCESSING", None)
-    assert [one.absences for one in world.learners(job)] == [0, 5]
+    assert [learner.absences for learner in world.learners(job)] == [0, 5]
     world.engine.lose_node("node-2", back=True)
     world.step(job)
     assert (world.job(job).condition, world.learners(job)[1].absences) == (None, 0)
@@ -300,7 +300,7 @@ def test_a_silent_learner_on_a_lost_node_interrupts_the_attempt_and_the_job_pays
     assert world.run, "the pod is still there"
     world.pass_time(60)
     world.step(job)
-    assert [one.outcome for one in world.attempts(job)] == ["INTERRUPTED", None]
+    assert [row.outcome for row in world.attempts(job)] == ["INTERRUPTED", None]
 
 
 def test_a_learner_that_fails_for_a_lost_node_is_not_to_blame(world: World) -> None:

@@ -108,7 +108,7 @@ def test_a_queued_job_is_halted_at_once_and_resumed_with_the_next_attempt(world:
     world.resume(job)
     world.step(job)
     assert world.job(job).state == "PENDING"
-    assert [one.outcome for one in world.attempts(job)] == ["HALTED", None]
+    assert [attempt.outcome for attempt in world.attempts(job)] == ["HALTED", None]
     assert world.engine.created == [f"weft-{job}-1", f"weft-{job}-2"]
 
 
@@ -137,7 +137,7 @@ def test_delete_stops_the_job_and_removes_what_is_its_own(world: World) -> None:
     world.engine.runs.clear()
     world.step(job)
     assert world.find(job) is None
-    assert [one.key for one in world.context.objects.objects(f"jobs/{PROJECT}/")] == [
+    assert [stored.key for stored in world.context.objects.objects(f"jobs/{PROJECT}/")] == [
         f"jobs/{PROJECT}/{other}/results/model.pt"
     ]
     with world.transaction() as session:

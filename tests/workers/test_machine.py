@@ -59,7 +59,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(phase=st.sampled_from(list(LearnerPhase)[1:5]), rank=st.integers(0, 1))
     def progress(self, phase: LearnerPhase, rank: int) -> None:
-        learners = [one for one in self.world.learners(self.job) if one.rank == rank][-1:]
+        learners = [learner for learner in self.world.learners(self.job) if learner.rank == rank][-1:]
         if learners and LearnerPhase(learners[0].phase).order < phase.order:
             self.world.phase(self.job, phase, rank)
 
@@ -68,8 +68,8 @@ class Life(RuleBasedStateMachine):
         if reports:
             self.world.exit(self.job, code, rank)
         for name, run in list(self.engine.runs.items()):
-            for one in list(run.learners) if rank is None else [rank] if rank in run.learners else []:
-                self.engine.end_learner(name, one, exit_code=code)
+            for ended_rank in list(run.learners) if rank is None else [rank] if rank in run.learners else []:
+                self.engine.end_learner(name, ended_rank, exit_code=code)
 
     @rule(how=st.sampled_from(["vanish", "kill", "interrupt", "gone", "held", "free"]))
     def fault(self, how: str) -> None:
@@ -112,10 +112,10 @@ class Life(RuleBasedStateMachine):
         self.lost |= {
             name for name, run in self.engine.runs.items() if any(x.unreachable for x in run.learners.values())
         }
-        state, opened = JobState(job.state), [one for one in attempts if one.ended_at is None]
+        state, opened = JobState(job.state), [attempt for attempt in attempts if attempt.ended_at is None]
         assert len(opened) == (state in ACTIVE), "an attempt is open in the active states, and one at most"
-        assert [one.n for one in attempts] == list(range(1, job.attempt + 1))
-        assert all(one.outcome for one in attempts if one.ended_at)
+        assert [attempt.n for attempt in attempts] == list(range(1, job.attempt + 1))
+        assert all(attempt.outcome for attempt in attempts if attempt.ended_at)
         assert job.failures <= job.retries + 1
         assert job.lease_token is None, "every step gives its lease back"
         if state not in TERMINAL:
@@ -124,15 +124,18 @@ class Life(RuleBasedStateMachine):
         live = {
             name
             for name, run in self.engine.runs.items()
-            if any(one.state is not LearnerState.EXITED and not one.unreachable for one in run.learners.values())
+            if any(
+                learner.state is not LearnerState.EXITED and not learner.unreachable
+                for learner in run.learners.values()
+            )
         }
         # What is cut off may live on: its token opens nothing any more.
-        assert live - self.lost <= {one.run_name for one in opened}, "nothing runs that no open attempt owns"
+        assert live - self.lost <= {attempt.run_name for attempt in opened}, "nothing runs that no open attempt owns"
         # Several steps may pass between two looks, so what must hold of states is read from the events.
         path = [JobState.QUEUED, *map(JobState, self.world.states(self.job))]
-        for one, after in itertools.pairwise(path):
-            resumed = after is JobState.QUEUED and one in (JobState.HALTED, JobState.FAILED)
-            assert after in TRANSITIONS[one] or resumed
+        for before, after in itertools.pairwise(path):
+            resumed = after is JobState.QUEUED and before in (JobState.HALTED, JobState.FAILED)
+            assert after in TRANSITIONS[before] or resumed
 
     def teardown(self) -> None:
         """Left alone with a healthy engine whose learners end, the job comes to an end."""

@@ -59,7 +59,7 @@ def test_a_gang_is_stalled_when_all_of_it_is_idle() -> None:
     assert isinstance(notice, Notice)
     assert (notice.what, notice.since) == ("stalled", ago(650))
     assert "learner 1 since 2026-01-31 08:03:20 UTC, learner 2 since 2026-01-31 08:04:10 UTC" in notice.message
-    assert [one["learner"] for one in notice.data["learners"]] == [1, 2]
+    assert [entry["learner"] for entry in notice.data["learners"]] == [1, 2]
 
 
 @pytest.mark.parametrize(

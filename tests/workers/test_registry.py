@@ -40,15 +40,15 @@ def test_only_a_job_that_completes_becomes_a_version_and_only_one(world: World) 
 
 def test_results_that_are_a_version_outlive_their_job(world: World) -> None:
     job, other = world.running(data_stores=DIGITS), world.running()
-    for one in (job, other):
-        world.context.objects.put(results_prefix(PROJECT, one) + "model", b"weights")
-        world.leave_exit_report(one, 0, 0)
-        world.exit(one, 0)
-        world.step(one, 2)
-        world.delete(one)
-        world.step(one)
-        assert world.find(one) is None
-    left = [one.key for one in world.context.objects.objects(f"jobs/{PROJECT}/")]
+    for job_id in (job, other):
+        world.context.objects.put(results_prefix(PROJECT, job_id) + "model", b"weights")
+        world.leave_exit_report(job_id, 0, 0)
+        world.exit(job_id, 0)
+        world.step(job_id, 2)
+        world.delete(job_id)
+        world.step(job_id)
+        assert world.find(job_id) is None
+    left = [stored.key for stored in world.context.objects.objects(f"jobs/{PROJECT}/")]
     assert left == [results_prefix(PROJECT, job) + "model"]
 
 

@@ -143,7 +143,7 @@ class _Process:
             self.over = True
             self._tell({"gone": True})
         else:
-            self._tell({"seen": {**asdict(seen), "learners": [asdict(one) for one in seen.learners.values()]}})
+            self._tell({"seen": {**asdict(seen), "learners": [asdict(learner) for learner in seen.learners.values()]}})
 
     def stop(self, grace: float) -> None:
         self._engine.stop(self._name, timedelta(seconds=grace))

@@ -46,9 +46,9 @@ def test_queues_and_engines_are_told_from_the_store(world: World) -> None:
     waiting = world.submit(resources={"gpus": 3})
     world.step(waiting)
     told = {
-        (one.name, *sorted(one.labels.values())): one.value
+        (sample.name, *sorted(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(generate_latest(installation).decode())
-        for one in family.samples
+        for sample in family.samples
     }
     assert told["weft_queue_length", "QUEUED", "local"] == 1
     assert told["weft_queue_length", "PENDING", "local"] == 1
@@ -86,16 +86,16 @@ def test_the_dashboard_asks_only_for_what_there_is(world: World) -> None:
         _installation_metrics(world),
     )
     there = set().union(*map(_samples, registries))
-    panels = [one for one in dashboard["panels"] if one["type"] != "row"]
+    panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
     queries = [target["expr"] for panel in panels for target in panel["targets"]]
-    queries += [one["definition"] for one in dashboard["templating"]["list"] if one["type"] == "query"]
+    queries += [variable["definition"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
     asked = {name for query in queries for name in re.findall(r"\bweft_\w+", query)}
     assert asked <= there, asked - there
-    unused = {one for one in there if not one.endswith(("_sum", "_count", "_bucket"))} - asked
+    unused = {name for name in there if not name.endswith(("_sum", "_count", "_bucket"))} - asked
     assert unused == set(), "a metric that the dashboard leaves out"
     for query in queries:
         assert query.count("(") == query.count(")"), query
         assert query.count("{") == query.count("}"), query
-    assert len({one["id"] for one in dashboard["panels"]}) == len(dashboard["panels"])
-    places = [tuple(one["gridPos"].values()) for one in dashboard["panels"]]
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+    places = [tuple(panel["gridPos"].values()) for panel in dashboard["panels"]]
     assert len(set(places)) == len(places)

@@ -39,7 +39,9 @@ class Collector:
                     body = gzip.decompress(body)
                 assert self.path == "/v1/traces"
                 for of_resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-                    named = {one.key: one.value.string_value for one in of_resource.resource.attributes}
+                    named = {
+                        attribute.key: attribute.value.string_value for attribute in of_resource.resource.attributes
+                    }
                     for of_scope in of_resource.scope_spans:
                         for span in of_scope.spans:
                             collector.spans[span.name] = named["service.name"], span
@@ -122,7 +124,7 @@ def test_one_trace_from_the_request_to_the_learners_start(
     }
     for name in above:
         assert 0 < spans[name][1].start_time_unix_nano <= spans[name][1].end_time_unix_nano
-    told = {one.key: one.value for one in spans["launch"][1].attributes}
+    told = {attribute.key: attribute.value for attribute in spans["launch"][1].attributes}
     assert (told["weft.job"].string_value, told["weft.attempt"].int_value) == (job, 1)
     assert spans["GET /api/v1/me"][1].trace_id != bytes.fromhex(_TRACE)
     assert not [name for name in spans if "heartbeat" in name]

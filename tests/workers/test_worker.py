@@ -60,18 +60,18 @@ def worker(settings: Settings, folder: Path, sweep: float, **more: str) -> Itera
     finally:
         if process.is_running():
             family += process.children(recursive=True)
-        for one in family:
-            if one.is_running():
-                one.kill()
+        for member in family:
+            if member.is_running():
+                member.kill()
         psutil.wait_procs(family, 10)
 
 
 def sweepers(process: psutil.Popen) -> list[psutil.Process]:
     found = []
-    for one in process.children():
+    for child in process.children():
         with contextlib.suppress(psutil.NoSuchProcess):  # also: a zombie
-            if "weft_workers.sweeper" in one.cmdline():
-                found.append(one)
+            if "weft_workers.sweeper" in child.cmdline():
+                found.append(child)
     return found
 
 
@@ -106,7 +106,7 @@ def test_hints_reach_a_worker_and_sigterm_ends_it_and_its_sweeper(
         assert len(family) >= 3
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-        until(lambda: all(ended(one.pid) for one in family))
+        until(lambda: all(ended(member.pid) for member in family))
     assert "Traceback" not in (tmp_path / "worker.log").read_text()
 
 
@@ -124,7 +124,7 @@ def test_the_sweeper_is_started_again_and_dies_with_a_killed_worker(
         until(lambda: len(process.children()) >= 2)
         family = process.children(recursive=True)
         process.kill()
-        until(lambda: all(ended(one.pid) for one in family))
+        until(lambda: all(ended(member.pid) for member in family))
 
 
 def test_redis_is_killed_and_comes_back(world: World, settings: Settings, tmp_path: Path, short: Path) -> None:

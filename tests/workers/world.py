@@ -177,11 +177,11 @@ class World:
 
     def events(self, job_id: str, kind: str | None = None) -> list[str]:
         with self.transaction() as session:
-            return [one.message for one in self._events(session, job_id) if kind in (None, one.kind)]
+            return [event.message for event in self._events(session, job_id) if kind in (None, event.kind)]
 
     def states(self, job_id: str) -> list[str]:
         with self.transaction() as session:
-            return [one.state for one in self._events(session, job_id) if one.kind == "state" and one.state]
+            return [event.state for event in self._events(session, job_id) if event.kind == "state" and event.state]
 
     def _events(self, session: Session, job_id: str) -> list[Event]:
         return list(session.scalars(select(Event).where(Event.job_id == job_id).order_by(Event.id)))

@@ -33,7 +33,7 @@ def test_tokens_are_shown_once_and_can_be_revoked(api: Api, ann: Person) -> None
     assert other.get("/api/v1/me").json()["user"] == ann.name
     listed = ann.http.get("/api/v1/tokens")
     assert made["token"] not in listed.text
-    assert {one["name"] for one in listed.json()["tokens"]} == {"test", "ci"}
+    assert {token["name"] for token in listed.json()["tokens"]} == {"test", "ci"}
     assert other.delete(f"/api/v1/tokens/{made['id']}").status_code == 204
     assert other.get("/api/v1/me").status_code == 401
     assert ann.http.delete(f"/api/v1/tokens/{made['id']}").status_code == 404
@@ -78,7 +78,9 @@ def test_login(api: Api, ann: Person) -> None:
         post("/api/v1/login", json=body | {"password": "wrong"}),
         post("/api/v1/login", json={"user": "no one at all", "password": PASSWORD}),
     ]
-    assert [(one.status_code, one.json()["detail"]) for one in refusals] == [(401, "wrong user name or password")] * 2
+    assert [(refusal.status_code, refusal.json()["detail"]) for refusal in refusals] == [
+        (401, "wrong user name or password")
+    ] * 2
     assert post("/api/v1/login", json=body | {"project": "another"}).status_code == 401
     assert PASSWORD not in post("/api/v1/login", json={"user": "", "password": PASSWORD}).text
     with api.context.database.transaction() as session:
@@ -106,7 +108,7 @@ def test_viewers_read_and_editors_write(api: Api, ann: Person) -> None:
         viewer.put("/api/v1/secrets/x", json={"value": "y"}),
         viewer.post("/api/v1/datastores", json=store),
     ]
-    assert [(one.status_code, code_of(one)) for one in writes] == [(403, "forbidden")] * len(writes)
+    assert [(answer.status_code, code_of(answer)) for answer in writes] == [(403, "forbidden")] * len(writes)
     assert "editor" in writes[0].json()["detail"]
     assert api.person("editor", ann.project_id).submit()["user"] != ann.name
 
@@ -116,7 +118,7 @@ def test_tokens_of_others_are_the_owners_affair(api: Api, ann: Person) -> None:
     other = api.person("editor", ann.project_id)
     (token,) = editor.http.get("/api/v1/tokens").json()["tokens"]
     assert other.http.delete(f"/api/v1/tokens/{token['id']}").status_code == 404
-    assert token["id"] in {one["id"] for one in ann.http.get("/api/v1/tokens").json()["tokens"]}
+    assert token["id"] in {row["id"] for row in ann.http.get("/api/v1/tokens").json()["tokens"]}
     assert ann.http.delete(f"/api/v1/tokens/{token['id']}").status_code == 204
     assert editor.http.get("/api/v1/me").status_code == 401
 
@@ -186,7 +188,7 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
     assert bob.http.get("/api/v1/jobs").json()["jobs"] == []
     assert bob.http.get("/api/v1/secrets").json()["secrets"] == []
     assert bob.http.get("/api/v1/datastores").json()["datastores"] == []
-    assert [one["user"] for one in bob.http.get("/api/v1/tokens").json()["tokens"]] == [bob.name]
+    assert [row["user"] for row in bob.http.get("/api/v1/tokens").json()["tokens"]] == [bob.name]
     assert ann.http.get(f"/api/v1/jobs/{job['id']}").json()["desired"] == "RUNNING"
 
 
@@ -194,7 +196,7 @@ def test_names_are_each_projects_own(ann: Person, bob: Person) -> None:
     for person in (ann, bob):
         assert person.http.put("/api/v1/secrets/same", json={"value": person.name}).status_code == 200
     assert bob.http.delete("/api/v1/secrets/same").status_code == 204
-    assert [one["name"] for one in ann.http.get("/api/v1/secrets").json()["secrets"]] == ["same"]
+    assert [secret["name"] for secret in ann.http.get("/api/v1/secrets").json()["secrets"]] == ["same"]
 
 
 def test_secrets_go_in_and_never_out(api: Api, ann: Person) -> None:

@@ -129,7 +129,7 @@ def test_one_of_several_projects(api: Api, ann: Person) -> None:
     assert answer.status == 400
     assert "PROJECT/USER" in answer.error()
     models = Wire(api.url, f"{ann.project}/{ann.name}", PASSWORD).get("/v1/models").json()["models"]
-    assert [one["model_id"] for one in models] == [job_id]
+    assert [model["model_id"] for model in models] == [job_id]
     assert Wire(api.url, f"{name}/{ann.name}", PASSWORD).get("/v1/models").json() == {"models": []}
 
 

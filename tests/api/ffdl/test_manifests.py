@@ -153,7 +153,7 @@ def test_examples_are_taken_as_they_are(
     job = ann.http.get(f"/api/v1/jobs/{job_id}").json()
     assert job["framework"]["launcher"] == launcher
     version = framework.split()[-1].strip('"')
-    told = [one["message"] for one in ann.http.get(f"/api/v1/jobs/{job_id}/events").json()["events"]]
+    told = [event["message"] for event in ann.http.get(f"/api/v1/jobs/{job_id}/events").json()["events"]]
     assert f"framework version {version} runs on image {image}" in told
 
 
@@ -194,7 +194,7 @@ framework:
     assert answer.status == 201, answer.body
     stores = wire.get(answer.headers["Location"]).json()["data_stores"]
     mount = {"type": "host_mount", "name": "host-mount", "path": "/cosdata"}
-    assert [one["connection"] for one in stores] == [
+    assert [store["connection"] for store in stores] == [
         {"bucket": "local-tf-training-data", **mount},
         {"bucket": "local-trained-results", **mount},
     ]

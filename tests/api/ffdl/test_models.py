@@ -139,17 +139,17 @@ def test_train_show_list(api: Api, ann: Person, wire: Wire, manifest: str, s3: S
     }
     # The same job in Weft's own API, with what became of FfDL's version.
     assert ann.http.get(f"/api/v1/jobs/{job_id}").json()["framework"]["version"] == "1.5.0-py3"
-    told = [one["message"] for one in ann.http.get(f"/api/v1/jobs/{job_id}/events").json()["events"]]
+    told = [event["message"] for event in ann.http.get(f"/api/v1/jobs/{job_id}/events").json()["events"]]
     assert "framework version 1.5.0-py3 runs on image tensorflow:2.21.0" in told
 
     second = wire.train("name: second\nframework: {name: python, command: x}", None).json()["model_id"]
     answer = wire.get("/v1/models")
-    assert [one["model_id"] for one in answer.json()["models"]] == [second, job_id], "newest first"
+    assert [row["model_id"] for row in answer.json()["models"]] == [second, job_id], "newest first"
     settle(api, second)
-    one = wire.get(f"/v1/models/{second}").json()
-    assert GO_TIME.fullmatch(one["training"]["training_status"]["completed"])
-    assert (one["training"]["input_data"], one["training"]["output_data"], one["data_stores"]) == ([], [], [])
-    assert (one["training"]["learners"], one["training"]["memory_unit"]) == (1, "GiB")
+    shown = wire.get(f"/v1/models/{second}").json()
+    assert GO_TIME.fullmatch(shown["training"]["training_status"]["completed"])
+    assert (shown["training"]["input_data"], shown["training"]["output_data"], shown["data_stores"]) == ([], [], [])
+    assert (shown["training"]["learners"], shown["training"]["memory_unit"]) == (1, "GiB")
 
 
 def test_times_in_gos_form() -> None:
@@ -166,13 +166,13 @@ def test_a_long_list_is_whole(api: Api, ann: Person, wire: Wire, monkeypatch: py
     assert wire.get("/v1/models").json() == {"models": []}
     monkeypatch.setattr("weft_api.ffdl.routes._PAGE", 2)
     jobs = [ann.submit()["id"] for _ in range(4)]
-    assert [one["model_id"] for one in wire.get("/v1/models").json()["models"]] == jobs[::-1]
+    assert [model["model_id"] for model in wire.get("/v1/models").json()["models"]] == jobs[::-1]
     jobs.append(ann.submit()["id"])
-    assert [one["model_id"] for one in wire.get("/v1/models").json()["models"]] == jobs[::-1]
+    assert [model["model_id"] for model in wire.get("/v1/models").json()["models"]] == jobs[::-1]
     # And not for ever longer: the newest ones, at most so many.
     for most in (1, 2, 3, 4):
         monkeypatch.setattr("weft_api.ffdl.routes._MOST_LISTED", most)
-        assert [one["model_id"] for one in wire.get("/v1/models").json()["models"]] == jobs[: -most - 1 : -1]
+        assert [model["model_id"] for model in wire.get("/v1/models").json()["models"]] == jobs[: -most - 1 : -1]
 
 
 def absolute(root: str) -> bytes:
@@ -350,18 +350,18 @@ def test_a_large_upload_is_checked_while_it_is_stored(api: Api, ann: Person, wir
     assert answer.status == 201, answer.body
     definition = wire.get(f"{answer.headers['Location']}/definition").body
     with zipfile.ZipFile(io.BytesIO(definition)) as archive:
-        assert [(one.filename, one.file_size) for one in archive.infolist()] == [
+        assert [(member.filename, member.file_size) for member in archive.infolist()] == [
             ("weights.bin", 60_000_000),
             ("train.py", 1),
         ]
     # What does not stand the check does not stay.
     damaged = bytearray(zipped(train__py="y" * 3000))
     damaged[60] ^= 0xFF
-    before = {one.key for one in api.context.objects.objects(f"code/{ann.project_id}/")}
+    before = {stored.key for stored in api.context.objects.objects(f"code/{ann.project_id}/")}
     answer = wire.train(SHORT, bytes(damaged))
     assert (answer.status, "damaged" in answer.error()) == (400, True)
     deadline = time.monotonic() + 60
-    while {one.key for one in api.context.objects.objects(f"code/{ann.project_id}/")} != before:
+    while {stored.key for stored in api.context.objects.objects(f"code/{ann.project_id}/")} != before:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -415,7 +415,7 @@ def test_halt_and_delete(api: Api, ann: Person, wire: Wire) -> None:
         assert (answer.status, bool(answer.error())) == (404, True), path
     assert wire.call("DELETE", f"/v1/models/{job_id}").status == 404
     assert wire.call("PATCH", f"/v1/models/{job_id}", b'{"status":"halt"}').status == 404
-    assert [one["model_id"] for one in wire.get("/v1/models").json()["models"]] == [ended]
+    assert [model["model_id"] for model in wire.get("/v1/models").json()["models"]] == [ended]
 
 
 def test_trained_models(api: Api, ann: Person, wire: Wire) -> None:

@@ -44,9 +44,9 @@ def _models(wire: Wire, path: str) -> list[dict[str, Any]]:
 def test_plain_logs(api: Api, wire: Wire, gang: Attempted) -> None:
     path = f"/v1/models/{gang.job_id}/logs?follow=false&since_time="
     assert wire.get(path).body == b""
-    one, two = gang.agents
-    one.log(0, "epoch 1", "\x1b[31mröt\x1b[0m", t=T)
-    two.log(0, "epoch 1, too", t=T + 1)
+    first, second = gang.agents
+    first.log(0, "epoch 1", "\x1b[31mröt\x1b[0m", t=T)
+    second.log(0, "epoch 1, too", t=T + 1)
     # The client sends no Basic here, and can take nothing but octet-streams into its pipe.
     answer = wire.get(path, basic=False)
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/octet-stream")
@@ -96,7 +96,7 @@ def test_who_may_not_gets_no_websocket(
     for path in ("logs", "metrics"):
         person = api.person(project_id=_project(api, gang))
         with Wire(api.url, person.token).websocket(f"/v1/models/{gang.job_id}/{path}") as socket:
-            (token,) = [one for one in person.http.get("/api/v1/tokens").json()["tokens"] if one["user"] == person.name]
+            (token,) = [row for row in person.http.get("/api/v1/tokens").json()["tokens"] if row["user"] == person.name]
             person.http.delete(f"/api/v1/tokens/{token['id']}")
             api.context.wake.changed(gang.job_id)
             list(socket)
@@ -111,9 +111,9 @@ def _project(api: Api, gang: Attempted) -> str:
 def test_loglines(ann: Person, wire: Wire, gang: Attempted) -> None:
     path = f"/v1/logs/{gang.job_id}/loglines?searchType=TERM"
     assert _models(wire, path) == []
-    one, two = gang.agents
+    first, second = gang.agents
     for number in range(12):
-        agent = (one, two)[number % 2]
+        agent = (first, second)[number % 2]
         agent.log(number // 2, f"line {number + 1}", t=T + 10 * number)
     found = _models(wire, path)
     assert found[0] == {
@@ -124,8 +124,8 @@ def test_loglines(ann: Person, wire: Wire, gang: Attempted) -> None:
 
     def rindexes(query: str) -> list[int]:
         models = _models(wire, f"{path}&{query}")
-        assert [one["line"] for one in models] == [f"line {one['meta']['rindex']}" for one in models]
-        return [one["meta"]["rindex"] for one in models]
+        assert [model["line"] for model in models] == [f"line {model['meta']['rindex']}" for model in models]
+        return [model["meta"]["rindex"] for model in models]
 
     everything = list(range(1, 13))
     for query, expected in {
@@ -194,11 +194,11 @@ def test_forms_of_since_time() -> None:
 def test_emetrics(ann: Person, wire: Wire, gang: Attempted) -> None:
     path = f"/v1/logs/{gang.job_id}/emetrics?searchType=TERM"
     assert _models(wire, path) == []
-    one, two = gang.agents
+    first_agent, second_agent = gang.agents
     first = record(7, T, "train", loss=0.5, steps=3, note="warm", shape='{"a": [1]}', gone="nan")
     first["etimes"]["wall_time"] = 1.5
-    send(one, 0, first, record(8, T + 10, "train", loss=0.4))
-    send(two, 0, record(None, T + 20, "", accuracy=1))
+    send(first_agent, 0, first, record(8, T + 10, "train", loss=0.4))
+    send(second_agent, 0, record(None, T + 20, "", accuracy=1))
     found = _models(wire, path)
     assert found[0] == {
         "meta": {"training_id": gang.job_id, "user_id": ann.name, "time": T, "rindex": 1},
@@ -212,7 +212,7 @@ def test_emetrics(ann: Person, wire: Wire, gang: Attempted) -> None:
             "gone": {"type": "FLOAT", "value": "nan"},
         },
     }
-    assert [(one["grouplabel"], one["meta"]["rindex"]) for one in found] == [("train", 1), ("train", 2), ("", 3)]
+    assert [(model["grouplabel"], model["meta"]["rindex"]) for model in found] == [("train", 1), ("train", 2), ("", 3)]
 
     for query, expected in {
         "pos=2&pagesize=5": [2, 3],
@@ -228,7 +228,7 @@ def test_emetrics(ann: Person, wire: Wire, gang: Attempted) -> None:
         "since_time=1&pagesize=1": [1],
         "since_time=-2&pagesize=5": [2, 3],
     }.items():
-        assert [one["meta"]["rindex"] for one in _models(wire, f"{path}&{query}")] == expected, query
+        assert [model["meta"]["rindex"] for model in _models(wire, f"{path}&{query}")] == expected, query
     # Types that came with texts, which these don't look like; TensorBoard's time in FfDL's form.
     typed = record(9, T + 30, "typed", shape='"a text"', count="3", none="null", plain='{"a": 1}', word="nan")
     typed["types"] = {"shape": "JSONSTRING", "count": "JSONSTRING", "none": "JSONSTRING", "plain": "STRING"}
@@ -236,9 +236,9 @@ def test_emetrics(ann: Person, wire: Wire, gang: Attempted) -> None:
     typed["etimes"]["wall_time"] = 12.5  # since its start, say
     event = record(9, T + 40, "", loss=0.5)
     event["etimes"]["wall_time"] = (T + 40) / 1000 + 0.0001
-    send(two, 1, typed, event)
+    send(second_agent, 1, typed, event)
     found = _models(wire, f"{path}&pos=4&pagesize=2")
-    assert {name: tuple(one.values()) for name, one in found[0]["values"].items()} == {
+    assert {name: tuple(value.values()) for name, value in found[0]["values"].items()} == {
         **{"shape": ("JSONSTRING", '"a text"'), "count": ("JSONSTRING", "3"), "none": ("JSONSTRING", "null")},
         **{"plain": ("STRING", '{"a": 1}'), "word": ("STRING", "nan")},
     }
@@ -246,14 +246,14 @@ def test_emetrics(ann: Person, wire: Wire, gang: Attempted) -> None:
     assert found[1]["etimes"]["timestamp"] == {"type": "STRING", "value": "2026-01-31T08:15:09.040100Z"}
     # A series is found by time also once it has been folded.
     for number in range(1, 40):
-        send(one, number, *(record(step, T + 100 * number, "t", v=step) for step in range(50)))
+        send(first_agent, number, *(record(step, T + 100 * number, "t", v=step) for step in range(50)))
     late = _models(wire, f"{path}&since_time={T + 3900}&pagesize=3")
-    assert [one["meta"]["time"] for one in late] == [T + 3900] * 3
+    assert [model["meta"]["time"] for model in late] == [T + 3900] * 3
     assert len(_models(wire, f"{path}&pagesize=5000")) == 5 + 39 * 50
 
 
 def test_metric_data(api: Api, wire: Wire, gang: Attempted) -> None:
-    one, _ = gang.agents
+    agent, _ = gang.agents
     path = f"/v1/models/{gang.job_id}/metrics"
     expected = [
         {
@@ -270,8 +270,8 @@ def test_metric_data(api: Api, wire: Wire, gang: Attempted) -> None:
         frames = (json.loads(frame) for frame in socket)
         status = next(frames)
         assert (status["type"], status["Values"]) == ("Status", {"Message": "QUEUED: waiting for admission"})
-        send(one, 0, record(7, T, "t", loss=0.5, note="x"))
-        send(one, 1, record(None, T + 5, accuracy=1), record(2**40, T + 6, big=1))
+        send(agent, 0, record(7, T, "t", loss=0.5, note="x"))
+        send(agent, 1, record(None, T + 5, accuracy=1), record(2**40, T + 6, big=1))
         assert [next(frames) for _ in expected] == expected, "one object a frame"
         finish(api, gang)
         messages = [frame["Values"]["Message"] for frame in frames]
@@ -284,7 +284,7 @@ def test_metric_data(api: Api, wire: Wire, gang: Attempted) -> None:
     followed = [json.loads(line) for line in wire.get(f"{path}?follow=true").body.splitlines()]
     assert followed[:-1] == expected
     model = wire.get(f"/v1/models/{gang.job_id}").json()
-    assert {(one["type"], one["timestamp"], one["iteration"]) for one in model["metrics"]} == {
+    assert {(metric["type"], metric["timestamp"], metric["iteration"]) for metric in model["metrics"]} == {
         ("t", "2026-01-31T08:15:09.000Z", 7),
         ("", "2026-01-31T08:15:09.006Z", 2**31 - 1),
     }
@@ -296,7 +296,7 @@ def test_metrics_come_one_by_one(wire: Wire, gang: Attempted, monkeypatch: pytes
     send(gang.agents[0], 0, *(record(step, T + step, "t", v=step) for step in range(20)))
     begun = time.monotonic()
     with wire.websocket(f"/v1/models/{gang.job_id}/metrics") as socket:
-        found = (one["iteration"] for one in map(json.loads, socket) if one["type"] == "t")
+        found = (frame["iteration"] for frame in map(json.loads, socket) if frame["type"] == "t")
         assert [next(found) for _ in range(20)] == [*range(20)]
         assert time.monotonic() - begun >= 19 * 0.05
 
@@ -308,14 +308,14 @@ def test_frames_hold_what_the_client_reads_at_once() -> None:
     lines = ["a", "é" * 5000, "", "x" * (MOST - 1), "y" * MOST, "\U0001f600" * 4000]
     found = list(text_frames(lines))
     assert "".join(found) == "".join(f"{line}\n" for line in lines)
-    assert max(len(one.encode()) for one in found) <= MOST
+    assert max(len(frame.encode()) for frame in found) <= MOST
     assert list(text_frames(["a", "b"])) == ["a\nb\n"]
     written = {f"v{n}": "\x00" * 300 for n in range(99)} | {"long": "\U0001f600" * 4096}
     found = list(metric_frames({"type": "t", "timestamp": "…", "iteration": 1, "Values": written}))
     # The client's buffer has 4096 bytes, and a header of 4 comes before each of these.
-    assert {len(one) + 4 for one in found} <= {1024, 2048, 4096}
-    assert all(one.lstrip(" ").startswith("{") for one in found)
+    assert {len(frame) + 4 for frame in found} <= {1024, 2048, 4096}
+    assert all(frame.lstrip(" ").startswith("{") for frame in found)
     values: dict[str, str] = {}
-    for one in found:
-        values |= json.loads(one)["Values"]
+    for frame in found:
+        values |= json.loads(frame)["Values"]
     assert set(values) == set(written)

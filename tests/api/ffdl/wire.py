@@ -168,7 +168,7 @@ class Socket:
             head += byte
         status, *rest = head.decode().split("\r\n")
         self.status = int(status.split()[1])
-        self.headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in rest)}
+        self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
         self.body = b""
         if self.status != 101:
             self.body = self._exactly(int(self.headers["content-length"]))

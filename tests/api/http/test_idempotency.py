@@ -22,10 +22,10 @@ def _jobs(person: Person) -> int:
 
 def test_the_same_key_and_body_make_one_job(ann: Person) -> None:
     answers = [ann.http.post("/api/v1/jobs", json={"manifest": HELLO}, headers=KEY) for _ in range(3)]
-    assert [one.status_code for one in answers] == [201] * 3
-    assert len({one.json()["id"] for one in answers}) == 1
-    assert [one.headers.get("idempotency-replayed") for one in answers] == [None, "true", "true"]
-    assert len({one.headers["location"] for one in answers}) == 1
+    assert [answer.status_code for answer in answers] == [201] * 3
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert [answer.headers.get("idempotency-replayed") for answer in answers] == [None, "true", "true"]
+    assert len({answer.headers["location"] for answer in answers}) == 1
     assert _jobs(ann) == 1
 
 
@@ -37,7 +37,7 @@ def test_another_body_or_route_is_a_conflict(ann: Person) -> None:
         ann.http.post(f"/api/v1/jobs/{job['id']}/halt", headers=KEY),
         ann.http.post("/api/v1/tokens", json={"name": "x"}, headers=KEY),
     ]
-    assert [(one.status_code, code_of(one)) for one in others] == [(409, "idempotency_conflict")] * 4
+    assert [(answer.status_code, code_of(answer)) for answer in others] == [(409, "idempotency_conflict")] * 4
     assert _jobs(ann) == 1
 
 
@@ -52,8 +52,8 @@ def test_at_the_same_time(api: Api, ann: Person) -> None:
         answers = list(
             pool.map(lambda _: ann.http.post("/api/v1/jobs", json={"manifest": HELLO}, headers=KEY), range(10))
         )
-    assert {one.status_code for one in answers} == {201}
-    assert len({one.json()["id"] for one in answers}) == 1
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.json()["id"] for answer in answers}) == 1
     with api.context.database.transaction() as session:
         assert session.scalar(select(func.count()).where(Job.project_id == ann.project_id)) == 1
 
@@ -75,8 +75,8 @@ def test_a_refused_request_leaves_its_key_free(ann: Person) -> None:
 def test_tokens_data_stores_and_reruns(ann: Person) -> None:
     def twice(path: str, key: str, body: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         answers = [ann.http.post(path, json=body, headers={"Idempotency-Key": key}) for _ in range(2)]
-        assert [one.status_code for one in answers] == [201, 201], answers[1].text
-        return [one.json() for one in answers]
+        assert [answer.status_code for answer in answers] == [201, 201], answers[1].text
+        return [answer.json() for answer in answers]
 
     first, second = twice("/api/v1/tokens", "token", {"name": "ci"})
     assert first["token"] == second["token"]

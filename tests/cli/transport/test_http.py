@@ -28,9 +28,9 @@ def test_a_post_is_repeated_with_one_key_until_it_gets_through(double: Double, t
     assert transport.json("POST", "/jobs", json={"manifest": "m"}) == {"id": "x"}
     sent = double.requests("POST", "jobs")
     assert len(sent) == 4
-    assert len({one.headers["idempotency-key"] for one in sent}) == 1
-    assert all(one.json == {"manifest": "m"} for one in sent)
-    assert all(one.headers["authorization"] == "Bearer weft_u_test" for one in sent)
+    assert len({request.headers["idempotency-key"] for request in sent}) == 1
+    assert all(request.json == {"manifest": "m"} for request in sent)
+    assert all(request.headers["authorization"] == "Bearer weft_u_test" for request in sent)
 
 
 def test_two_posts_have_two_keys(double: Double, transport: Transport) -> None:
@@ -44,7 +44,7 @@ def test_two_posts_have_two_keys(double: Double, transport: Transport) -> None:
 def test_a_body_is_sent_whole_again(double: Double, transport: Transport) -> None:
     double.on("PUT", "code/abc", Answer(503), as_json({}, 201))
     transport.request("PUT", "/code/abc", body=Body(lambda: iter([b"one ", b"two"]), 7))
-    assert [one.body for one in double.requests("PUT", "code/abc")] == [b"one two", b"one two"]
+    assert [request.body for request in double.requests("PUT", "code/abc")] == [b"one two", b"one two"]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_user_and_password_are_exchanged_for_a_token_once(double: Double) -> Non
     transport.json("GET", "/me")
     (login,) = double.requests("POST", "login")
     assert login.json == {"user": "ada", "password": "pw"}
-    assert [one.headers["authorization"] for one in double.requests("GET", "me")] == ["Bearer weft_u_new"] * 2
+    assert [request.headers["authorization"] for request in double.requests("GET", "me")] == ["Bearer weft_u_new"] * 2
 
 
 def test_without_a_token_the_way_to_sign_in_is_told(double: Double) -> None:

@@ -172,7 +172,7 @@ def test_ranges_are_paged(double: Double, client: Client) -> None:
         return as_json({"lines": [line(n) for n in range(first, last)], "next": last, "end": last == 10})
 
     double.on("GET", f"jobs/{ID}/logs", page)
-    assert [one.n for one in client.jobs.logs(ID, learner=2, attempt=1, since="5m")] == list(range(10))
+    assert [item.n for item in client.jobs.logs(ID, learner=2, attempt=1, since="5m")] == list(range(10))
     for seen in double.seen:
         assert (seen.query["learner"], seen.query["attempt"], seen.query["since"]) == (["2"], ["1"], ["5m"])
 

@@ -156,7 +156,7 @@ def test_parts_are_repeated_until_all_are_there(double: Double, http: httpx.Clie
     assert tags == ['"tag-1"', '"tag-2"', '"tag-3"']
     assert b"".join(double.requests("PUT", f"/part/{n}")[-1].body for n in (1, 2, 3)) == CONTENT
     assert counter.total == len(CONTENT)
-    assert all("authorization" not in one.headers for one in double.seen)
+    assert all("authorization" not in seen.headers for seen in double.seen)
 
 
 def test_a_refused_part_ends_the_upload_in_words(double: Double, http: httpx.Client, tmp_path: Path) -> None:

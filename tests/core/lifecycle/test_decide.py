@@ -88,7 +88,7 @@ def observations(draw: st.DrawFn, learners: int) -> Observation | None:
 
 @st.composite
 def views(draw: st.DrawFn, kind: Literal["any", "running", "closing"] = "any") -> View:
-    state = draw(st.sampled_from([one for one in JobState if kind == "any" or one in ACTIVE]))
+    state = draw(st.sampled_from([candidate for candidate in JobState if kind == "any" or candidate in ACTIVE]))
     n = draw(st.integers(1, 3))
     job = JobView(
         id="job-1",
@@ -206,8 +206,8 @@ def test_a_learner_whose_node_does_not_answer_is_lost_by_the_platform_alone(view
     seen = view.sighting.observation.learners if view.sighting and view.sighting.observation else {}
     if not isinstance(action, Settle) or action.rank is None or action.rank not in seen:
         return
-    one, learner = seen[action.rank], view.learners[action.rank]
-    if one.unreachable and one.state is not LearnerState.EXITED and not learner.reported:
+    observed, learner = seen[action.rank], view.learners[action.rank]
+    if observed.unreachable and observed.state is not LearnerState.EXITED and not learner.reported:
         assert (action.outcome, action.error_code) == (Outcome.INTERRUPTED, "S104")
         assert learner.heartbeat_at is None or view.since(learner.heartbeat_at) >= view.timings.silence
         assert learner.absences >= view.timings.absences
@@ -293,7 +293,11 @@ def test_nobody_waits_for_a_lost_node_to_confirm_an_end() -> None:
 def gang(*learners: LearnerView, seen: Observation | None = None, at: datetime = NOW) -> View:
     job = JobView("job-1", "p", "local", JobState.PROCESSING, Desired.RUNNING, learners=len(learners), retries=0)
     attempt = AttemptView("att-1", 1, "run", memory=1, launched_at=NOW - timedelta(hours=1))
-    running = {one.rank: LearnerObservation(one.rank, LearnerState.RUNNING) for one in learners if not one.reported}
+    running = {
+        learner.rank: LearnerObservation(learner.rank, LearnerState.RUNNING)
+        for learner in learners
+        if not learner.reported
+    }
     return View(at, TimingSettings(), job, attempt, learners, Sighting(seen or Observation("run", running), at))
 
 

@@ -56,15 +56,15 @@ def load() -> tuple[int, list[float], list[float]]:
     if not any(folder.iterdir()):
         return 0, [0.0] * SIZE, [0.0] * SIZE
     shards = {path.name: json.loads(path.read_text()) for path in sorted(folder.iterdir()) if path.suffix != ".tmp"}
-    wanted = {f"{name}-{one}" for name in ("model", "optimizer", "meta") for one in range(learners)}
+    wanted = {f"{name}-{learner}" for name in ("model", "optimizer", "meta") for learner in range(learners)}
     found = {name: shard["step"] for name, shard in shards.items()}
     if shards.keys() != wanted or len(set(found.values())) != 1:
         sys.exit(f"torn checkpoint: {found}")
     state = []
     for name in ("model", "optimizer"):
         values = [0.0] * SIZE
-        for one in range(learners):
-            values[one::learners] = shards[f"{name}-{one}"]["values"]
+        for learner in range(learners):
+            values[learner::learners] = shards[f"{name}-{learner}"]["values"]
         state.append(values)
     return found["meta-0"], state[0], state[1]
 

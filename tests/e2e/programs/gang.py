@@ -92,11 +92,11 @@ def main(launcher: str) -> None:
     each = max(1, GPUS) if launcher in ("horovod", "torchrun") else 1
     assert size == LEARNERS * each, f"{size} processes, not {LEARNERS} × {each}"
     assert (rank, local) == ((LEARNER - 1) * each + local, rank % each), (rank, local)
-    places = sorted(tuple(one) for one in told)
+    places = sorted(tuple(place) for place in told)
     expected = [
         (learner, (learner - 1) * each + slot, slot) for learner in range(1, LEARNERS + 1) for slot in range(each)
     ]
-    assert [one[:3] for one in places] == expected, places
+    assert [place[:3] for place in places] == expected, places
     devices = [name for *_, names in places for name in names.split(",") if names not in ("cpu", "")]
     assert len(devices) == len(set(devices)) == LEARNERS * GPUS, f"devices {devices}"
     mine = next(names for *_, at, _, names in places if at == rank) or "cpu"

@@ -7,7 +7,9 @@ from pathlib import Path
 names = ["DATA_DIR", "RESULT_DIR", "MODEL_DIR", "CHECKPOINT_DIR", "LOG_DIR", "JOB_STATE_DIR"]
 found = {name: Path(os.environ[name]).is_dir() for name in names}
 found["cwd is MODEL_DIR"] = Path.cwd().samefile(os.environ["MODEL_DIR"])
-found["data"] = sorted(str(one.relative_to(os.environ["DATA_DIR"])) for one in Path(os.environ["DATA_DIR"]).rglob("*"))
+found["data"] = sorted(
+    str(path.relative_to(os.environ["DATA_DIR"])) for path in Path(os.environ["DATA_DIR"]).rglob("*")
+)
 found["values"] = {
     n: os.environ.get(n) for n in ("LEARNER_ID", "NUM_LEARNERS", "GPU_COUNT", "TRAINING_ID", "GREETING", "API_KEY")
 }

@@ -19,8 +19,8 @@ found = {}
 for path in sorted(Path(sys.argv[1]).glob("*.tfrecord")):
     rows = []
     for record in tf.data.TFRecordDataset(str(path)):
-        one = tf.io.parse_single_example(record, FEATURES)
-        image = tf.io.decode_jpeg(one["image"], channels=3)
-        rows.append([int(one["class"]), one["name"].numpy().decode(), list(image.shape)])
+        example = tf.io.parse_single_example(record, FEATURES)
+        image = tf.io.decode_jpeg(example["image"], channels=3)
+        rows.append([int(example["class"]), example["name"].numpy().decode(), list(image.shape)])
     found[path.name] = rows
 print(json.dumps(found))

@@ -61,7 +61,7 @@ def run(folder: str, stop_after: int | None = None, **flags) -> dict:
         changed = [
             layer.name
             for layer in features.layers
-            if any((one != two).any() for one, two in zip(before[layer.name], layer.get_weights(), strict=True))
+            if any((old != new).any() for old, new in zip(before[layer.name], layer.get_weights(), strict=True))
         ]
         counted = [
             layer.name

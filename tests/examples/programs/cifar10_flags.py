@@ -107,8 +107,8 @@ def run(folder: str, stop_after: int | None = None, pretrained: str | None = Non
         "passes": seen.passes,
         "tests": seen.tests,
         "first_images": sorted(int(image.long().sum()) for image in seen.inputs[0]) if seen.inputs else [],
-        "weights": [float(one.double().sum()) for one in model["model"].values()] if model else None,
-        "stored_types": sorted({str(one.dtype) for one in model["model"].values()}) if model else None,
+        "weights": [float(tensor.double().sum()) for tensor in model["model"].values()] if model else None,
+        "stored_types": sorted({str(tensor.dtype) for tensor in model["model"].values()}) if model else None,
         "lines": said.getvalue().splitlines(),
         "failure": failure,
     }

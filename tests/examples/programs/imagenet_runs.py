@@ -56,10 +56,10 @@ def run(folder: str, *more: str) -> dict:
 def weights(place: Path) -> list[float]:
     """Of the stored model: the sum and the sum of squares of each tensor."""
     if (place / "model.pt").exists():
-        values = [one.double().numpy() for one in torch.load(place / "model.pt", weights_only=True).values()]
+        values = [tensor.double().numpy() for tensor in torch.load(place / "model.pt", weights_only=True).values()]
     else:
         values = keras.models.load_model(place / "model.keras").get_weights()
-    return [float(number) for one in values for number in (one.sum(), (one.astype("float64") ** 2).sum())]
+    return [float(number) for array in values for number in (array.sum(), (array.astype("float64") ** 2).sum())]
 
 
 os.environ.setdefault("RESULT_DIR", str(WORK))

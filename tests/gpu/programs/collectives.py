@@ -23,7 +23,7 @@ dist.broadcast(first, src=0)
 assert (first == 0).all()
 gathered = [torch.zeros(3, device=device) for _ in range(world)]
 dist.all_gather(gathered, torch.full((3,), float(rank), device=device))
-assert [one[0].item() for one in gathered] == list(range(world))
+assert [tensor[0].item() for tensor in gathered] == list(range(world))
 dist.barrier()
 
 torch.manual_seed(0)

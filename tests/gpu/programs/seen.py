@@ -11,7 +11,7 @@ for index in range(len(found)):
 told = {
     "visible": os.environ["CUDA_VISIBLE_DEVICES"],
     "count": os.environ["GPU_COUNT"],
-    "names": [one.name for one in found],
-    "uuids": ["GPU-" + str(one.uuid).removeprefix("GPU-") for one in found],
+    "names": [device.name for device in found],
+    "uuids": ["GPU-" + str(device.uuid).removeprefix("GPU-") for device in found],
 }
 print("seen", json.dumps(told))

@@ -62,8 +62,8 @@ def contents(bucket: Bucket, place: str) -> list[str]:
     return [key for key in bucket.keys(place + "/") if "files/" in key]
 
 
-def save(one: Checkpoints) -> None:
-    one.finish(killed_at=None, patience=0)
+def save(opened: Checkpoints) -> None:
+    opened.finish(killed_at=None, patience=0)
 
 
 def test_what_is_stored_comes_back(checkpoints: Open, tmp_path: Path) -> None:
@@ -82,30 +82,30 @@ def test_what_is_stored_comes_back(checkpoints: Open, tmp_path: Path) -> None:
 
 
 def test_equal_contents_are_kept_once(checkpoints: Open, tmp_path: Path, bucket: Bucket, place: str) -> None:
-    one = checkpoints("a")
+    opened = checkpoints("a")
     (tmp_path / "a/big").write_text("unchanged")
     (tmp_path / "a/state").write_text("1")
-    save(one)
+    save(opened)
     before = contents(bucket, place)
     (tmp_path / "a/state").write_text("22")
     (tmp_path / "a/copy").write_text("unchanged")
-    save(one)
+    save(opened)
     assert len(contents(bucket, place)) == 3, "the same content is kept once"
     newest = json.loads(bucket.get(f"{place}/{generations(bucket, place)[-1]}"))
     assert [entry["path"] for entry in newest["files"]] == ["big", "copy", "state"]
     assert set(before) < set(contents(bucket, place))
-    save(one)
+    save(opened)
     assert len(generations(bucket, place)) == 2, "nothing new, nothing published"
 
 
 def test_keep_drops_what_only_old_generations_had(
     checkpoints: Open, tmp_path: Path, bucket: Bucket, place: str
 ) -> None:
-    one = checkpoints("a")
+    opened = checkpoints("a")
     (tmp_path / "a/constant").write_text("constant")
     for epoch in range(4):
         (tmp_path / "a/model").write_text(f"epoch {epoch}")
-        save(one)
+        save(opened)
     assert generations(bucket, place) == ["generations/000001-000003.json", "generations/000001-000004.json"]
     assert len(contents(bucket, place)) == 3
     assert checkpoints("b").restore(patience=0).files == 2
@@ -115,9 +115,9 @@ def test_keep_drops_what_only_old_generations_had(
 def test_what_a_killed_agent_had_sent_is_swept_up(
     checkpoints: Open, tmp_path: Path, bucket: Bucket, place: str
 ) -> None:
-    one = checkpoints("a")
+    opened = checkpoints("a")
     (tmp_path / "a/model").write_text("1")
-    save(one)
+    save(opened)
     bucket.put(f"{place}/files/{_sha256(b'half')}", b"half")
     again = checkpoints("b")
     again.restore(patience=0)
@@ -129,32 +129,32 @@ def test_what_a_killed_agent_had_sent_is_swept_up(
 
 
 def test_deleted_files_stay_deleted(checkpoints: Open, tmp_path: Path) -> None:
-    one = checkpoints("a")
+    opened = checkpoints("a")
     (tmp_path / "a/old").write_text("1")
     (tmp_path / "a/new").write_text("2")
-    save(one)
+    save(opened)
     (tmp_path / "a/old").unlink()
-    save(one)
+    save(opened)
     checkpoints("b").restore(patience=0)
     assert tree(tmp_path / "b") == {"new": "2"}
 
 
 def test_a_file_of_a_killed_writer_is_not_trusted(checkpoints: Open, tmp_path: Path) -> None:
-    one = checkpoints("a")
+    opened = checkpoints("a")
     (tmp_path / "a/model").write_text("whole")
-    save(one)
+    save(opened)
     (tmp_path / "a/model").write_text("hal")
     (tmp_path / "a/other").write_text("hal")
     (tmp_path / "a/settled").mkdir()
     (tmp_path / "a/settled/shard").write_text("whole, too")
     os.utime(tmp_path / "a/settled/shard", (time.time() - 60, time.time() - 60))
-    one.finish(killed_at=time.time(), patience=0)
+    opened.finish(killed_at=time.time(), patience=0)
     checkpoints("b").restore(patience=0)
     assert tree(tmp_path / "b") == {"model": "whole", "settled/shard": "whole, too"}
 
 
 def test_a_stop_distrusts_only_what_was_open_when_it_came(checkpoints: Open, tmp_path: Path) -> None:
-    one = checkpoints("a")
+    opened = checkpoints("a")
     (tmp_path / "a/fresh").write_text("whole")
     writer = subprocess.Popen(  # a program that does not handle SIGTERM, in the middle of a write
         [
@@ -167,10 +167,10 @@ def test_a_stop_distrusts_only_what_was_open_when_it_came(checkpoints: Open, tmp
     )
     assert writer.stdout is not None
     writer.stdout.readline()
-    one.hurry()
+    opened.hurry()
     writer.terminate()
     writer.wait()
-    one.finish(killed_at=None, patience=0, cut_off=True)
+    opened.finish(killed_at=None, patience=0, cut_off=True)
     checkpoints("b").restore(patience=0)
     assert tree(tmp_path / "b") == {"fresh": "whole"}
 
@@ -190,12 +190,12 @@ def test_every_rank_gets_all_files_and_stores_its_own(
     assert tree(tmp_path / "b1") == {"model": "model", "shard-1": "shard"}
     (tmp_path / "b1/shard-1").write_text("shard, later")
     save(again_second)
-    mine = [one for one in generations(bucket, place) if one.startswith("learner-2/")]
+    mine = [generation for generation in generations(bucket, place) if generation.startswith("learner-2/")]
     newest = json.loads(bucket.get(f"{place}/{mine[-1]}"))
     assert [entry["path"] for entry in newest["files"]] == ["shard-1"], "rank 0's files are rank 0's to keep"
     (tmp_path / "b0/model").write_text("model, later")
     save(again_first)
-    mine = [one for one in generations(bucket, place) if one.startswith("generations/")]
+    mine = [generation for generation in generations(bucket, place) if generation.startswith("generations/")]
     newest = json.loads(bucket.get(f"{place}/{mine[-1]}"))
     assert [entry["path"] for entry in newest["files"]] == ["model"]
 
@@ -216,12 +216,12 @@ def test_a_rank_that_wrote_nothing_stores_nothing(
 def test_a_damaged_generation_makes_room_for_the_one_before(
     checkpoints: Open, tmp_path: Path, bucket: Bucket, place: str, damage: str
 ) -> None:
-    one = checkpoints("a")
+    opened = checkpoints("a")
     (tmp_path / "a/model").write_text("first")
-    save(one)
+    save(opened)
     before = set(contents(bucket, place))
     (tmp_path / "a/model").write_text("second")
-    save(one)
+    save(opened)
     [newest] = set(contents(bucket, place)) - before
     if damage == "content":
         bucket.put(f"{place}/{newest}", b"sec0nd")
@@ -251,10 +251,10 @@ def test_an_older_attempt_never_supersedes_a_newer_one(checkpoints: Open, tmp_pa
 
 
 def test_a_fenced_agent_publishes_nothing(checkpoints: Open, tmp_path: Path, bucket: Bucket, place: str) -> None:
-    one = checkpoints("a", fenced=True)
+    opened = checkpoints("a", fenced=True)
     (tmp_path / "a/model").write_text("1")
     with pytest.raises(Fenced):
-        save(one)
+        save(opened)
     assert bucket.keys(place + "/") == []
 
 
@@ -392,31 +392,31 @@ def test_a_file_that_stays_open_holds_nobody_up_for_ever(tmp_path: Path, monkeyp
 
 
 def test_what_a_killed_program_had_put_in_place_counts_if_it_is_all(checkpoints: Open, tmp_path: Path) -> None:
-    one = checkpoints("a")
+    opened = checkpoints("a")
     replace(tmp_path / "a/state", "1")
-    save(one)
+    save(opened)
     time.sleep(0.02)  # the kernel's clock for files is a coarse one
     draft = tmp_path / "a/state.tmp"
     draft.write_text("22")
     time.sleep(0.02)
     draft.replace(tmp_path / "a/state")
-    one.finish(killed_at=time.time(), patience=0)
+    opened.finish(killed_at=time.time(), patience=0)
     assert checkpoints("b").restore(patience=0).files == 1
     assert tree(tmp_path / "b") == {"state": "22"}
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
 def test_a_save_of_two_files_that_was_cut_short_is_not_stored(checkpoints: Open, tmp_path: Path, end: str) -> None:
-    one = checkpoints("a")
+    opened = checkpoints("a")
     for name in ("model", "optimizer"):
         replace(tmp_path / "a" / name, "1")
-    save(one)
+    save(opened)
     replace(tmp_path / "a/model", "22")
     if end == "killed":
-        one.finish(killed_at=time.time(), patience=0)
+        opened.finish(killed_at=time.time(), patience=0)
     else:
-        one._open_at_stop = {"optimizer.tmp"}
-        one.finish(killed_at=None, patience=0, cut_off=True)
+        opened._open_at_stop = {"optimizer.tmp"}
+        opened.finish(killed_at=None, patience=0, cut_off=True)
     checkpoints("b").restore(patience=0)
     assert tree(tmp_path / "b") == {"model": "1", "optimizer": "1"}
 
@@ -424,7 +424,7 @@ def test_a_save_of_two_files_that_was_cut_short_is_not_stored(checkpoints: Open,
 def test_a_file_that_is_replaced_while_it_is_sent_is_stored_as_it_was(
     checkpoints: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = checkpoints("a")
+    opened = checkpoints("a")
     for name in ("model", "optimizer"):
         replace(tmp_path / "a" / name, "1")
     real = S3Store.put_file
@@ -435,7 +435,7 @@ def test_a_file_that_is_replaced_while_it_is_sent_is_stored_as_it_was(
         real(self, key, path)
 
     monkeypatch.setattr(S3Store, "put_file", put_file)
-    save(one)
+    save(opened)
     checkpoints("b").restore(patience=0)
     assert tree(tmp_path / "b") == {"model": "1", "optimizer": "1"}
 
@@ -443,10 +443,10 @@ def test_a_file_that_is_replaced_while_it_is_sent_is_stored_as_it_was(
 def test_a_file_that_is_written_to_while_it_is_sent_is_not_stored(
     checkpoints: Open, tmp_path: Path, bucket: Bucket, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = checkpoints("a")
+    opened = checkpoints("a")
     for name in ("model", "optimizer"):
         (tmp_path / "a" / name).write_text("1")
-    save(one)
+    save(opened)
     real = S3Store.put_file
 
     def put_file(self: S3Store, key: str, path: Path) -> None:
@@ -457,7 +457,7 @@ def test_a_file_that_is_written_to_while_it_is_sent_is_not_stored(
     monkeypatch.setattr(S3Store, "put_file", put_file)
     (tmp_path / "a/optimizer").write_text("22")
     (tmp_path / "a/model").write_text("22")
-    save(one)
+    save(opened)
     assert len(contents(bucket, place)) == 1, "nothing of it is left"
     checkpoints("b").restore(patience=0)
     assert tree(tmp_path / "b") == {"model": "1", "optimizer": "1"}
@@ -475,11 +475,11 @@ def test_learners_begin_with_states_of_the_same_moment(
     monkeypatch.setattr("weft_trainer.checkpoints.checkpoints.time.time", lambda: clock[0])
     ranks = [checkpoints("a0", 0), checkpoints("a1", 1)]
     for step, now in ((1, 1000.0), (2, 2000.0)):
-        for rank, one in enumerate(ranks):
+        for rank, opened in enumerate(ranks):
             at(tmp_path / f"a{rank}/shard-{rank}", f"step {step}", now)
             clock[0] = now + 10 + rank
             if not (step == 2 and rank == 1):  # learner 2 is killed before it could
-                save(one)
+                save(opened)
     again = checkpoints("b0", 0)
     again.restore(patience=0)
     assert tree(tmp_path / "b0") == {"shard-0": "step 1", "shard-1": "step 1"}
@@ -521,9 +521,9 @@ def test_a_learner_that_writes_once_does_not_hold_the_others_back(
 def test_a_store_that_is_away_is_no_reason_to_begin_with_something_older(
     checkpoints: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = checkpoints("a")
+    opened = checkpoints("a")
     (tmp_path / "a/model").write_text("1")
-    save(one)
+    save(opened)
 
     def fetch(self: S3Store, key: str, path: Path) -> None:
         raise Temporary("the store answers 503")

@@ -101,7 +101,7 @@ def test_shares_are_disjoint_and_complete() -> None:
     for learners in (1, 2, 3, 7):
         source = DataInput("cos", where, shard="learner")
         shares = [share(select(objects[::-1], source), source, rank, learners) for rank in range(learners)]
-        assert sorted((one for share in shares for one in share), key=lambda one: one.key) == objects
+        assert sorted((item for share in shares for item in share), key=lambda item: item.key) == objects
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
         assert shares == [share(select(objects, source), source, rank, learners) for rank in range(learners)]
         assert share(objects, replace(source, shard="none"), 0, learners) == objects
@@ -138,7 +138,9 @@ def test_a_second_job_reads_no_bytes(
     assert len(proxy.reads) == 60
     second = node.run(place)
     assert len(proxy.reads) == 60
-    assert [one.method for one in proxy.requests if one.method != "GET"] == ["HEAD"], "may they be read? asked once"
+    assert [request.method for request in proxy.requests if request.method != "GET"] == ["HEAD"], (
+        "may they be read? asked once"
+    )
     assert files(first) == files(second)
     assert (second / "3/7").read_bytes() == b"7" * 100
     assert "60 of them from the node's cache" in node.report
@@ -279,7 +281,7 @@ def test_a_flapping_or_slow_store(node: Node, bucket: Bucket, proxied: Proxied, 
     assert (folder / "big").read_bytes() == content
     assert (folder / "small").read_bytes() == b"small"
     if fault.keep:
-        assert sum("bytes=" in one.range for one in proxy.requests) > 2, "goes on where it broke off"
+        assert sum("bytes=" in request.range for request in proxy.requests) > 2, "goes on where it broke off"
 
 
 def test_a_store_that_stays_away_is_one_clear_error(node: Node, bucket: Bucket, proxied: Proxied) -> None:
@@ -332,10 +334,11 @@ _READ = """
 import io, os, sys, tarfile
 from weft_trainer.data import Stream
 stream = Stream("cos")
-print(len(stream), [one.key for one in stream], sum(one.size for one in stream))
+print(len(stream), [item.key for item in stream], sum(item.size for item in stream))
 for epoch in (0, 1):
     shares = [[key for key, data in stream.shuffled(epoch).split(rank, 2).prefetch()] for rank in (0, 1)]
-    print(shares == [[one.key for one in stream.shuffled(epoch)][rank::2] for rank in (0, 1)], sorted(sum(shares, [])))
+    keys = [item.key for item in stream.shuffled(epoch)]
+    print(shares == [keys[rank::2] for rank in (0, 1)], sorted(sum(shares, [])))
 with stream["set.tar"].open() as file:
     print(tarfile.open(fileobj=file).getnames())
 print(stream["1"].read())

@@ -48,7 +48,7 @@ def test_data_in_parallel_ranges_and_from_the_cache(start_api: StartApi, launch:
     messages = sorted(api.learners[rank].messages[0].split(" s")[0].split(" in ")[0] for rank in range(2))
     assert messages == ["3 files (40 MiB)"] * 2
     cached = [api.learners[rank].messages[0].partition(", ")[2].split(" ")[0] for rank in range(2)]
-    assert sum(int(one or 0) for one in cached) == 3, "each object was downloaded once, by whichever learner"
+    assert sum(int(count or 0) for count in cached) == 3, "each object was downloaded once, by whichever learner"
 
     again = start_api(_LIST, data=data(bucket, "set"))
     assert launch(again, folder="again").wait() == 0

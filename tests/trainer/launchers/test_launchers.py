@@ -29,8 +29,8 @@ if rank == 0:
 else:
     while True:
         try:
-            with socket.create_connection(place) as one:
-                one.sendall(str(rank).encode())
+            with socket.create_connection(place) as connection:
+                connection.sendall(str(rank).encode())
             break
         except OSError:
             time.sleep(0.02)
@@ -64,7 +64,7 @@ def test_torchrun_gang_of_real_processes(start_api: StartApi, launch: Launch) ->
 def test_a_command_that_is_torchrun_itself_joins_one_gang(command: str) -> None:
     parsed = replace(parse_spec(spec(command, rank=1, learners=2, launcher="torchrun", gpus=4)))
     made = find_launcher("torchrun").plan(parsed, PEERS[1], PEERS)
-    assert [one.argv for one in made.processes] == [["bash", "-c", command]]
+    assert [process.argv for process in made.processes] == [["bash", "-c", command]]
     assert made.processes[0].env == {
         "PET_NNODES": "2",
         "PET_NODE_RANK": "1",
@@ -79,7 +79,7 @@ def test_a_command_that_is_torchrun_itself_joins_one_gang(command: str) -> None:
 def test_a_command_that_only_speaks_of_torchrun_is_started_in_every_slot(command: str) -> None:
     parsed = parse_spec(spec(command, rank=1, learners=2, launcher="torchrun", gpus=4))
     made = find_launcher("torchrun").plan(parsed, PEERS[1], PEERS)
-    assert [one.env["RANK"] for one in made.processes] == ["4", "5", "6", "7"]
+    assert [process.env["RANK"] for process in made.processes] == ["4", "5", "6", "7"]
 
 
 def test_tensorflow() -> None:
@@ -89,15 +89,15 @@ def test_tensorflow() -> None:
         "task": {"type": "worker", "index": 1},
     }
     alone = plan("tensorflow", peers=PEERS[:1])
-    assert [dict(one.env) for one in alone.processes] == [{}]
+    assert [dict(process.env) for process in alone.processes] == [{}]
 
 
 def test_horovod() -> None:
     first, second = plan("horovod", gpus=2), plan("horovod", rank=1, gpus=2)
     assert first.await_ports == second.await_ports == [("10.0.0.1", 1001)]
-    assert [one.argv[-2:] for one in first.helpers] == [["1001", "learner-1:2,learner-2:2"]]
+    assert [helper.argv[-2:] for helper in first.helpers] == [["1001", "learner-1:2,learner-2:2"]]
     assert second.helpers == []
-    environments = [one.env for one in (*first.processes, *second.processes)]
+    environments = [process.env for process in (*first.processes, *second.processes)]
     assert [(env["HOROVOD_RANK"], env["HOROVOD_LOCAL_RANK"], env["HOROVOD_CROSS_RANK"]) for env in environments] == [
         ("0", "0", "0"),
         ("1", "1", "0"),
@@ -107,7 +107,7 @@ def test_horovod() -> None:
     assert {env["HOROVOD_SIZE"] for env in environments} == {"4"}
     assert environments[2]["HOROVOD_HOSTNAME"] == "learner-2"
     assert environments[2]["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "10.0.0.1"
-    assert [one.label for one in first.processes] == ["[0] ", "[1] "]
+    assert [process.label for process in first.processes] == ["[0] ", "[1] "]
 
 
 def test_horovods_processes_wait_long_for_each_other_unless_the_manifest_says() -> None:

@@ -120,10 +120,10 @@ def test_plain_ray_ray_train_and_horovod_on_ray_run_unchanged(
     shown = "\n".join(lines + api.learners[1].lines)
     assert codes == [0, 0], shown
     [places] = [json.loads(line.removeprefix("places ")) for line in lines if line.startswith("places ")]
-    assert [one["LEARNER_ID"] for one in places] == ["1", "2"]
+    assert [place["LEARNER_ID"] for place in places] == ["1", "2"]
     # Each learner has downloaded the data for itself.
-    assert [one["DATA_DIR"] for one in places] == [str(tmp_path / f"learner-{n}" / "data") for n in (1, 2)]
-    assert [(one["OMP_NUM_THREADS"], one["GREETING"]) for one in places] == [("1", "hi")] * 2
+    assert [place["DATA_DIR"] for place in places] == [str(tmp_path / f"learner-{n}" / "data") for n in (1, 2)]
+    assert [(place["OMP_NUM_THREADS"], place["GREETING"]) for place in places] == [("1", "hi")] * 2
     assert "cpus 2.0 nodes ['learner-1', 'learner-2']" in lines
     assert "foreign None None token" in lines
     for visitor in ("stranger", "impostor"):
@@ -177,7 +177,7 @@ def test_kill_9_of_an_agent_and_of_rays_own_processes(
     second.process.wait()
     assert _soon(lambda: not clean("/learner-2/"), 60), clean("/learner-2/")
 
-    [raylet] = [one for one in first.descendants if _name(one) == "raylet"]
+    [raylet] = [process for process in first.descendants if _name(process) == "raylet"]
     raylet.kill()
     assert first.wait(SECONDS) == 1
     reason = api.learners[0].exit_reason

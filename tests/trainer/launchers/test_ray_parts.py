@@ -91,7 +91,7 @@ def test_the_command_runs_on_learner_1_only() -> None:
     first, second = plan(), plan(rank=1)
     assert first.processes[0].argv[-3:] == ["10.0.0.1", "1002", "python train.py"]
     assert second.processes[0].argv[-2:] == ["10.0.0.1", "1002"]
-    assert [len(one.helpers) for one in (first, second)] == [1, 1]
+    assert [len(made.helpers) for made in (first, second)] == [1, 1]
     assert first.processes[0].env == {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": "s",
@@ -102,7 +102,7 @@ def test_the_command_runs_on_learner_1_only() -> None:
         "RAY_agent_register_timeout_ms": "600000",
         "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
     }
-    assert [one.helpers[0].env for one in (first, second)] == [first.processes[0].env] * 2
+    assert [made.helpers[0].env for made in (first, second)] == [first.processes[0].env] * 2
 
 
 def test_what_a_manifest_sets_itself_is_left_alone() -> None:
@@ -123,14 +123,16 @@ def test_ray_start_leaves_no_port_to_chance(tmp_path: Path) -> None:
         "runtime-env-agent-port": "4",
     }
     ports = {"node-manager-port", "object-manager-port", "min-worker-port", "max-worker-port"}
-    given = [dict(one[2:].partition("=")[::2] for one in command if "=" in one) for command in (head, other)]
-    for one in given:
-        assert {one[name] for name in ports} == {"0"}
-        assert agents.items() <= one.items()
-        assert one["num-cpus"] == "2"
-        assert one["object-store-memory"] == str(3 * GIB)
-        assert one["memory"] == str(7 * GIB)
-        assert one["temp-dir"] == str(tmp_path)
+    given = [
+        dict(argument[2:].partition("=")[::2] for argument in command if "=" in argument) for command in (head, other)
+    ]
+    for arguments in given:
+        assert {arguments[name] for name in ports} == {"0"}
+        assert agents.items() <= arguments.items()
+        assert arguments["num-cpus"] == "2"
+        assert arguments["object-store-memory"] == str(3 * GIB)
+        assert arguments["memory"] == str(7 * GIB)
+        assert arguments["temp-dir"] == str(tmp_path)
     head_ports = {
         name: value for name, value in given[0].items() if name.endswith("port") and name not in ports | agents.keys()
     }
@@ -297,10 +299,10 @@ def test_sessions_of_keepers_that_were_killed_are_swept(tmp_path: Path, monkeypa
     with session_folder() as folder:
         (folder / "session").mkdir()
         left, new = tmp_path / "weft-ray-left", tmp_path / "weft-ray-new"
-        for one in (left, new):
-            (one / "session").mkdir(parents=True)
-        for one in (left, folder):
-            os.utime(one, (0, 0))
+        for session in (left, new):
+            (session / "session").mkdir(parents=True)
+        for session in (left, folder):
+            os.utime(session, (0, 0))
         sweep(tmp_path)
         assert sorted(tmp_path.iterdir()) == sorted([folder, new])
     assert list(tmp_path.iterdir()) == [new]

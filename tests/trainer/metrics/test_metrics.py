@@ -39,13 +39,13 @@ def test_one_line_of_training_code(start_api: StartApi, launch: Launch) -> None:
     assert launch(api).wait() == 0
     learner = api.learners[0]
     assert learner.points("loss", "train") == [(0, 1.0), (1, 0.5), (2, 1 / 3)]
-    [last] = [one for one in learner.records if "far" in one["values"]]
+    [last] = [record for record in learner.records if "far" in record["values"]]
     assert (last["values"], last["etimes"], last["group"]) == (
         {"f1.macro": 7, "lost": "nan", "far": "-inf"},
         {"epoch": 2},
         "",
     )
-    assert all(abs(one["t"] / 1000 - time.time()) < 3600 for one in learner.records)
+    assert all(abs(record["t"] / 1000 - time.time()) < 3600 for record in learner.records)
     assert api.problems == []
 
 
@@ -92,7 +92,7 @@ def test_an_api_that_is_away_and_answers_that_are_lost(start_api: StartApi, laun
     api.away = True
     (model / "away").touch()
     spool = agent.workdir / "agent" / "metrics"
-    wait_until(lambda: any(b'"a": 4999' in one.read_bytes() for one in spool.glob("*.jsonl")))
+    wait_until(lambda: any(b'"a": 4999' in file.read_bytes() for file in spool.glob("*.jsonl")))
     api.away = False
     api.lose["metrics"] = 1
     (model / "go").touch()
@@ -106,7 +106,7 @@ def test_what_an_agent_that_died_had_not_sent(start_api: StartApi, launch: Launc
     api.refuse["metrics"] = Refused(503, "away")
     first = launch(api, folder="same")
     spool = first.workdir / "agent" / "metrics"
-    wait_until(lambda: api.calls["start"] > 0 and any(b'"a": 1' in one.read_bytes() for one in spool.glob("*.jsonl")))
+    wait_until(lambda: api.calls["start"] > 0 and any(b'"a": 1' in file.read_bytes() for file in spool.glob("*.jsonl")))
     first.kill()
     first.wait()
     api.refuse.clear()
@@ -159,10 +159,10 @@ def test_whatever_a_program_says_the_api_can_read(values: dict[str, float | str]
     lines = list(encode(Record(1, values, group="\udfff" * 300)))
     assert all(len(line) < 64 * 1024 for line in lines)
     read = [json.loads(line.decode()) for line in lines]
-    assert sum(len(one["values"]) for one in read) == len(values)
+    assert sum(len(record["values"]) for record in read) == len(values)
     assert "\\u0000" not in b"".join(lines).decode()
-    for one in read:
-        json.dumps(one, ensure_ascii=False).encode()
+    for record in read:
+        json.dumps(record, ensure_ascii=False).encode()
 
 
 def test_log_metrics_outside_of_a_learner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -220,9 +220,9 @@ def test_the_file_that_is_written_to_is_put_aside_with_no_line_lost(
                 late.write(b'{"t": 1, "v": {"late": 1}}\n')
     while source.read([]):
         pass
-    names = [name for one in sink.records for name in one.values]
+    names = [name for record in sink.records for name in record.values]
     assert names.count("late") == 1
-    assert [one.values["a"] for one in sink.records if "a" in one.values] == list(range(100))
+    assert [record.values["a"] for record in sink.records if "a" in record.values] == list(range(100))
     assert not path.with_suffix(".old").exists()
 
 

@@ -54,7 +54,7 @@ def test_regular_expressions_on_the_log(start_api: StartApi, launch: Launch) -> 
     assert agent.wait() == 0
     learner = api.learners[0]
     assert sorted(learner.points("loss", "train"), key=str) == [(100, 0.5), (200, "nan"), (7, 7.0)]
-    [test] = [one for one in learner.records if one["group"] == "test"]
+    [test] = [record for record in learner.records if record["group"] == "test"]
     assert test["values"] == {"accuracy": 0.91, "loss": 0.31, "set": "held out"}
     assert test["etimes"] == {"iteration": 100}
     assert test["t"] % 60_000 == 2_000
@@ -74,13 +74,13 @@ def test_an_expression_that_takes_for_ever(start_api: StartApi, launch: Launch) 
     )
     agent = launch(api)
     learner = api.learners[0]
-    api.wait_for(lambda: any("given up" in one for one in learner.lines) and len(learner.points("l", "good")) >= 6)
-    [worker] = [one for one in agent.descendants if "regex_worker" in " ".join(one.cmdline())]
+    api.wait_for(lambda: any("given up" in text for text in learner.lines) and len(learner.points("l", "good")) >= 6)
+    [worker] = [process for process in agent.descendants if "regex_worker" in " ".join(process.cmdline())]
     assert "WEFT_ATTEMPT_TOKEN" not in psutil.Process(worker.pid).environ()
     (agent.workdir / "model" / "go").touch()
     assert agent.wait() == 0
     assert [value for _, value in learner.points("l", "good")] == [1, 2, 3, 4, 5, 6]
-    told = [one for one in learner.lines if one.startswith("weft: ")]
+    told = [text for text in learner.lines if text.startswith("weft: ")]
     assert len(told) == 2
     assert "group 'evil' takes too long" in told[0]
     assert not worker.is_running()
@@ -91,7 +91,7 @@ def test_the_worker_dies_with_its_agent(start_api: StartApi, launch: Launch) -> 
     agent = launch(api)
     api.wait_for(lambda: "begun" in api.learners[0].lines)
     left = agent.descendants
-    assert any("regex_worker" in " ".join(one.cmdline()) for one in left)
+    assert any("regex_worker" in " ".join(process.cmdline()) for process in left)
     agent.kill()
     _, alive = psutil.wait_procs(left, timeout=60)
     assert alive == []
@@ -112,7 +112,7 @@ def test_the_worker_dies_with_its_agent(start_api: StartApi, launch: Launch) -> 
 def test_windows_and_macros(regex: str, lines: list[str], expected: list[int]) -> None:
     extractor = Extractor(3, {"g": {"regex": regex, "scalars": {"x": {"type": "INT", "value": "$x"}}}})
     found = [extractor.feed(1, "", line) for line in lines]
-    assert [one["values"]["x"] for one in found if one] == expected
+    assert [record["values"]["x"] for record in found if record] == expected
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_files_of_evaluation_metrics(start_api: StartApi, launch: Launch) -> Non
     )
     assert launch(api).wait() == 0
     learner = api.learners[0]
-    [record] = [one for one in learner.records if one["group"] == "test"]
+    [record] = [candidate for candidate in learner.records if candidate["group"] == "test"]
     assert record == {
         "t": 1769847309018,
         "kind": "user",

@@ -32,7 +32,7 @@ def test_a_learners_cpu_memory_disk_and_network(start_api: StartApi, launch: Lau
     api.wait_for(lambda: most("disk_used_bytes") >= 32 << 20)
     (agent.workdir / "model" / "go").touch()
     assert agent.wait() == 0
-    [*_, last] = [one for one in learner.records if one["kind"] == "system"]
+    [*_, last] = [record for record in learner.records if record["kind"] == "system"]
     assert last["group"] == "system"
     assert set(last["values"]) >= {
         "cpu_percent",
@@ -59,7 +59,7 @@ def test_gpus(start_api: StartApi, launch: Launch, tmp_path: Path) -> None:
     api = start_api("while ! [ -e go ]; do sleep 0.05; done", system_metrics_seconds=0.2, heartbeat_seconds=0.2)
     agent = launch(api, LD_LIBRARY_PATH=str(tmp_path), CUDA_VISIBLE_DEVICES="1,GPU-2")
     learner = api.learners[0]
-    api.wait_for(lambda: any("gpu0_percent" in one["values"] for one in learner.records))
+    api.wait_for(lambda: any("gpu0_percent" in record["values"] for record in learner.records))
     api.wait_for(lambda: any(beat["system"].get("gpus") for beat in learner.heartbeats))
     (agent.workdir / "model" / "go").touch()
     assert agent.wait() == 0

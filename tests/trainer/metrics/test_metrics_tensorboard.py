@@ -71,7 +71,7 @@ def test_pytorchs_writer(start_api: StartApi, launch: Launch) -> None:
     assert learner.points("best", "tb/train/h") == [(0, 0.75)]
     assert learner.points("top") == [(-1, "nan")]
     assert [learner.points(name) for name in ("tensor", "array", "yes")] == [[(None, 2.5)], [(None, 1.5)], [(None, 1)]]
-    user = {name for one in learner.records if one["kind"] == "user" for name in one["values"]}
+    user = {name for record in learner.records if record["kind"] == "user" for name in record["values"]}
     assert user == {"loss", "accuracy", "exact", "both", "best", "top", "tensor", "array", "yes"}
 
 
@@ -86,7 +86,7 @@ def test_keras_callback_and_tensorflows_writer(start_api: StartApi, launch: Laun
     assert len(learner.points("batch_loss", "train")) == 2
     assert learner.points("half", "own") == [(0, 0.0), (1, 0.5), (2, 1.0)]
     assert learner.points("count", "own") == [(0, 0), (1, 1), (2, 2)]
-    names = {name for one in learner.records if one["group"] == "own" for name in one["values"]}
+    names = {name for record in learner.records if record["group"] == "own" for name in record["values"]}
     assert names == {"half", "count"}
 
 
@@ -128,7 +128,7 @@ def field(number: int, value: int | float | bytes, double: bool = False) -> byte
 
 
 def summary(step: int, *values: bytes, at: float = 1.75e9) -> bytes:
-    return field(1, at, double=True) + field(2, step) + field(5, b"".join(field(1, one) for one in values))
+    return field(1, at, double=True) + field(2, step) + field(5, b"".join(field(1, value) for value in values))
 
 
 def scalar(tag: str, value: float) -> bytes:
@@ -140,7 +140,7 @@ def tensor(tag: str, *fields: bytes, shape: bytes = b"") -> bytes:
 
 
 def framed(*messages: bytes) -> bytes:
-    return b"".join(struct.pack("<Q", len(one)) + b"sums" + one + b"sums" for one in messages)
+    return b"".join(struct.pack("<Q", len(message)) + b"sums" + message + b"sums" for message in messages)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ class Sink:
 
     @property
     def points(self) -> list[tuple[str, object, object]]:
-        return [(one.group, one.etimes["iteration"], dict(one.values)) for one in self.records]
+        return [(record.group, record.etimes["iteration"], dict(record.values)) for record in self.records]
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def undisturbed(learners: int, folder: Path) -> str:
         variables |= {"CHECKPOINT_DIR": str(checkpoints), "EXCHANGE_DIR": str(folder / "undisturbed")}
         command = [sys.executable, str(PROGRAM), str(STEPS), "0", str(BETWEEN)]
         running.append(subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True))
-    [said] = {one.communicate(timeout=60)[0].splitlines()[-1] for one in running}
+    [said] = {process.communicate(timeout=60)[0].splitlines()[-1] for process in running}
     return said
 
 
@@ -68,17 +68,17 @@ def test_the_end_is_the_same(start_api: StartApi, launch: Launch, tmp_path: Path
             time.sleep(chance.uniform(0.1, 0.5))
             victim = chance.choice(agents)
             if end == "program":
-                [program] = [one for one in victim.descendants if str(PROGRAM) in one.cmdline()]
+                [program] = [process for process in victim.descendants if str(PROGRAM) in process.cmdline()]
                 program.kill()
                 victim.wait()
             elif end == "agent":
                 victim.kill()
             # The rest of the gang is told to stop, as is all of it at a halt.
-            for one in agents:
-                if one.process.poll() is None:
-                    one.terminate()
-        for one in agents:
-            one.wait()
+            for agent in agents:
+                if agent.process.poll() is None:
+                    agent.terminate()
+        for agent in agents:
+            agent.wait()
         lines = [api.learners[rank].lines for rank in range(learners)]
         assert not any("torn" in line for said in lines for line in said), (SEED, lines)
         begun.append(lines[0][0])
@@ -86,4 +86,4 @@ def test_the_end_is_the_same(start_api: StartApi, launch: Launch, tmp_path: Path
             break
     assert [said[-1] for said in lines] == [wanted] * learners, (SEED, begun)
     assert len(begun) > 1, "it ended before anybody disturbed it"
-    assert all(one != "starts at step 0" for one in begun[1:]), begun
+    assert all(line != "starts at step 0" for line in begun[1:]), begun

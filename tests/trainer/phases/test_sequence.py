@@ -137,7 +137,7 @@ def test_background_processes_end_with_the_command(start_api: StartApi, launch: 
     agent = launch(api)
     assert agent.wait() == 0
     assert api.learners[0].lines == ["done"]
-    assert not [one for one in running() if one[:1] == ["sleep"] and one[1:] in ([ours[0]], [ours[1]])]
+    assert not [command for command in running() if command[:1] == ["sleep"] and command[1:] in ([ours[0]], [ours[1]])]
 
 
 def running() -> list[list[str]]:

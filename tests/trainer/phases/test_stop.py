@@ -109,7 +109,7 @@ def test_fenced_while_running(start_api: StartApi, launch: Launch) -> None:
     programs = agent.descendants
     api.gone = True
     assert agent.wait() == 0
-    assert all(ended(one.pid) for one in programs)
+    assert all(ended(program.pid) for program in programs)
     assert api.learners[0].exit is None
     assert api.objects == {}, "a fenced learner stores nothing"
     assert api.learners[0].lines == ["ready"], "killed at once, with no chance to say bye"
@@ -135,7 +135,7 @@ def test_a_killed_agent_takes_its_program_along(start_api: StartApi, launch: Lau
     assert len(programs) >= 3
     agent.kill()
     psutil.wait_procs(programs, timeout=60)
-    assert all(ended(one.pid) for one in programs)
+    assert all(ended(program.pid) for program in programs)
 
 
 def test_a_killed_watchdog_does_no_harm(start_api: StartApi, launch: Launch, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_killed_watchdog_does_no_harm(start_api: StartApi, launch: Launch, tmp
     api = start_api(f"echo ready; until [ -e {go} ]; do sleep 0.05; done; echo end")
     agent = launch(api)
     ready(api)
-    [watchdog] = [one for one in agent.descendants if one.cmdline()[-2:] == ["-m", "weft_trainer"]]
+    [watchdog] = [process for process in agent.descendants if process.cmdline()[-2:] == ["-m", "weft_trainer"]]
     watchdog.kill()
     go.touch()
     assert agent.wait() == 0

@@ -47,11 +47,11 @@ def check(bucket: Bucket, prefix: str) -> list[str]:
     """As a reader does: the keys, once all that the manifest lists is there as it says."""
     found = manifest(bucket, prefix)
     assert found is not None
-    for one in found["files"]:
-        data = bucket.get(prefix + one["key"])
-        assert (len(data), hashlib.sha256(data).hexdigest()) == (one["size"], one["sha256"])
-    assert found["bytes"] == sum(one["size"] for one in found["files"])
-    return [one["key"] for one in found["files"]]
+    for file in found["files"]:
+        data = bucket.get(prefix + file["key"])
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (file["size"], file["sha256"])
+    assert found["bytes"] == sum(file["size"] for file in found["files"])
+    return [file["key"] for file in found["files"]]
 
 
 def unfinished(bucket: Bucket) -> list[Any]:
@@ -143,8 +143,8 @@ def test_results_of_a_gang(start_api: StartApi, launch: Launch, bucket: Bucket) 
         assert [agent.wait() for agent in agents] == [0, 0], [agent.log.read_text() for agent in agents]
         if place is None:
             found = json.loads(api.objects[f"results/{MANIFEST}"])
-            assert {f"results/{one['key']}" for one in found["files"]} == set(api.objects) - {f"results/{MANIFEST}"} - {
-                key for key in api.objects if not key.startswith("results/")
-            }
+            assert {f"results/{file['key']}" for file in found["files"]} == set(api.objects) - {
+                f"results/{MANIFEST}"
+            } - {key for key in api.objects if not key.startswith("results/")}
         else:
             assert len(check(bucket, "out/job-1/")) == 6

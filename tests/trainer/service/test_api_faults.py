@@ -192,7 +192,7 @@ def test_a_stop_ends_an_agent_that_cannot_reach_the_api(start_api: StartApi, lau
     api.away = True
     agent.process.send_signal(signal.SIGINT)
     api.wait_for(lambda: True)
-    while not all(ended(one.pid) for one in programs[1:]):
+    while not all(ended(program.pid) for program in programs[1:]):
         assert agent.process.poll() is None
     api.away = False
     assert agent.wait() == 143

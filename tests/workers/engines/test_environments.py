@@ -214,11 +214,11 @@ def test_a_build_that_nobody_waits_for_ends_with_all_its_processes(images: Image
     gate, cleaned = tmp_path / "gate", tmp_path / "cleaned"
     images.hook(f"trap 'touch {cleaned}; exit 1' TERM; setsid sleep 600 & touch {gate}; while :; do sleep 0.05; done")
     recipe = recipe_of(images.builder(root))
-    one, other = Wait(recipe, "one-job"), Wait(recipe, "another-job")
-    one.check()
+    first, other = Wait(recipe, "one-job"), Wait(recipe, "another-job")
+    first.check()
     other.check()
     until(gate.exists)
-    one.end()
+    first.end()
     builds = builders_of(recipe)
     assert builds, "somebody still waits"
     other.end()
@@ -374,10 +374,10 @@ def test_a_run_shows_the_build_that_it_waits_for_and_then_starts(bench: Bench, w
     spec = bench.spec("import sys\nopen(f'{OUT}/prefix', 'w').write(sys.prefix)", image="tiny:1.0", learners=2)
     bench.engine.launch(spec)
     seen = bench.wait(spec, lambda seen: seen.progress == f"{BUILDING}: waiting for the gate")
-    assert [one.state for one in seen.learners.values()] == [LearnerState.STARTING] * 2
+    assert [learner.state for learner in seen.learners.values()] == [LearnerState.STARTING] * 2
     assert not seen.gone
     waiting.touch()
-    assert [one.exit_code for one in bench.ended(spec).values()] == [0, 0]
+    assert [learner.exit_code for learner in bench.ended(spec).values()] == [0, 0]
     assert bench.wait(spec, lambda seen: seen.gone).progress == ""
     assert (bench.out / "prefix").read_text() == str(bench.images.locate("tiny:1.0").folder)
 
@@ -430,7 +430,7 @@ def test_the_engine_builds_what_waiting_jobs_want_and_nothing_else(bench: Bench,
         return found if found and "gate" in found["job-a"].progress else None
 
     held = until(at_the_gate)
-    assert {name: one.progress for name, one in held.items()} == {
+    assert {name: preparation.progress for name, preparation in held.items()} == {
         "job-a": f"{BUILDING}: waiting for the gate",
         "job-b": f"{BUILDING}: waiting for the gate",
     }
@@ -456,7 +456,7 @@ def test_all_jobs_that_waited_for_a_build_hear_of_its_failure_and_the_next_is_an
 
     def all_failed() -> Mapping[str, Preparation] | None:
         found = bench.engine.prepare(jobs)
-        return found if found and all(one.failed for one in found.values()) else None
+        return found if found and all(preparation.failed for preparation in found.values()) else None
 
     failed = until(all_failed)
     assert failed
@@ -484,7 +484,7 @@ def test_interrupting_a_run_that_waits(bench: Bench, waiting: Path) -> None:
     until(lambda: "gate" in waits.progress(recipe_of(bench.images)))
     command = [sys.executable, "-m", "weft_workers.engines.local", "interrupt", "--home", str(bench.home)]
     assert subprocess.run(command, capture_output=True, text=True, timeout=60).stdout == "1 runs interrupted\n"
-    assert [one.interrupted for one in bench.ended(spec).values()] == [True, True]
+    assert [learner.interrupted for learner in bench.ended(spec).values()] == [True, True]
     waiting.touch()
 
 

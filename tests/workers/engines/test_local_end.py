@@ -99,7 +99,7 @@ def test_a_killed_gang_supervisor_takes_all_learners_with_it(bench: Bench) -> No
     bench.agent_of(spec, 1)
     kill(bench.run(spec).gang())
     learners = bench.ended(spec)
-    assert {one.reason for one in learners.values()} == {"the supervisor of its run was killed"}
+    assert {learner.reason for learner in learners.values()} == {"the supervisor of its run was killed"}
     assert _gone(daemon)
     until(lambda: not bench.processes())  # the supervisors end when they have said so
 
@@ -284,9 +284,9 @@ def test_interrupt_takes_back_what_lives_and_says_so_until_it_is_stopped(bench: 
     assert not bench.processes()
     seen = bench.new_engine().observe()
     told = {
-        (name, rank): (one.state, one.exit_code, one.interrupted)
+        (name, rank): (learner.state, learner.exit_code, learner.interrupted)
         for name, run in seen.items()
-        for rank, one in run.learners.items()
+        for rank, learner in run.learners.items()
     }
     assert told == {
         (finished.run_name, 0): (LearnerState.EXITED, 2, False),

@@ -37,14 +37,14 @@ def test_a_run_from_start_to_end(bench: Bench) -> None:
     seen = bench.wait(spec, lambda seen: seen.learners)
     assert set(seen.learners) == {0, 1}
     assert not seen.gone
-    bench.wait(spec, lambda seen: {one.state for one in seen.learners.values()} == {LearnerState.RUNNING})
+    bench.wait(spec, lambda seen: {learner.state for learner in seen.learners.values()} == {LearnerState.RUNNING})
     (bench.out / "go").touch()
     learners = bench.ended(spec)
-    assert [(one.exit_code, one.reason, one.oom, one.interrupted) for one in learners.values()] == [
+    assert [(learner.exit_code, learner.reason, learner.oom, learner.interrupted) for learner in learners.values()] == [
         (0, "", False, False)
     ] * 2
     [node] = bench.engine.capacity().nodes
-    assert {one.node for one in [*seen.learners.values(), *learners.values()]} == {node.name}
+    assert {learner.node for learner in [*seen.learners.values(), *learners.values()]} == {node.name}
     bench.engine.launch(spec)  # adopts what there is: it has run, and does not run again
     assert bench.ended(spec) == learners
     bench.stop(spec)

@@ -56,7 +56,7 @@ def test_each_learner_has_a_limit_of_its_own(bench: Bench) -> None:
     spec = bench.spec(f"import os\nif os.environ['WEFT_RANK'] == '1':\n    {EATER}", memory=LIMIT, learners=2)
     bench.engine.launch(spec)
     learners = bench.ended(spec)
-    assert [(one.exit_code, one.oom) for one in learners.values()] == [(0, False), (-9, True)]
+    assert [(learner.exit_code, learner.oom) for learner in learners.values()] == [(0, False), (-9, True)]
 
 
 @pytest.mark.usefixtures("_groups")

@@ -75,7 +75,11 @@ def running(bench: Bench, api: ApiDouble) -> LaunchSpec:
     api.away = True
     (bench.out / "go").touch()
     agents = [bench.run(launched).learner(rank) / "agent" for rank in range(2)]
-    until(lambda: all(LINES[-1] in _spooled(one / "spool") and "done" in _spooled(one / "metrics") for one in agents))
+    until(
+        lambda: all(
+            LINES[-1] in _spooled(agent / "spool") and "done" in _spooled(agent / "metrics") for agent in agents
+        )
+    )
     return launched
 
 
@@ -101,11 +105,11 @@ def _spooled(spool: Path) -> str:
 def _senders(bench: Bench, spec: LaunchSpec) -> list[psutil.Process]:
     """The processes that have started agents for both learners, to send what is left."""
     found = []
-    for one in psutil.process_iter():
+    for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if {"weft_workers.supervision.unsent", str(bench.run(spec).path)} <= set(one.cmdline()):
-                agents = [child for child in one.children() if "weft_trainer" in child.cmdline()]
-                found += [one] if len(agents) == 2 else []
+            if {"weft_workers.supervision.unsent", str(bench.run(spec).path)} <= set(process.cmdline()):
+                agents = [child for child in process.children() if "weft_trainer" in child.cmdline()]
+                found += [process] if len(agents) == 2 else []
     return found
 
 
@@ -114,7 +118,7 @@ def test_a_supervisor_that_lives_has_it_sent_itself(bench: Bench, running: Launc
         kill(bench.agent_of(running, rank))
     api.away = False
     learners = bench.ended(running).values()
-    assert {one.reason for one in learners} == {"killed by signal 9 (SIGKILL)"}
+    assert {learner.reason for learner in learners} == {"killed by signal 9 (SIGKILL)"}
     assert (_lines(api), _metrics(api)) == ([LINES] * 2, [METRIC] * 2)
     assert api.problems == []
 
@@ -127,11 +131,13 @@ def test_the_next_look_has_it_sent_and_then_ends_the_run(
         restart()
     seen = bench.look(spec)
     assert seen
-    assert [one.state for one in seen.learners.values()] == [LearnerState.RUNNING] * 2, "the attempt takes metrics"
+    assert [learner.state for learner in seen.learners.values()] == [LearnerState.RUNNING] * 2, (
+        "the attempt takes metrics"
+    )
     api.away = False
     learners = bench.ended(spec).values()
     reason = "its machine or container was restarted" if restarted else "its process vanished"
-    assert [(one.reason, one.interrupted) for one in learners] == [(reason, restarted)] * 2
+    assert [(learner.reason, learner.interrupted) for learner in learners] == [(reason, restarted)] * 2
     assert (_lines(api), _metrics(api)) == ([LINES] * 2, [METRIC] * 2)
     assert api.problems == []
     bench.stop(spec)

@@ -76,13 +76,13 @@ def test_the_settings_win_over_the_machine() -> None:
 
 def test_the_affinity_of_the_worker_is_respected() -> None:
     before = os.sched_getaffinity(0)
-    one = {min(before)}
-    os.sched_setaffinity(0, one)
+    least = {min(before)}
+    os.sched_setaffinity(0, least)
     try:
         machine = Machine.of(LocalSettings(gpus=0))
     finally:
         os.sched_setaffinity(0, before)
-    assert machine.cores == tuple(one)
+    assert machine.cores == tuple(least)
     assert machine.cpus <= 1
 
 
@@ -151,8 +151,8 @@ def test_slots_reach_the_learners_and_come_back_when_they_end(bench: Bench) -> N
         pytest.skip("NOT RUN: written for 3 pretend GPUs and as many cores at most")
     engine.launch(first)
     got = [json.loads(bench.said(str(rank)).read_text()) for rank in range(len(cores))]
-    assert [one["gpus"] for one in got] == [str(rank) for rank in range(len(cores))]
-    assert [one["cores"] for one in got] == [[core] for core in cores]
+    assert [report["gpus"] for report in got] == [str(rank) for rank in range(len(cores))]
+    assert [report["cores"] for report in got] == [[core] for core in cores]
     second = bench.spec(FOREVER, job="second", gpus=3)
     with pytest.raises(EngineUnreachable, match=r"not enough GPUs are free for weft-job-second-1: 1 × 3 asked"):
         engine.launch(second)

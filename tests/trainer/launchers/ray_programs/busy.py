@@ -21,7 +21,7 @@ class Busy:
 
 
 actors = [Busy.remote() for _ in range(int(ray.cluster_resources()["CPU"]))]
-ray.get([one.start.remote() for one in actors])
+ray.get([actor.start.remote() for actor in actors])
 print("working", flush=True)
 if sys.argv[1:]:
     os._exit(int(sys.argv[1]))

@@ -19,7 +19,7 @@ class Place:
 
 
 places = [Place.remote() for _ in range(2)]
-seen = sorted(ray.get([place.see.remote() for place in places]), key=lambda one: one["LEARNER_ID"])
+seen = sorted(ray.get([place.see.remote() for place in places]), key=lambda environment: environment["LEARNER_ID"])
 print("places", json.dumps(seen))
 print("cpus", ray.cluster_resources()["CPU"], "nodes", sorted(node["NodeName"] for node in ray.nodes()))
 print("foreign", *(os.environ.get(name) for name in ("RAY_JOB_ID", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE")))

@@ -19,12 +19,12 @@ class Keeper:
 
 
 keepers = [Keeper.remote() for _ in range(2)]
-assert sorted(ray.get([one.save.remote() for one in keepers])) == ["1", "2"]
+assert sorted(ray.get([keeper.save.remote() for keeper in keepers])) == ["1", "2"]
 
 
 def stop(*_):
     time.sleep(3)  # long enough for a cluster that is torn down too early to be gone
-    saved = ray.get([one.save.remote() for one in keepers], timeout=60)
+    saved = ray.get([keeper.save.remote() for keeper in keepers], timeout=60)
     print("saved by", *sorted(saved), flush=True)
     Path("saved").touch()
     sys.exit(0)

@@ -65,7 +65,9 @@ class KubeBench:
         """Names of what is left of a run, with the uids; but for the objects of pods that have ended and go."""
         found = self.kube.items("secrets,networkpolicies,pods", namespace or self.namespace, f"weft.dev/run={run_name}")
         return sorted(
-            f"{one['kind']}/{one['metadata']['name']}/{one['metadata']['uid']}" for one in found if not is_bygone(one)
+            f"{item['kind']}/{item['metadata']['name']}/{item['metadata']['uid']}"
+            for item in found
+            if not is_bygone(item)
         )
 
     # --- what the engine says ---
@@ -90,10 +92,10 @@ class KubeBench:
         return until(look, seconds)
 
     def running(self, spec: LaunchSpec, engine: KubernetesEngine | None = None) -> LearnerObservation:
-        return self.wait(spec, lambda one: one.state is LearnerState.RUNNING, engine)
+        return self.wait(spec, lambda learner: learner.state is LearnerState.RUNNING, engine)
 
     def exited(self, spec: LaunchSpec, engine: KubernetesEngine | None = None) -> LearnerObservation:
-        return self.wait(spec, lambda one: one.state is LearnerState.EXITED, engine)
+        return self.wait(spec, lambda learner: learner.state is LearnerState.EXITED, engine)
 
     def gone(self, spec: LaunchSpec, namespace: str | None = None) -> None:
         until(lambda: (seen := self.look(spec)) is None or seen.gone, PATIENCE)

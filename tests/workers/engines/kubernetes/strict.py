@@ -15,12 +15,12 @@ def check(kind: str, found: Any, where: str = "") -> None:
     where = where or kind
     if listed := re.fullmatch(r"(?:List|list)\[(.*)\]", kind):
         assert isinstance(found, list), f"{where}: {found!r} is no list"
-        for index, one in enumerate(found):
-            check(listed[1], one, f"{where}[{index}]")
+        for index, item in enumerate(found):
+            check(listed[1], item, f"{where}[{index}]")
     elif mapped := re.fullmatch(r"(?:Dict\[|dict\()str, (.*)[\])]", kind):
         assert isinstance(found, dict), f"{where}: {found!r} is no mapping"
-        for name, one in found.items():
-            check(mapped[1], one, f"{where}.{name}")
+        for name, item in found.items():
+            check(mapped[1], item, f"{where}.{name}")
     elif kind in _PLAIN:
         assert isinstance(found, _PLAIN[kind]), f"{where}: {found!r} is no {kind}"
         assert kind == "bool" or not isinstance(found, bool), f"{where}: {found!r} is no {kind}"

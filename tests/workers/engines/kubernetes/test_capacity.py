@@ -16,8 +16,8 @@ OWN = names.own_labels(ENGINE, INSTALLATION)
 
 
 def count(nodes: list[Json], pods: list[Json] | None = None, **changes: Any) -> Capacity:
-    trimmed = [capacity.trim_pod(one) for one in pods or []]
-    return capacity.capacity(ENGINE, settings(**changes), [capacity.trim_node(one) for one in nodes], trimmed, OWN)
+    trimmed = [capacity.trim_pod(found) for found in pods or []]
+    return capacity.capacity(ENGINE, settings(**changes), [capacity.trim_node(found) for found in nodes], trimmed, OWN)
 
 
 def pod(where: str | None = "node-1", labels: dict[str, str] | None = None, **requests: str) -> Json:
@@ -42,13 +42,13 @@ def test_a_nodes_own() -> None:
         },
     )
     found = count([there])
-    [one] = found.nodes
-    assert (one.name, one.cpus, one.gpus, one.memory) == ("node-1", 7.91, 4, 24581692 * 1024)
-    assert (one.gpu_type, dict(one.extra)) == ("Tesla-V100-SXM2-16GB", {"vendor.com/nic": 2.0})
-    assert one.labels["zone"] == "a"
-    assert one.ready
-    assert not one.potential
-    assert one.busy == Amounts()
+    [counted] = found.nodes
+    assert (counted.name, counted.cpus, counted.gpus, counted.memory) == ("node-1", 7.91, 4, 24581692 * 1024)
+    assert (counted.gpu_type, dict(counted.extra)) == ("Tesla-V100-SXM2-16GB", {"vendor.com/nic": 2.0})
+    assert counted.labels["zone"] == "a"
+    assert counted.ready
+    assert not counted.potential
+    assert counted.busy == Amounts()
     assert found.grows
     assert found.queue == ""
 
@@ -62,12 +62,12 @@ def test_others_pods_are_busy_and_own_are_not() -> None:
         pod(None, cpu="4"),
         pod("node-2", cpu="4"),
     ]
-    busy = {one.name: one.busy for one in count([node(), node("node-2")], pods).nodes}
+    busy = {counted.name: counted.busy for counted in count([node(), node("node-2")], pods).nodes}
     assert busy == {"node-1": Amounts(cpus=1.75, memory=GIB), "node-2": Amounts(cpus=4)}
     nics = {"metadata": {"labels": None}, "spec": {"nodeName": "node-1", "containers": [
         {"resources": {"requests": {"vendor.com/nic": "1", "nvidia.com/gpu": "2"}}}]}}  # fmt: skip
-    [one] = count([node()], [nics]).nodes
-    assert one.busy == Amounts(gpus=2, extra={"vendor.com/nic": 1.0})
+    [counted] = count([node()], [nics]).nodes
+    assert counted.busy == Amounts(gpus=2, extra={"vendor.com/nic": 1.0})
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
@@ -75,9 +75,9 @@ def test_what_every_node_always_runs_is_off_its_size(kind: str) -> None:
     agent = pod(cpu="500m", memory="1Gi")
     agent["metadata"]["ownerReferences"] = [{"kind": kind, "name": "agent"}]
     there = node(allocatable={"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"})
-    [one] = count([there], [agent, pod(cpu="1")]).nodes
-    assert (one.cpus, one.memory, one.gpus) == (3.5, 7 * GIB, 1)
-    assert one.busy == Amounts(cpus=1), "a job as large as the node can start once this one has gone"
+    [counted] = count([there], [agent, pod(cpu="1")]).nodes
+    assert (counted.cpus, counted.memory, counted.gpus) == (3.5, 7 * GIB, 1)
+    assert counted.busy == Amounts(cpus=1), "a job as large as the node can start once this one has gone"
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_nodes_that_take_nobody_just_now_are_not_ready() -> None:
         node("full", taints=pressure),
         node("well"),
     ]
-    assert [one.name for one in count(nodes).nodes if one.ready] == ["well"]
-    assert not any(one.taints for one in count(nodes).nodes)
+    assert [counted.name for counted in count(nodes).nodes if counted.ready] == ["well"]
+    assert not any(counted.taints for counted in count(nodes).nodes)
 
 
 def test_taints_but_for_those_that_the_engine_tolerates() -> None:
@@ -132,23 +132,23 @@ def test_taints_but_for_those_that_the_engine_tolerates() -> None:
         {"key": "team", "value": "a", "effect": "NoExecute"},
         {"key": "rather-not", "effect": "PreferNoSchedule"},
     ]
-    [one] = count([node(taints=taints)]).nodes
-    assert set(one.taints) == {Taint("gpu", "", "NoSchedule"), Taint("team", "a", "NoExecute")}
-    assert one.ready
-    [one] = count([node(taints=taints)], tolerations=[{"key": "gpu", "operator": "Exists"}]).nodes
-    assert [taint.key for taint in one.taints] == ["team"]
+    [counted] = count([node(taints=taints)]).nodes
+    assert set(counted.taints) == {Taint("gpu", "", "NoSchedule"), Taint("team", "a", "NoExecute")}
+    assert counted.ready
+    [counted] = count([node(taints=taints)], tolerations=[{"key": "gpu", "operator": "Exists"}]).nodes
+    assert [taint.key for taint in counted.taints] == ["team"]
 
 
 def test_only_nodes_that_the_engine_selects() -> None:
     nodes = [node("a", labels={"pool": "training"}), node("b"), node("c", labels={"pool": "web"})]
-    assert [one.name for one in count(nodes, node_selector={"pool": "training"}).nodes] == ["a"]
+    assert [counted.name for counted in count(nodes, node_selector={"pool": "training"}).nodes] == ["a"]
 
 
 POOL = {"max": 3, "cpus": 8, "memory": 32 * GIB, "gpus": 0}
 
 
 def potential(nodes: list[Json], *pools: Json, **changes: Any) -> list[str]:
-    return [one.name for one in count(nodes, autoscaling=list(pools), **changes).nodes if one.potential]
+    return [counted.name for counted in count(nodes, autoscaling=list(pools), **changes).nodes if counted.potential]
 
 
 def test_a_pool_grows_by_what_is_not_there_yet() -> None:
@@ -157,10 +157,10 @@ def test_a_pool_grows_by_what_is_not_there_yet() -> None:
     assert potential([], pool) == ["kube-0-0", "kube-0-1", "kube-0-2"]
     assert potential([node("a", labels=labels), node("b")], pool) == ["kube-0-1", "kube-0-2"]
     assert potential([node(str(n), labels=labels) for n in range(5)], pool) == []
-    [*_, one] = count([], autoscaling=[pool], node_selector={"zone": "a"}).nodes
-    assert (one.cpus, one.gpus, one.memory, one.gpu_type) == (8, 2, 32 * GIB, "V100")
-    assert dict(one.labels) == {"pool": "big", "zone": "a"}
-    assert dict(one.extra) == {"nic": 1.0}
+    [*_, counted] = count([], autoscaling=[pool], node_selector={"zone": "a"}).nodes
+    assert (counted.cpus, counted.gpus, counted.memory, counted.gpu_type) == (8, 2, 32 * GIB, "V100")
+    assert dict(counted.labels) == {"pool": "big", "zone": "a"}
+    assert dict(counted.extra) == {"nic": 1.0}
 
 
 def test_nodes_of_a_pool_without_labels_are_told_by_their_size() -> None:

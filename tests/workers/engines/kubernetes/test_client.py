@@ -211,10 +211,10 @@ def test_events_are_read_of_a_few_pods_and_not_often() -> None:
     there = Counting()
     details = Details(cast(Cluster, there), "team")
     pods = [waits(n) for n in range(12)]
-    uids = {one["metadata"]["uid"] for one in pods}
+    uids = {waiting_pod["metadata"]["uid"] for waiting_pod in pods}
     for told in (5, 10, 12, 12):
         details.round(uids)
-        said = [details.event(one, NOW) for one in pods]
+        said = [details.event(waiting_pod, NOW) for waiting_pod in pods]
         assert said.count("FailedMount: no claim") == told
     assert len(there.asked) == 12
     details.round({"uid-1"})

@@ -68,7 +68,7 @@ def account(bench: KubeBench, *, everywhere: bool = True) -> Path:
     found = until(lambda: (bench.get("secret", "weft-token") or {}).get("data", {}).get("token"), PATIENCE)
     theirs = yaml.safe_load(bench.kube.kubeconfig.read_text())
     theirs["users"] = [
-        {"name": one["name"], "user": {"token": base64.b64decode(found).decode()}} for one in theirs["users"]
+        {"name": user["name"], "user": {"token": base64.b64decode(found).decode()}} for user in theirs["users"]
     ]
     place = bench.folder / "kubeconfig"
     place.write_text(yaml.safe_dump(theirs))
@@ -85,11 +85,11 @@ def test_no_more_rights_than_these_are_needed(bench: KubeBench) -> None:
         engine.launch(spec)
         waits = bench.spec(run_name="weft-waits-1", image="nowhere.test/nothing:1")
         engine.launch(waits)
-        bench.wait(waits, lambda one: "image pull failed" in one.reason, engine)
+        bench.wait(waits, lambda learner: "image pull failed" in learner.reason, engine)
         time.sleep(5)  # its events are read
         engine.observe()
-        for one in (spec, waits):
-            engine.stop(one.run_name, timedelta(seconds=20))
+        for stopped in (spec, waits):
+            engine.stop(stopped.run_name, timedelta(seconds=20))
         bench.gone(spec)
     finally:
         for kind in ("clusterrole", "clusterrolebinding"):
@@ -105,8 +105,8 @@ def test_a_right_that_is_missing_is_named(bench: KubeBench) -> None:
 
 def test_credentials_that_are_not_accepted(bench: KubeBench) -> None:
     theirs = yaml.safe_load(bench.kube.kubeconfig.read_text())
-    for one in theirs["users"]:
-        one["user"] = {"token": "outdated"}
+    for user in theirs["users"]:
+        user["user"] = {"token": "outdated"}
     place = bench.folder / "kubeconfig"
     place.write_text(yaml.safe_dump(theirs))
     engine = bench.new_engine(kubeconfig=place, timeout=5)
@@ -182,11 +182,11 @@ def test_a_lost_node(bench: KubeBench) -> None:
         assert bench.running(spec).node == node
     os.kill(bench.kube.pid(node), signal.SIGKILL)
     try:
-        one = bench.wait(stopped, lambda one: one.unreachable)
-        assert one.state is LearnerState.RUNNING
-        assert one.reason.startswith(f"node {node} has not answered since ")
-        assert not one.interrupted
-        until(lambda: {one.name: one.ready for one in engine.capacity().nodes} == {node: False}, PATIENCE)
+        learner = bench.wait(stopped, lambda learner: learner.unreachable)
+        assert learner.state is LearnerState.RUNNING
+        assert learner.reason.startswith(f"node {node} has not answered since ")
+        assert not learner.interrupted
+        until(lambda: {seen.name: seen.ready for seen in engine.capacity().nodes} == {node: False}, PATIENCE)
         engine.stop(stopped.run_name, timedelta(seconds=3))
         assert bench.look(stopped), "it may still live"
 
@@ -200,8 +200,8 @@ def test_a_lost_node(bench: KubeBench) -> None:
     finally:
         bench.kube.up(nodes=2)
         bench.kube.kubectl("label", "nodes", "--all", "weft.test/n-")
-    one = bench.exited(kept)
-    assert one.interrupted
-    assert "node" in one.reason
+    learner = bench.exited(kept)
+    assert learner.interrupted
+    assert "node" in learner.reason
     engine.stop(kept.run_name, NOW)
     bench.gone(kept)

@@ -30,9 +30,9 @@ def test_a_run_from_start_to_end(bench: KubeBench) -> None:
     assert seen is not None
     assert sorted(seen.learners) == [0, 1], "what was created is seen at once"
     there = bench.things(spec.run_name)
-    assert [one.split("/")[0] for one in there] == ["NetworkPolicy", "Pod", "Pod", "Secret"]
-    one = bench.running(spec)
-    assert one.node in bench.kube.nodes
+    assert [thing.split("/")[0] for thing in there] == ["NetworkPolicy", "Pod", "Pod", "Secret"]
+    learner = bench.running(spec)
+    assert learner.node in bench.kube.nodes
     bench.engine.launch(spec)
     bench.new_engine().launch(spec)
     assert bench.things(spec.run_name) == there, "all of it was adopted"
@@ -259,6 +259,6 @@ def test_gpu_types_are_the_nodes_own(bench: KubeBench) -> None:
 def test_what_can_not_be_scheduled_says_why(bench: KubeBench) -> None:
     spec = bench.spec(cpus=64)
     bench.engine.launch(spec)
-    seen = bench.wait(spec, lambda one: one.reason)
+    seen = bench.wait(spec, lambda learner: learner.reason)
     assert seen.state is LearnerState.STARTING
     assert seen.reason.startswith("unschedulable: no node has 64 CPUs free (")

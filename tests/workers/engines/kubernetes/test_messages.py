@@ -31,7 +31,7 @@ TODAY = "no new claims to deallocate, preemption: 0/{n} nodes are available: "
 
 def said(n: int, why: str, *after: str) -> str:
     """The scheduler's message for ``n`` nodes; ``after``: its words about preemption."""
-    return " ".join((f"0/{n} nodes are available: {why}.", *(one.format(n=n) for one in after)))
+    return " ".join((f"0/{n} nodes are available: {why}.", *(text.format(n=n) for text in after)))
 
 
 NO_CPU = "unschedulable: no node has 8 CPUs free (2 nodes: 2 with too little CPU)"
@@ -188,8 +188,8 @@ def test_kueues_own_bookkeeping_is_nothing_for_users(more: Json) -> None:
 
 
 def test_whatever_else_kueue_warns_of_is_its_own_too() -> None:
-    one = event("SomethingNew", "a word of Kueue's", 5, source={"component": "pod-kueue-controller"})
-    assert events.say([one]) == ""
+    unknown = event("SomethingNew", "a word of Kueue's", 5, source={"component": "pod-kueue-controller"})
+    assert events.say([unknown]) == ""
 
 
 def test_a_mount_that_failed_is_over_when_the_image_is_pulled() -> None:
@@ -202,7 +202,7 @@ def test_a_mount_that_failed_is_over_when_the_image_is_pulled() -> None:
 
 def test_a_pull_that_failed_is_over_when_one_has_worked() -> None:
     failed = event("Failed", f'Failed to pull image "{IMAGE}": EOF', 15)
-    pulling, pulled = (event(one, f"{one} {IMAGE}", 10, "Normal") for one in ("Pulling", "Pulled"))
+    pulling, pulled = (event(reason, f"{reason} {IMAGE}", 10, "Normal") for reason in ("Pulling", "Pulled"))
     assert events.say([failed, pulling]) == "Failed: EOF"
     assert not events.say([failed, pulling, pulled]).startswith("Failed")
 
@@ -349,7 +349,7 @@ def unreserved(message: str, reason: str = "Pending") -> Json:
         ([unreserved("ClusterQueue gpus is inactive", "Inadmissible"), NOT_READY], "ClusterQueue gpus is inactive"),
         ([NOT_READY, condition("Evicted", reason="Preempted", message=PREEMPTED), unreserved(PREEMPTED)], PREEMPTED),
         (
-            [unreserved("; ".join(TWO_SETS.format(*one) for one in (("1a", "cpu"), ("2b", "memory"))))],
+            [unreserved("; ".join(TWO_SETS.format(*words) for words in (("1a", "cpu"), ("2b", "memory"))))],
             "insufficient unused quota for cpu in flavor default, 1 more needed; "
             "insufficient unused quota for memory in flavor default, 1 more needed",
         ),

@@ -25,9 +25,9 @@ def allowed(urls: list[str], address: str, port: int, cidrs: list[str] | None = 
     """Whether the rules let a learner reach an address outside the cluster."""
     ip = ipaddress.ip_address(address)
     for rule in network.egress(OWN, urls, cidrs or [], lookup=lambda host: HOSTS.get(host, [])):
-        if "ports" in rule and port not in [one["port"] for one in rule["ports"] if one["protocol"] == "TCP"]:
+        if "ports" in rule and port not in [entry["port"] for entry in rule["ports"] if entry["protocol"] == "TCP"]:
             continue
-        blocks = [one["ipBlock"] for one in rule["to"] if "ipBlock" in one] if "to" in rule else [{"cidr": "::/0"}]
+        blocks = [peer["ipBlock"] for peer in rule["to"] if "ipBlock" in peer] if "to" in rule else [{"cidr": "::/0"}]
         blocks += [] if "to" in rule else [{"cidr": "0.0.0.0/0"}]
         if any(_holds(block, ip) for block in blocks):
             return True
@@ -35,7 +35,7 @@ def allowed(urls: list[str], address: str, port: int, cidrs: list[str] | None = 
 
 
 def _holds(block: dict[str, Any], ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    nets = [ipaddress.ip_network(one) for one in block.get("except", [])]
+    nets = [ipaddress.ip_network(excluded) for excluded in block.get("except", [])]
     return ip in ipaddress.ip_network(block["cidr"]) and not any(ip in net for net in nets)
 
 

@@ -75,7 +75,7 @@ def container(pod: Json) -> Json:
 
 
 def environment(pod: Json) -> dict[str, str]:
-    return {one["name"]: one["value"] for one in container(pod)["env"] if "value" in one}
+    return {variable["name"]: variable["value"] for variable in container(pod)["env"] if "value" in variable}
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["plain", "full"])
@@ -110,28 +110,29 @@ _ALLOWED_VOLUMES = {
     "secret",
 }
 RESTRICTED: dict[str, Callable[[Json, Json], bool]] = {
-    "no host namespaces": lambda pod, one: not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(),
-    "not privileged": lambda pod, one: not one["securityContext"].get("privileged"),
-    "no host ports": lambda pod, one: not any(port.get("hostPort") for port in one.get("ports", [])),
-    "no SELinux or AppArmor of its own": lambda pod, one: (
-        not {"seLinuxOptions", "appArmorProfile"} & (pod["securityContext"].keys() | one["securityContext"].keys())
+    "no host namespaces": lambda pod, container: not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(),
+    "not privileged": lambda pod, container: not container["securityContext"].get("privileged"),
+    "no host ports": lambda pod, container: not any(port.get("hostPort") for port in container.get("ports", [])),
+    "no SELinux or AppArmor of its own": lambda pod, container: (
+        not {"seLinuxOptions", "appArmorProfile"}
+        & (pod["securityContext"].keys() | container["securityContext"].keys())
     ),
-    "proc mount": lambda pod, one: "procMount" not in one["securityContext"],
-    "no sysctls": lambda pod, one: "sysctls" not in pod["securityContext"],
-    "volume types": lambda pod, one: all(
+    "proc mount": lambda pod, container: "procMount" not in container["securityContext"],
+    "no sysctls": lambda pod, container: "sysctls" not in pod["securityContext"],
+    "volume types": lambda pod, container: all(
         (volume.keys() - {"name"}) <= _ALLOWED_VOLUMES and len(volume) == 2 for volume in pod["volumes"]
     ),
-    "no privilege escalation": lambda pod, one: one["securityContext"]["allowPrivilegeEscalation"] is False,
-    "not root": lambda pod, one: (
+    "no privilege escalation": lambda pod, container: container["securityContext"]["allowPrivilegeEscalation"] is False,
+    "not root": lambda pod, container: (
         pod["securityContext"]["runAsNonRoot"] is True and pod["securityContext"].get("runAsUser") != 0
     ),
-    "seccomp": lambda pod, one: pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"},
-    "capabilities": lambda pod, one: one["securityContext"]["capabilities"] == {"drop": ["ALL"]},
+    "seccomp": lambda pod, container: pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"},
+    "capabilities": lambda pod, container: container["securityContext"]["capabilities"] == {"drop": ["ALL"]},
     # and what Weft wants besides
-    "read-only root": lambda pod, one: one["securityContext"]["readOnlyRootFilesystem"] is True,
-    "no token": lambda pod, one: pod["automountServiceAccountToken"] is False,
-    "no service links": lambda pod, one: pod["enableServiceLinks"] is False,
-    "never restarted": lambda pod, one: pod["restartPolicy"] == "Never",
+    "read-only root": lambda pod, container: container["securityContext"]["readOnlyRootFilesystem"] is True,
+    "no token": lambda pod, container: pod["automountServiceAccountToken"] is False,
+    "no service links": lambda pod, container: pod["enableServiceLinks"] is False,
+    "never restarted": lambda pod, container: pod["restartPolicy"] == "Never",
 }
 
 
@@ -183,7 +184,7 @@ def test_the_token_is_in_the_secret_and_nowhere_else() -> None:
     assert objects.secret(ENGINE, what)["stringData"] == {"token": "attempt-token"}
     pod = make_pod()
     assert "attempt-token" not in repr(pod)
-    [token] = [one for one in container(pod)["env"] if one["name"] == "WEFT_ATTEMPT_TOKEN"]
+    [token] = [variable for variable in container(pod)["env"] if variable["name"] == "WEFT_ATTEMPT_TOKEN"]
     assert token["valueFrom"] == {"secretKeyRef": {"name": "weft-job-1-1", "key": "token"}}
 
 
@@ -203,7 +204,7 @@ def test_a_learners_environment() -> None:
         "LOGNAME": "weft",
         "OMP_NUM_THREADS": "3",
     }
-    [address] = [one for one in container(pod)["env"] if one["name"] == "WEFT_ADVERTISE_ADDRESS"]
+    [address] = [variable for variable in container(pod)["env"] if variable["name"] == "WEFT_ADVERTISE_ADDRESS"]
     assert address["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
     assert pod["spec"]["terminationGracePeriodSeconds"] > 30
 
@@ -234,8 +235,8 @@ def test_cpus_are_thousandths(cpus: float, wanted: str) -> None:
 
 def test_what_a_learner_may_write_is_mounted_and_limited() -> None:
     pod = make_pod(what=spec(storage=7 << 30, memory=1 << 30))
-    volumes = {one["name"]: one for one in pod["spec"]["volumes"]}
-    paths = {one["mountPath"]: volumes[one["name"]] for one in container(pod)["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+    paths = {mounted["mountPath"]: volumes[mounted["name"]] for mounted in container(pod)["volumeMounts"]}
     assert paths["/weft"]["emptyDir"] == paths["/tmp"]["emptyDir"] == {"sizeLimit": str(7 << 30)}
     assert paths["/dev/shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": str(1 << 29)}
     env = environment(pod)
@@ -247,7 +248,7 @@ def test_what_a_learner_may_write_is_mounted_and_limited() -> None:
 def test_a_cache_may_be_a_claim() -> None:
     pod = make_pod(settings(cache_claim="shared-cache", cache_size=5 << 30))
     assert {"name": "cache", "persistentVolumeClaim": {"claimName": "shared-cache"}} in pod["spec"]["volumes"]
-    [mount] = [one for one in container(pod)["volumeMounts"] if one["name"] == "cache"]
+    [mount] = [mounted for mounted in container(pod)["volumeMounts"] if mounted["name"] == "cache"]
     assert mount["mountPath"] == environment(pod)["WEFT_CACHE_DIR"]
     assert mount["subPath"] == spec().project_id, "no project sees what another's learners have brought"
     assert environment(pod)["WEFT_CACHE_SIZE"] == str(5 << 30)
@@ -276,7 +277,7 @@ def test_a_gpu_type_is_asked_of_every_alternative() -> None:
     assert wish not in theirs["nodeSelectorTerms"][0]["matchExpressions"], "the profile itself is not changed"
     alone = make_pod(what=spec(gpus=1, gpu_type="v100"), gpu_types=["V100"])["spec"]["affinity"]["nodeAffinity"]
     [term] = alone["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert [one["values"] for one in term["matchExpressions"]] == [["V100"]]
+    assert [expression["values"] for expression in term["matchExpressions"]] == [["V100"]]
 
 
 def test_a_silent_node_ends_no_learner() -> None:
@@ -312,14 +313,16 @@ def test_an_image_of_the_users_own_gets_the_agent() -> None:
     assert brings["image"] == f"registry.example/weft/agent:{__version__}"
     assert learner["command"][:2] == ["python3", "-c"]
     compile(learner["command"][2], "command", "exec")
-    shared = {one["name"] for one in brings["volumeMounts"]} & {one["name"] for one in learner["volumeMounts"]}
+    shared = {mounted["name"] for mounted in brings["volumeMounts"]} & {
+        mounted["name"] for mounted in learner["volumeMounts"]
+    }
     assert shared == {"agent"}
     assert brings["resources"]["requests"] == brings["resources"]["limits"]
     assert brings["resources"]["limits"].keys() == {"cpu", "memory"}  # it would hold GPUs while it copies
     for other in (make_pod(), make_pod(settings(mount_agent=False), spec(image="mine:1"))):
         assert "initContainers" not in other["spec"]
         assert container(other)["command"] == ["python", "-m", "weft_trainer"]
-        assert all(one["name"] != "agent" for one in other["spec"]["volumes"])
+        assert all(volume["name"] != "agent" for volume in other["spec"]["volumes"])
 
 
 # --- names --------------------------------------------------------------------------------------------------------
@@ -341,7 +344,7 @@ def test_namespaces_of_any_projects_are_valid_and_distinct() -> None:
     projects = ["Vision", "vision", "vi_sion", "vi-sion", "é", "è", "p" * 80, "p" * 81, "-", "a.b"]
     filled = [names.fill("weft-{project}", project) for project in projects]
     assert len(set(filled)) == len(projects)
-    assert all(len(one) <= 63 and re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", one) for one in filled)
+    assert all(len(name) <= 63 and re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name) for name in filled)
 
 
 @pytest.mark.parametrize("template", ["Learners", "a_b", "-x", "", "{project}_x", "x" * 64, "{Project}"])
@@ -355,4 +358,6 @@ def test_labels_of_any_text_are_valid_and_distinct() -> None:
     values = [names.label_value(text) for text in texts]
     assert len(set(values)) == len(texts)
     assert values[0] == "ins-1"
-    assert all(len(one) <= 63 and re.fullmatch(r"([A-Za-z0-9]([\w.-]*[A-Za-z0-9])?)?", one, re.A) for one in values)
+    assert all(
+        len(value) <= 63 and re.fullmatch(r"([A-Za-z0-9]([\w.-]*[A-Za-z0-9])?)?", value, re.A) for value in values
+    )

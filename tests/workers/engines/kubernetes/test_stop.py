@@ -48,8 +48,8 @@ def test_one_stop_is_enough_and_its_ways_stay_open_until_the_last_pod_has_ended(
     bench.engine.stop(spec.run_name, timedelta(seconds=60))
     seen = bench.look(spec)
     assert seen is not None
-    assert [one.state for one in seen.learners.values()] == [LearnerState.RUNNING] * 2
-    assert not any(one.interrupted for one in seen.learners.values())
+    assert [learner.state for learner in seen.learners.values()] == [LearnerState.RUNNING] * 2
+    assert not any(learner.interrupted for learner in seen.learners.values())
     assert bench.get("secret", spec.run_name) is None
 
     def ended() -> bool:
@@ -93,8 +93,8 @@ def test_a_drained_pod_is_interrupted(bench: KubeBench) -> None:
 
     def first() -> LearnerState | None:
         seen = bench.look(spec)
-        one = seen.learners[0] if seen else None
-        return one.state if one and one.interrupted else None
+        learner = seen.learners[0] if seen else None
+        return learner.state if learner and learner.interrupted else None
 
     assert until(first, PATIENCE)
     until(lambda: first() is LearnerState.EXITED, PATIENCE)
@@ -115,9 +115,9 @@ def test_a_pod_that_is_removed_at_once_is_interrupted_for_who_saw_it(bench: Kube
     bench.running(spec)
     name = f"{spec.run_name}-1"
     bench.kube.kubectl("delete", "pod", "-n", bench.namespace, name, "--grace-period=0", "--force")
-    one = bench.exited(spec)
-    assert one.interrupted
-    assert one.reason.startswith("its pod was deleted")
+    learner = bench.exited(spec)
+    assert learner.interrupted
+    assert learner.reason.startswith("its pod was deleted")
     late = bench.look(spec, bench.new_engine())
     assert late is not None
     assert late.learners == {}, "who did not see it says that it is absent"

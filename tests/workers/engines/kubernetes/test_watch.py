@@ -41,8 +41,8 @@ def mirror(server: Scripted, deleted: list[str]) -> Iterator[Mirror]:
         "pods",
         "list_namespaced_pod",
         "learners",
-        trim=lambda one: {**one, "trimmed": True},
-        on_deleted=lambda one: deleted.append(one["metadata"]["uid"]),
+        trim=lambda found: {**found, "trimmed": True},
+        on_deleted=lambda gone: deleted.append(gone["metadata"]["uid"]),
         options={"label_selector": "a=b"},
     )
     yield made
@@ -54,7 +54,7 @@ def pod(uid: str, version: int = 1, phase: str = "Pending") -> Json:
 
 
 def phases(mirror: Mirror) -> dict[str, str]:
-    return {one["metadata"]["uid"]: one["status"]["phase"] for one in mirror.objects(PATIENCE)}
+    return {found["metadata"]["uid"]: found["status"]["phase"] for found in mirror.objects(PATIENCE)}
 
 
 def wait(look: Callable[[], object]) -> None:
@@ -64,7 +64,7 @@ def wait(look: Callable[[], object]) -> None:
 def test_a_list_and_then_what_changes(server: Scripted, mirror: Mirror, deleted: list[str]) -> None:
     server.objects = [pod("a"), pod("b")]
     assert phases(mirror) == {"a": "Pending", "b": "Pending"}
-    assert all(one["trimmed"] for one in mirror.objects(PATIENCE))
+    assert all(found["trimmed"] for found in mirror.objects(PATIENCE))
     server.send("MODIFIED", pod("a", 101, "Running"))
     server.send("ADDED", pod("c", 102))
     server.send("DELETED", pod("b", 103))

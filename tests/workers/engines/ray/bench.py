@@ -87,7 +87,7 @@ class Run:
 
     def started(self) -> Run:
         """Wait until all its commands run, and the engine says so."""
-        self.wait(lambda seen: all(one.state is LearnerState.RUNNING for one in seen.learners.values()))
+        self.wait(lambda seen: all(learner.state is LearnerState.RUNNING for learner in seen.learners.values()))
         until(lambda: all(self.api.learners[rank].lines for rank in self.api.specs), self.describe)
         return self
 
@@ -109,7 +109,7 @@ class Run:
         return processes_with(self.api.url)
 
     def describe(self) -> str:
-        said = {rank: (one.phase, one.lines[-3:], one.exit) for rank, one in self.api.learners.items()}
+        said = {rank: (learner.phase, learner.lines[-3:], learner.exit) for rank, learner in self.api.learners.items()}
         try:
             job: object = self.bench.cluster.jobs().get(self.name)
         except OSError as error:

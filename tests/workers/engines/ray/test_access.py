@@ -54,7 +54,7 @@ def test_a_ray_that_asks_for_no_token_is_refused(open_cluster: RayCluster) -> No
     allowed = bench.new_engine(allow_without_token=True)
     run.launch(allowed)
     bench.engine = allowed
-    assert [one.exit_code for one in run.ended().values()] == [0]
+    assert [learner.exit_code for learner in run.ended().values()] == [0]
     run.stop()
     run.forgotten()
     bench.close()

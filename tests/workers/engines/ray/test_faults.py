@@ -215,7 +215,7 @@ def test_drivers_that_end_before_they_begin(
         assert not seen.learners
     else:
         assert seen.gone
-        assert [one.interrupted for one in seen.learners.values()] == [interrupted] * 2
+        assert [learner.interrupted for learner in seen.learners.values()] == [interrupted] * 2
 
 
 def test_actors_that_outlive_their_driver_are_not_called_dead(script: Script, engine: RayEngine) -> None:
@@ -224,7 +224,7 @@ def test_actors_that_outlive_their_driver_are_not_called_dead(script: Script, en
     script.jobs[SPEC.run_name] |= {"status": "FAILED", "job_id": "01", "error_type": "JOB_SUPERVISOR_ACTOR_DIED"}
     script.actors = [{"name": f"{SPEC.run_name}-1", "job_id": "01"}, {"name": f"{SPEC.run_name}-0", "job_id": "02"}]
     seen = engine.observe()[SPEC.run_name].learners
-    assert [(one.state, one.interrupted) for one in seen.values()] == [
+    assert [(learner.state, learner.interrupted) for learner in seen.values()] == [
         (LearnerState.EXITED, True),
         (LearnerState.RUNNING, False),
     ]
@@ -242,7 +242,7 @@ def test_a_node_that_does_not_answer_is_unreachable(script: Script, engine: RayE
     engine.launch(SPEC)
     script.says([PLACED, {**PLACED, "unreachable": True, "reason": "its node does not answer"}])
     seen = engine.observe()[SPEC.run_name].learners
-    assert [one.unreachable for one in seen.values()] == [False, True]
+    assert [learner.unreachable for learner in seen.values()] == [False, True]
     assert seen[1].reason == "its node does not answer"
 
 

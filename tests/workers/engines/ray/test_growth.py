@@ -23,20 +23,20 @@ def growing() -> Iterator[Bench]:
 
 
 def test_nodes_come_for_a_gang_and_go_after_it(growing: Bench) -> None:
-    assert [(one.name, one.potential) for one in growing.engine.capacity().nodes] == [
+    assert [(node.name, node.potential) for node in growing.engine.capacity().nodes] == [
         ("head", False),
         ("ray-0-0", True),
         ("ray-0-1", True),
     ]
     run = growing.run(learners=2, cpus=1, extra={"quick": 1}).launch()
     seen = run.wait(lambda seen: "autoscaler" in seen.learners[0].reason)
-    assert {one.state for one in seen.learners.values()} == {LearnerState.STARTING}
+    assert {learner.state for learner in seen.learners.values()} == {LearnerState.STARTING}
     run.started()
-    assert len({one.node for one in run.learners().values()}) == 2
-    assert [one.potential for one in growing.engine.capacity().nodes] == [False] * 3
+    assert len({learner.node for learner in run.learners().values()}) == 2
+    assert [node.potential for node in growing.engine.capacity().nodes] == [False] * 3
     run.stop()
     run.forgotten()
-    until(lambda: [one.potential for one in growing.engine.capacity().nodes] == [False, True, True])
+    until(lambda: [node.potential for node in growing.engine.capacity().nodes] == [False, True, True])
 
 
 def test_a_node_comes_for_a_lone_learner(growing: Bench) -> None:

@@ -69,8 +69,8 @@ def test_a_driver_that_is_killed_takes_its_run_along(bench: Bench) -> None:
     [driver] = [pid for pid in processes_with("weft_trainer.ray_gang", run.name) if _is_driver(pid)]
     os.kill(driver, signal.SIGKILL)
     ends = run.ended()
-    assert all(one.interrupted for one in ends.values())
-    assert all(one.reason.startswith("its driver on the Ray cluster was lost: ") for one in ends.values())
+    assert all(learner.interrupted for learner in ends.values())
+    assert all(learner.reason.startswith("its driver on the Ray cluster was lost: ") for learner in ends.values())
     until(lambda: not run.processes(), run.describe)
     run.stop()
     run.forgotten()
@@ -81,9 +81,9 @@ def test_the_actor_of_a_lone_learner_takes_it_along(bench: Bench) -> None:
     run = bench.run(ESCAPES).launch().started()
     assert not bench.cluster.actors(run.name)
     os.kill(bench.cluster.supervisors(run.name)[run.name]["pid"], signal.SIGKILL)
-    [one] = run.ended().values()
-    assert one.interrupted
-    assert one.reason.startswith("its driver on the Ray cluster was lost: ")
+    [learner] = run.ended().values()
+    assert learner.interrupted
+    assert learner.reason.startswith("its driver on the Ray cluster was lost: ")
     until(lambda: not run.processes(), run.describe)
     run.stop()
     run.forgotten()
@@ -95,8 +95,8 @@ def test_a_node_that_is_lost_interrupts_its_learners(bench: Bench) -> None:
         run = bench.run(extra={"far": 1}).launch().started()
         assert run.learners()[0].node == node.name
         node.kill()
-        [one] = run.ended().values()
-        assert (one.interrupted, one.reason) == (True, f"its node {node.name} was lost")
+        [learner] = run.ended().values()
+        assert (learner.interrupted, learner.reason) == (True, f"its node {node.name} was lost")
         run.stop()
         run.forgotten()
     finally:
@@ -108,8 +108,8 @@ def test_a_raylet_that_is_killed_leaves_no_learner(bench: Bench) -> None:
     try:
         run = bench.run(ESCAPES, extra={"far": 1}).launch().started()
         os.kill(node.raylet(), signal.SIGKILL)
-        [one] = run.ended().values()
-        assert one.interrupted
+        [learner] = run.ended().values()
+        assert learner.interrupted
         until(lambda: not run.processes(), run.describe)
         run.stop()
         run.forgotten()

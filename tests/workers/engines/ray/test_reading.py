@@ -49,5 +49,5 @@ def run(message: str, error_type: str = "JOB_SUPERVISOR_ACTOR_DIED", learners: i
     ],
 )
 def test_why_a_lone_learner_has_ended(message: str, error_type: str, reason: str, oom: bool) -> None:
-    one = observe(run(message, error_type)).learners[0]
-    assert (one.reason, one.oom, one.interrupted, one.exit_code) == (reason, oom, not oom, -9)
+    learner = observe(run(message, error_type)).learners[0]
+    assert (learner.reason, learner.oom, learner.interrupted, learner.exit_code) == (reason, oom, not oom, -9)

@@ -23,13 +23,13 @@ def test_a_gang_runs_and_ends_well(bench: Bench, tmp_path: Path) -> None:
     go = tmp_path / "go"
     run = bench.run(f"echo ready; env; until [ -e {go} ]; do sleep 0.1; done", learners=2).launch()
     first = run.wait(lambda seen: seen.learners)
-    assert [one.state for one in first.learners.values()] == [LearnerState.STARTING] * 2
-    assert all(one.reason for one in first.learners.values())
-    seen = run.wait(lambda seen: all(one.state is LearnerState.RUNNING for one in seen.learners.values()))
-    assert {one.node for one in seen.learners.values()} == {"head"}
+    assert [learner.state for learner in first.learners.values()] == [LearnerState.STARTING] * 2
+    assert all(learner.reason for learner in first.learners.values())
+    seen = run.wait(lambda seen: all(learner.state is LearnerState.RUNNING for learner in seen.learners.values()))
+    assert {learner.node for learner in seen.learners.values()} == {"head"}
     go.touch()
     ended = run.ended()
-    assert {rank: (one.exit_code, one.reason) for rank, one in ended.items()} == {0: (0, ""), 1: (0, "")}
+    assert {rank: (learner.exit_code, learner.reason) for rank, learner in ended.items()} == {0: (0, ""), 1: (0, "")}
     for rank in (0, 1):
         lines = run.api.learners[rank].lines
         assert run.api.learners[rank].phases[-1] == "EXITED"
@@ -60,10 +60,10 @@ def test_launched_again_it_is_adopted(bench: Bench) -> None:
     run.launch()
     run.launch(bench.new_engine()).started()
     threads = [threading.Thread(target=run.launch, args=(bench.new_engine(),)) for _ in range(3)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert run.api.calls["start"] == 1
     assert list(bench.engine.observe()).count(run.name) == 1
     run.stop()
@@ -137,18 +137,18 @@ def test_what_does_not_fit_waits_and_runs_when_a_node_joins(bench: Bench) -> Non
     run = bench.run(learners=2, cpus=1, extra={"blue": 1}).launch()
     reason = "waiting for room in the Ray cluster: 2 × {CPU: 1, memory: 64 MiB, blue: 1}; its autoscaler is asked"
     seen = run.wait(lambda seen: seen.learners[0].reason.startswith("waiting"))
-    assert {one.reason for one in seen.learners.values()} == {reason}
-    assert {one.state for one in seen.learners.values()} == {LearnerState.STARTING}
+    assert {learner.reason for learner in seen.learners.values()} == {reason}
+    assert {learner.state for learner in seen.learners.values()} == {LearnerState.STARTING}
     node = bench.cluster.add_node(cpus=2, resources={"blue": 2})
     try:
         run.started()
-        assert {one.node for one in run.learners().values()} == {node.name}
-        assert {one.name for one in bench.engine.capacity().nodes} == {"head", node.name}
+        assert {learner.node for learner in run.learners().values()} == {node.name}
+        assert {counted.name for counted in bench.engine.capacity().nodes} == {"head", node.name}
         run.stop()
         run.forgotten()
     finally:
         bench.cluster.remove_node(node)
-    until(lambda: {one.name for one in bench.engine.capacity().nodes} == {"head"})
+    until(lambda: {counted.name for counted in bench.engine.capacity().nodes} == {"head"})
 
 
 def test_a_gang_that_waits_is_taken_back_at_once(bench: Bench) -> None:
@@ -157,7 +157,7 @@ def test_a_gang_that_waits_is_taken_back_at_once(bench: Bench) -> None:
     run.stop(600)
     run.forgotten()
     groups = bench.cluster.get("/api/v0/placement_groups?detail=1")["data"]["result"]["result"]
-    assert not [one for one in groups if one["name"] == run.name and one["state"] != "REMOVED"]
+    assert not [group for group in groups if group["name"] == run.name and group["state"] != "REMOVED"]
     assert not run.api.calls
 
 
@@ -191,9 +191,9 @@ def test_images_have_their_environments(bench: Bench) -> None:
         "image pytorch:9.9: the Python of its environment, /nowhere/bin/python, does not run: No such file or directory"
     )
     assert seen.failed_code == "S103"
-    for one in (run, lost):
-        one.stop()
-        one.forgotten()
+    for stopped in (run, lost):
+        stopped.stop()
+        stopped.forgotten()
 
 
 def test_capacity_tells_ours_from_others(bench: Bench) -> None:
@@ -230,7 +230,7 @@ def test_twenty_at_once(bench: Bench) -> None:
     def finished() -> bool:
         for name, seen in bench.engine.observe().items():
             if name in left and seen.learners and seen.gone:
-                assert [(one.exit_code, one.reason) for one in seen.learners.values()] == [(0, "")]
+                assert [(learner.exit_code, learner.reason) for learner in seen.learners.values()] == [(0, "")]
                 left.discard(name)
         return not left
 
@@ -245,9 +245,9 @@ def test_twenty_at_once(bench: Bench) -> None:
 def test_a_driver_that_is_stopped_by_hand_interrupts_its_run(bench: Bench) -> None:
     run = bench.run("trap 'echo saved; exit 0' TERM; echo ready; sleep 600 & wait").launch().started()
     bench.cluster.get(f"/api/jobs/{run.name}/stop", method="POST")
-    [one] = run.ended().values()
-    assert one.interrupted
-    assert one.reason == "its job was stopped on the Ray cluster"
+    [learner] = run.ended().values()
+    assert learner.interrupted
+    assert learner.reason == "its job was stopped on the Ray cluster"
     assert run.api.learners[0].lines[-1] == "saved"
     run.stop()
     run.forgotten()
