@@ -84,12 +84,13 @@ class World:
 
     def _learners(self, job_id: str, rank: int | None, values: dict[str, Any]) -> None:
         with self.transaction() as session:
+            # The job's row first, as in the API: a step holds it while it reads the learners.
+            session.execute(update(Job).where(Job.id == job_id).values(next_step_at=func.now()))
             attempt = select(Attempt.id).where(Attempt.job_id == job_id, Attempt.ended_at.is_(None)).scalar_subquery()
             which = update(Learner).where(Learner.attempt_id == attempt)
             session.execute(
                 which.values(**values) if rank is None else which.where(Learner.rank == rank).values(**values)
             )
-            session.execute(update(Job).where(Job.id == job_id).values(next_step_at=func.now()))
 
     def leave_exit_report(self, job_id: str, rank: int, code: int, reason: str = "") -> None:
         key = exit_key(PROJECT, job_id, self.job(job_id).attempt, rank)

@@ -98,7 +98,8 @@ class Archiver:
             .limit(1)
             .with_for_update(skip_locked=True)
         )
-        claim = update(Attempt).where(Attempt.id.in_(due)).values(logs_due=func.now() + _CLAIM)
+        # A scalar subquery runs once. For `IN (…)`, Postgres may run it again, and claim a second row.
+        claim = update(Attempt).where(Attempt.id == due.scalar_subquery()).values(logs_due=func.now() + _CLAIM)
         with self.context.database.transaction() as session:
             row = session.execute(claim.returning(Attempt.project_id, Attempt.job_id)).one_or_none()
         return None if row is None else (row.project_id, row.job_id)
