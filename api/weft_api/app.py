@@ -44,21 +44,23 @@ from weft_core.store.database import Database
 from weft_core.tracing import open_tracing
 from weft_core.wake import Wake
 
-_DESCRIPTION = """Deep-learning training as a service: a manifest and a folder of code in, a trained model back in S3.
+_DESCRIPTION = """Deep-learning training as a service: send a manifest and a folder of code, and get a trained model in
+S3.
 
-Sign in with `Authorization: Bearer <token>`; a token belongs to one project. Errors are `application/problem+json`
-(RFC 9457) with a stable `code`. What makes or changes something takes an `Idempotency-Key`. Lists are paged:
-`next_cursor` goes back as `cursor`. Browsers sign in with a cookie instead (`POST /session`)."""
+Sign in with `Authorization: Bearer <token>`. A token belongs to one project. Errors are `application/problem+json`
+(RFC 9457) with a stable `code`. Most POST requests take an `Idempotency-Key`. Lists have pages:
+send `next_cursor` back as `cursor`. Browsers sign in with a cookie instead (`POST /session`)."""
 
 _CONNECTIONS = 15
-"""To Postgres; as many again in a rush. Handlers run in 40 threads and hold one only while they ask."""
+"""The connections to Postgres; a rush may open as many again. Handlers run in 40 threads, and each holds a connection
+only during its transactions."""
 
 
 def make_context(settings: Settings) -> Context:
     """The context for ``settings``. Connects to nothing yet.
 
     Raises:
-        ValueError: a setting that only shows here to be wrong (keys, URLs).
+        ValueError: a setting is wrong in a way that only shows when it is used (keys, URLs).
     """
     with _naming("database_url"):
         database = Database(settings.database_url.get_secret_value(), pool_size=_CONNECTIONS)
@@ -79,7 +81,7 @@ def make_context(settings: Settings) -> Context:
 
 @contextmanager
 def _naming(setting: str) -> Iterator[None]:
-    """Around what reads ``setting``: libraries' complaints name what is wrong, not where it is written."""
+    """Add the name of ``setting`` to errors of libraries, which do not know it."""
     try:
         yield
     except (ValueError, ArgumentError, ImportError, StoreError) as error:

@@ -18,7 +18,7 @@ Launcher = Literal["none", "horovod", "torchrun", "tensorflow", "ray"]
 
 @dataclass(frozen=True)
 class Resources:
-    """What one learner gets."""
+    """The resources of a learner."""
 
     cpus: float
     gpus: int
@@ -97,7 +97,7 @@ class _Wire(BaseModel):
 
 
 class S3Location(_Wire):
-    """A container and prefix in an S3 store, with the credentials to use there."""
+    """A container and a prefix in an S3 store, with the credentials for it."""
 
     endpoint: str
     region: str | None = None
@@ -111,7 +111,8 @@ class S3Location(_Wire):
 
 
 class DataInput(_Wire):
-    """One ``training_data``: goes to ``DATA_DIR`` (all of them side by side, in manifest order), or is streamed."""
+    """An entry of the manifest's ``training_data``. It is downloaded to ``DATA_DIR``, where all entries share the
+    folder in the order of the manifest, or it is streamed."""
 
     id: str
     location: S3Location
@@ -123,7 +124,7 @@ class DataInput(_Wire):
 
 
 class MountInput(_Wire):
-    """A folder of the learner's machine; what is in it stands in ``DATA_DIR``, too."""
+    """A folder of the learner's machine, whose content appears in ``DATA_DIR``, too."""
 
     id: str
     path: str
@@ -136,7 +137,7 @@ class CodeInput(_Wire):
 
 
 class ModelInput(_Wire):
-    """A version of the registry's that goes to ``PRETRAINED_DIR``. ``id`` is its own for ever, on all installations."""
+    """A model version that goes to ``PRETRAINED_DIR``. No other version on any installation ever has its ``id``."""
 
     id: str
     reference: str  # NAME@NUMBER
@@ -148,7 +149,7 @@ class CheckpointSpec(_Wire):
 
 
 class LogSpec(_Wire):
-    """How much this learner may log; a rate of 0: any. See ``LimitSettings``."""
+    """The limits of a learner's log. A rate of 0 means no limit. See ``LimitSettings``."""
 
     lines_per_second: float
     bytes_per_second: float
@@ -167,7 +168,7 @@ class Meta(_Wire):
 
 
 class Extracted(_Wire):
-    """A value that a regular expression extracts: its type, and the group it is, ``$name``."""
+    """A value that a regular expression extracts: its type, and the group that holds it (``$name``)."""
 
     type: Literal["STRING", "JSONSTRING", "INT", "FLOAT"]
     value: str
@@ -181,7 +182,7 @@ class MetricGroup(_Wire):
 
 
 class EvaluationMetrics(_Wire):
-    """Where a learner finds metrics besides those that it always looks for; FfDL's four kinds."""
+    """A source of metrics besides those that every learner reads. The four types are FfDL's."""
 
     type: Literal["logger", "regex_extractor", "tensorboard", "emetrics_file"] = "logger"
     image_tag: str | None = None
@@ -193,7 +194,7 @@ class EvaluationMetrics(_Wire):
 
 
 class LearnerSpec(_Wire):
-    """What a learner is to do; the same for all learners of an attempt but for ``rank``."""
+    """The task of a learner. All learners of an attempt have the same task, apart from ``rank``."""
 
     job_id: str
     job_name: str

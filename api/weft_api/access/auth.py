@@ -42,7 +42,8 @@ _cookie = APIKeyCookie(
     name=COOKIE,
     auto_error=False,
     scheme_name="session",
-    description="A browser's session, from POST /session. What is no GET needs the header `X-Weft-Session: 1` besides.",
+    description="A browser's session, from POST /session. Methods other than GET and HEAD also need the header "
+    "`X-Weft-Session: 1`.",
 )
 Cookie = Annotated[str | None, Depends(_cookie)]
 SESSION_IDLE_HOURS = 12

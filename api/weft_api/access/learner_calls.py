@@ -19,7 +19,9 @@ def _storable(value: Any) -> Any:
 
 
 Storable = Annotated[str, BeforeValidator(_storable)]
-Rank = Annotated[int, Field(ge=0, le=100_000, description="From 0; LEARNER_ID is one more.", examples=[0])]
+Rank = Annotated[
+    int, Field(ge=0, le=100_000, description="The learner's rank, from 0. LEARNER_ID is the rank plus 1.", examples=[0])
+]
 
 
 def call_examples(**fields: Any) -> ConfigDict:
@@ -32,6 +34,7 @@ class LearnerCall(BaseModel):
         min_length=1,
         max_length=64,
         pattern=r"^[A-Za-z0-9._-]+$",
-        description="A UUID that the agent makes at its start; it tells a repeated call from that of another agent.",
+        description="A UUID that the agent makes when it starts. It distinguishes a repeated call from a call of "
+        "another agent.",
         examples=[_INSTANCE],
     )

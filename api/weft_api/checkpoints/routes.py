@@ -15,10 +15,10 @@ router = APIRouter(prefix="/api/v1", tags=["files"])
 
 @router.get(
     "/jobs/{job_id}/checkpoints",
-    summary="List the checkpoints that are kept of a job",
+    summary="List the stored checkpoints of a job",
     responses=responses(NOT_FOUND, RESULTS_GONE, STORE_REFUSED, STORE_UNAVAILABLE),
 )
 def get_checkpoints(job_id: str, context: Ctx, who: Viewer) -> CheckpointList:
-    """Complete ones; the newest is what the next attempt and a resume begin with. `rerun` with `from_checkpoint` begins
-    with any."""
+    """The list has complete checkpoints only. The next attempt and a resumed job start from the newest checkpoint.
+    `rerun` with `from_checkpoint` can start from any of them."""
     return list_checkpoints(context, who, job_id)

@@ -21,16 +21,19 @@ _CHECKPOINT: dict[str, Any] = {
 class CheckpointView(BaseModel):
     model_config = ConfigDict(title="Checkpoint", json_schema_extra={"examples": [_CHECKPOINT]})
 
-    generation: str = Field(description="Its id; a later one sorts after an earlier one.")
-    learner: int = Field(description="LEARNER_ID, from 1, of who wrote its files.")
-    job: str | None = Field(description="The job whose learner stored it: another one's, if this job began with that.")
+    generation: str = Field(description="The checkpoint's id. Later checkpoints have ids that sort after earlier ids.")
+    learner: int = Field(description="LEARNER_ID, from 1, of the learner that wrote the files.")
+    job: str | None = Field(
+        description="The job whose learner stored the checkpoint. It is another job if this job started from that "
+        "job's checkpoint."
+    )
     attempt: int | None
     at: datetime | None
     files: int
-    size: int = Field(description="Bytes.")
+    size: int = Field(description="Size in bytes.")
 
 
 class CheckpointList(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"checkpoints": [_CHECKPOINT]}]})
 
-    checkpoints: list[CheckpointView] = Field(description="The newest first.")
+    checkpoints: list[CheckpointView] = Field(description="Newest first.")

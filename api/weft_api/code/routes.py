@@ -25,7 +25,7 @@ from weft_api.http.spool import Spooled, spool_body
 router = APIRouter(prefix="/api/v1", tags=["code"])
 
 
-@router.head("/code/{sha256}", summary="Ask whether a code bundle is there", responses=responses(NOT_FOUND))
+@router.head("/code/{sha256}", summary="Check whether the server has a code bundle", responses=responses(NOT_FOUND))
 def has_code(sha256: Sha256, context: Ctx, who: Viewer) -> Response:
     with context.database.transaction() as session:
         if find_code(who.scope(session), sha256) is None:
@@ -44,7 +44,7 @@ async def _upload(sha256: Sha256, request: Request, _: Editor) -> AsyncIterator[
 @router.put(
     "/code/{sha256}",
     status_code=201,
-    summary="Send a code bundle (the zip's bytes as the body)",
+    summary="Upload a code bundle (the body is the zip)",
     responses=responses(INVALID_BUNDLE, TOO_LARGE, STORE_UNAVAILABLE),
     openapi_extra={
         "requestBody": {
@@ -54,11 +54,11 @@ async def _upload(sha256: Sha256, request: Request, _: Editor) -> AsyncIterator[
     },
 )
 def put_code(sha256: Sha256, upload: Annotated[Spooled, Depends(_upload)], context: Ctx, who: Editor) -> CodeView:
-    """The server computes the sha256 by itself; sending the same bundle again changes nothing."""
+    """The server compares the SHA-256 of the upload with the path. Uploading the same bundle again changes nothing."""
     if upload.sha256 != sha256:
         raise Problem(
             INVALID_BUNDLE,
-            f"what arrived has {upload.size} bytes with the sha256 {upload.sha256}, not {sha256}: it changed on its "
+            f"the upload has {upload.size} bytes with the sha256 {upload.sha256}, not {sha256}: it changed on its "
             "way, or while it was read",
         )
     info = store_code(context, who.project_id, upload)

@@ -29,7 +29,7 @@ from weft_api.http.problems import EXISTS, IDEMPOTENCY_CONFLICT, NOT_FOUND, STOR
 
 router = APIRouter(prefix="/api/v1", tags=["datastores"])
 
-Check = Annotated[bool, Query(description="Ask the store whether it takes these credentials.")]
+Check = Annotated[bool, Query(description="Check that the store accepts these credentials.")]
 _STORE = (STORE_REFUSED, STORE_UNAVAILABLE)
 
 
@@ -42,13 +42,13 @@ def get_datastores(context: Ctx, who: Viewer) -> DatastoreList:
 @router.post(
     "/datastores",
     status_code=201,
-    summary="Keep a data store",
+    summary="Save a data store",
     responses=responses(EXISTS, IDEMPOTENCY_CONFLICT, *_STORE),
 )
 def post_datastore(
     body: NewDatastore, context: Ctx, who: Editor, check: Check = True, key: KeyHeader = None
 ) -> DatastoreView:
-    """For manifests' `datastore: NAME`."""
+    """Manifests refer to the data store with `datastore: NAME`."""
     secret = body.session_token.get_secret_value() if body.session_token else None
     parts = [body.model_dump(), body.password.get_secret_value(), secret]
     return service.create_datastore(context, who, body, check, once(context.settings, key, "POST /datastores", parts))
@@ -67,16 +67,16 @@ def put_datastore(
     return service.replace_datastore(context, who, name, body, check)
 
 
-@router.delete("/datastores/{name}", status_code=204, summary="Forget a data store", responses=responses(NOT_FOUND))
+@router.delete("/datastores/{name}", status_code=204, summary="Remove a data store", responses=responses(NOT_FOUND))
 def delete_datastore(name: DatastoreName, context: Ctx, who: Editor) -> None:
-    """What is in it stays as it is."""
+    """The content of the store stays as it is."""
     with context.database.transaction() as session:
         service.delete_datastore(who.scope(session), name)
 
 
 @router.get(
     "/datastores/{name}/objects",
-    summary="List containers, or the objects of one",
+    summary="List the containers of a data store, or the objects in a container",
     responses=responses(NOT_FOUND, *_STORE),
 )
 def get_objects(
@@ -84,10 +84,11 @@ def get_objects(
     context: Ctx,
     who: Viewer,
     container: QueryContainer = None,
-    prefix: Annotated[str, Query(max_length=900)] = "",
-    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
-    cursor: Annotated[str | None, Query(max_length=2000)] = None,
+    prefix: Annotated[str, Query(max_length=900, description="Only objects whose keys start with this text.")] = "",
+    limit: Annotated[int, Query(ge=1, le=1000, description="Objects per page.")] = 200,
+    cursor: Annotated[str | None, Query(max_length=2000, description="`next_cursor` of the previous page.")] = None,
 ) -> ObjectPage:
+    """Without `container`, the answer lists the containers."""
     return transfers.list_objects(context, who, name, container, prefix, limit, cursor)
 
 
@@ -98,18 +99,18 @@ def get_objects(
     responses=responses(NOT_FOUND, *_STORE),
 )
 def put_container(name: DatastoreName, container: Container, context: Ctx, who: Editor) -> None:
-    """One that is there already is left as it is."""
+    """A container that exists already stays as it is."""
     transfers.create_container(context, who, name, container)
 
 
 @router.post(
     "/datastores/{name}/uploads",
     status_code=201,
-    summary="Get URLs to upload an object to",
+    summary="Get the URLs to upload an object",
     responses=responses(NOT_FOUND, IDEMPOTENCY_CONFLICT, *_STORE),
 )
 def post_upload(name: DatastoreName, body: UploadBody, context: Ctx, who: Editor, key: KeyHeader = None) -> Upload:
-    """PUT each part to its URL. Up to 64 MiB it is one part and the object is there at once."""
+    """PUT each part to its URL. An object of up to 64 MiB has a single part, and exists as soon as that is uploaded."""
     request = once(context.settings, key, f"POST /datastores/{name}/uploads", body.model_dump())
     return transfers.begin_upload(context, who, name, body, request)
 
@@ -117,7 +118,7 @@ def post_upload(name: DatastoreName, body: UploadBody, context: Ctx, who: Editor
 @router.post(
     "/datastores/{name}/uploads:complete",
     status_code=204,
-    summary="Make an object out of its uploaded parts",
+    summary="Complete an upload of several parts",
     responses=responses(NOT_FOUND, IDEMPOTENCY_CONFLICT, *_STORE),
 )
 def complete_upload(name: DatastoreName, body: CompleteBody, context: Ctx, who: Editor, key: KeyHeader = None) -> None:
@@ -127,7 +128,7 @@ def complete_upload(name: DatastoreName, body: CompleteBody, context: Ctx, who: 
 
 @router.post(
     "/datastores/{name}/downloads",
-    summary="Get a URL to download an object from",
+    summary="Get the URL to download an object",
     responses=responses(NOT_FOUND, *_STORE),
 )
 def post_download(name: DatastoreName, body: DownloadBody, context: Ctx, who: Viewer) -> Download:

@@ -24,7 +24,14 @@ DatastoreName = Annotated[
 Container = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$", description="The bucket.", examples=["digits"])
 ]
-QueryContainer = Annotated[str | None, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$", examples=["digits"])]
+QueryContainer = Annotated[
+    str | None,
+    Query(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$",
+        description="List the objects in this container.",
+        examples=["digits"],
+    ),
+]
 Key = Annotated[
     str,
     Field(min_length=1, max_length=900, pattern=r"^[^\x00-\x1f\x7f]+$", examples=["train-images-idx3-ubyte.gz"]),
@@ -34,7 +41,7 @@ _HeaderText = Annotated[str, Field(pattern=r"^[\x20-\x7e]+$", max_length=2000)]
 
 
 class DatastoreBody(BaseModel):
-    """Address and credentials. The password is kept encrypted and never shown again."""
+    """The address and the credentials of a data store. The password is stored encrypted, and no answer contains it."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -46,12 +53,14 @@ class DatastoreBody(BaseModel):
     region: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,63}$")] | None = None
     user_name: _HeaderText = Field(description="The access key.")
     password: SecretStr = Field(description="The secret key.", min_length=1, max_length=4096)
-    session_token: SecretStr | None = Field(default=None, min_length=1, max_length=16_384)
+    session_token: SecretStr | None = Field(
+        default=None, min_length=1, max_length=16_384, description="The session token of temporary credentials."
+    )
     ca: str | None = Field(
         default=None,
         max_length=65_536,
         pattern=r"-----BEGIN CERTIFICATE-----[\s\S]+-----END CERTIFICATE-----",
-        description="PEM: certificates of a private authority to trust there.",
+        description="Certificates (PEM) of the private authority that signed the endpoint's certificate.",
     )
 
     @field_validator("endpoint")
@@ -105,7 +114,7 @@ class StoredObject(BaseModel):
 
 
 class ObjectPage(BaseModel):
-    """Of a container; or, when none was named, the containers."""
+    """A page of a container's objects. If the request names no container, the answer lists the containers instead."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -121,7 +130,7 @@ class ObjectPage(BaseModel):
     )
 
     objects: list[StoredObject] | None = None
-    next_cursor: str | None = None
+    next_cursor: str | None = Field(default=None, description="The `cursor` of the next page; null on the last page.")
     containers: list[str] | None = None
 
 
@@ -136,7 +145,7 @@ class UploadBody(BaseModel):
     container: Container
     key: Key
     size: int = Field(ge=0, le=5 << 40)
-    create_container: bool = False
+    create_container: bool = Field(default=False, description="Create the container if it does not exist.")
 
 
 class UploadPart(BaseModel):
@@ -146,7 +155,8 @@ class UploadPart(BaseModel):
 
 
 class Upload(BaseModel):
-    """Where to PUT the parts. With an ``upload_id`` the ETags of the answers go to `uploads:complete`."""
+    """The URLs to PUT the parts to. If there is an ``upload_id``, send the ETags of the answers to
+    `uploads:complete`."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -168,7 +178,7 @@ class CompleteBody(BaseModel):
     key: Key
     upload_id: str = Field(min_length=1, max_length=2000, pattern=r"^[\x21-\x7e]+$")
     etags: list[Annotated[str, Field(max_length=200, pattern=r"^[\x20-\x7e]+$")]] = Field(
-        min_length=1, max_length=10_000
+        min_length=1, max_length=10_000, description="The ETags of all parts, in order."
     )
 
 

@@ -22,18 +22,18 @@ def get_engines(context: Ctx, _: Viewer) -> EngineList:
         return EngineList(engines=list_engines(context, session))
 
 
-@router.get("/engines/{name}", summary="Show an engine's nodes and what waits for it", responses=responses(NOT_FOUND))
+@router.get("/engines/{name}", summary="Show an engine with its nodes and waiting jobs", responses=responses(NOT_FOUND))
 def get_engine(name: str, context: Ctx, who: Viewer) -> EngineDetail:
     with context.database.transaction() as session:
         return show_engine(context, who.scope(session), name)
 
 
-@router.get("/catalogue", summary="List the images that manifests can ask for")
+@router.get("/catalogue", summary="List the images that manifests can name")
 def get_catalogue(context: Ctx, _: Viewer) -> CatalogueView:
     with context.database.transaction() as session:
         return show_catalogue(context, session)
 
 
-@router.get("/schema/manifest", summary="The manifest's JSON schema, for editors")
+@router.get("/schema/manifest", summary="Get the JSON schema of manifests, for editors")
 def get_schema() -> dict[str, Any]:
     return manifest_schema()

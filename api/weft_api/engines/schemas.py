@@ -32,13 +32,13 @@ _ENGINE: dict[str, Any] = {
 class Amounts(BaseModel):
     cpus: float = 0
     gpus: int = 0
-    memory: int = Field(default=0, description="Bytes.")
+    memory: int = Field(default=0, description="Memory in bytes.")
 
 
 class NodeCounts(BaseModel):
-    ready: int
-    not_ready: int = Field(description="Down, cordoned or under pressure: they take no learners now.")
-    potential: int = Field(description="The cluster's autoscaler may add them.")
+    ready: int = Field(description="Nodes that take learners.")
+    not_ready: int = Field(description="Nodes that are down, cordoned or under pressure. They take no learners now.")
+    potential: int = Field(description="Nodes that the cluster's autoscaler may add.")
 
 
 class EngineView(BaseModel):
@@ -48,20 +48,26 @@ class EngineView(BaseModel):
     type: str
     default: bool
     health: Literal["up", "unreachable", "unseen"] = Field(
-        description="unseen: no worker has looked at it lately, or ever."
+        description="`unseen`: no worker has observed the engine lately, or at all."
     )
-    condition: str | None = Field(description="In words what is wrong with it; null: nothing.")
-    capacity: Amounts | None = Field(description="What its ready nodes have. Null until a worker has seen it.")
-    used: Amounts = Field(description="What open attempts hold, of all projects.")
-    busy: Amounts | None = Field(description="What others than this installation use of its ready nodes.")
-    free: Amounts | None = Field(description="What both leave of its ready nodes.")
-    queue: str = Field(description="Who admits in Weft's stead, say a queue of Kueue's; empty: Weft does.")
+    condition: str | None = Field(description="A description of the engine's problem. Null if there is none.")
+    capacity: Amounts | None = Field(
+        description="Resources of the ready nodes. Null until a worker has observed the engine."
+    )
+    used: Amounts = Field(description="Resources that the open attempts of all projects hold.")
+    busy: Amounts | None = Field(
+        description="Resources of the ready nodes that programs outside this installation use."
+    )
+    free: Amounts | None = Field(description="Resources of the ready nodes that are neither used nor busy.")
+    queue: str = Field(
+        description="The queue that admits jobs in place of Weft, such as a queue of Kueue. Empty if Weft admits them."
+    )
     node_counts: NodeCounts
     seen_at: datetime | None
     unreachable_since: datetime | None
     error: str | None
-    queued: int = Field(description="Jobs waiting for it, of all projects.")
-    running: int = Field(description="Open attempts on it, of all projects.")
+    queued: int = Field(description="Jobs of all projects that wait for the engine.")
+    running: int = Field(description="Open attempts of all projects on the engine.")
 
 
 class NodeView(BaseModel):
@@ -69,13 +75,13 @@ class NodeView(BaseModel):
 
     name: str
     state: Literal["ready", "not ready", "potential"] = Field(
-        description="potential: it is not there yet; the cluster's autoscaler may add it."
+        description="`potential`: the node does not exist yet, but the cluster's autoscaler may add it."
     )
     gpu_type: str | None
     capacity: Amounts
-    used: Amounts = Field(description="What open attempts hold on it.")
-    busy: Amounts = Field(description="What others use of it.")
-    extra: dict[str, float] = Field(description="Other resources that it has, by the engine's names.")
+    used: Amounts = Field(description="Resources of the node that open attempts hold.")
+    busy: Amounts = Field(description="Resources of the node that programs outside this installation use.")
+    extra: dict[str, float] = Field(description="Other resources of the node, by the engine's names.")
     taints: list[str]
 
 
@@ -84,8 +90,12 @@ class WaitingJob(BaseModel):
 
     id: str
     name: str
-    state: Literal["QUEUED", "PENDING"] = Field(description="PENDING: admitted; the engine is starting its learners.")
-    place: int | None = Field(description="In the engine's queue, other projects' jobs included. Null for PENDING.")
+    state: Literal["QUEUED", "PENDING"] = Field(
+        description="`PENDING`: the job is admitted, and the engine is starting its learners."
+    )
+    place: int | None = Field(
+        description="Position in the engine's queue, which counts other projects' jobs, too. Null for PENDING."
+    )
     priority: int
     learners: int
     resources: Resources
@@ -134,13 +144,15 @@ _DETAIL: dict[str, Any] = {
 
 
 class EngineDetail(EngineView):
-    """An engine with its nodes and what waits for it."""
+    """An engine with its nodes and waiting jobs."""
 
     model_config = ConfigDict(title="EngineDetail", json_schema_extra={"examples": [_DETAIL]})
 
     nodes: list[NodeView]
-    waiting: list[WaitingJob] = Field(description="The project's own jobs, in the order of the queue; 100 at most.")
-    waiting_of_others: int = Field(description="Queued jobs of other projects.")
+    waiting: list[WaitingJob] = Field(
+        description="Waiting jobs of the project, in the order of the queue; at most 100."
+    )
+    waiting_of_others: int = Field(description="Number of queued jobs of other projects.")
 
 
 class EngineList(BaseModel):
@@ -153,12 +165,13 @@ class ImageView(BaseModel):
     reference: str
     name: str
     version: str
-    digest: str = Field(description="Of all that the catalogue locks for it.")
+    digest: str = Field(description="Digest of everything that the catalogue locks for the image.")
     frameworks: list[str]
-    devices: list[Literal["cpu", "gpu"]] = Field(description="What it can be built for.")
-    aliases: list[str] = Field(description="FRAMEWORK:VERSION that manifests may ask for besides, and get it.")
+    devices: list[Literal["cpu", "gpu"]] = Field(description="Devices that the image can be built for.")
+    aliases: list[str] = Field(description="Other versions (FRAMEWORK:VERSION) for which manifests get this image.")
     engines: dict[str, Literal["ready", "on demand", "unknown"]] = Field(
-        description="Whether each engine has it: ready; built or pulled when a job first asks for it; it can't tell."
+        description="Whether each engine has the image. `on demand`: the engine builds or pulls it for the first job "
+        "that needs it. `unknown`: the engine cannot tell."
     )
     launchers: list[str]
     default_launcher: str
@@ -191,4 +204,4 @@ class CatalogueView(BaseModel):
     )
 
     images: list[ImageView]
-    aliases: dict[str, str] = Field(description="Versions that manifests may ask for, and what serves them.")
+    aliases: dict[str, str] = Field(description="Versions that manifests may name, and the images that serve them.")

@@ -19,7 +19,7 @@ router = APIRouter(prefix="/api/v1", tags=["events"])
 
 @router.get(
     "/jobs/{job_id}/events",
-    summary="Read or follow what happened to a job",
+    summary="Read or follow a job's events",
     response_model=EventPage,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **responses(NOT_FOUND)},
 )
@@ -32,7 +32,8 @@ def get_events(
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
     resume: LastEventId = None,
 ) -> EventPage | Response:
-    """With `Accept: text/event-stream` they are followed: `event: event`, and `event: end` once the job has ended."""
+    """With `Accept: text/event-stream`, the answer follows the events. It sends each of them as `event: event`, and
+    `event: end` once the job has ended."""
     following = "text/event-stream" in request.headers.get("accept", "")
     with context.database.transaction() as session:
         scope = who.scope(session)

@@ -23,8 +23,10 @@ class EventView(BaseModel):
 
     id: int
     at: datetime
-    kind: str = Field(description="submitted, note, state, waiting, image, learner, condition, desired or warning")
-    state: str | None = Field(description="Of kind state: the state entered.")
+    kind: str = Field(
+        description="One of submitted, note, state, waiting, image, learner, condition, desired and warning."
+    )
+    state: str | None = Field(description="The state that the job has entered; set if `kind` is `state`.")
     attempt: int | None
     message: str
     data: dict[str, Any]

@@ -26,7 +26,7 @@ from weft_api.storage.file_lists import FileList
 
 router = APIRouter(prefix="/api/v1", tags=["files"])
 
-Preview = Annotated[bool, Query(description="Show it instead of downloading it.")]
+Preview = Annotated[bool, Query(description="Show the file instead of downloading it.")]
 _AWAY = (NOT_FOUND, RESULTS_GONE, STORE_REFUSED, STORE_UNAVAILABLE)
 
 
@@ -34,21 +34,22 @@ def _binary(media: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {media: {"schema": {"type": "string", "format": "binary"}}}}}
 
 
-@router.get("/jobs/{job_id}/files", summary="List the files that a job left", responses=responses(*_AWAY))
+@router.get("/jobs/{job_id}/files", summary="List the files of a job's results", responses=responses(*_AWAY))
 def get_files(job_id: str, context: Ctx, who: Viewer) -> FileList:
-    """In the store that the manifest named, or else in the installation's own."""
+    """The files are in the store that the manifest names, or else in the installation's own store."""
     return list_files(open_results(context, who, job_id))
 
 
 @router.get(
     "/jobs/{job_id}/files/{path:path}",
-    summary="Download one file, or show it",
+    summary="Download or show a file of a job's results",
     response_class=StreamingResponse,
     responses={**_binary("application/octet-stream"), **responses(*_AWAY, UNSUPPORTED_MEDIA)},
 )
 def get_file(job_id: str, path: str, context: Ctx, who: Viewer, preview: Preview = False) -> Response:
-    """With `preview`, images come with their type and all else as text, of which the first MiB (`X-Weft-Size` has the
-    file's size, `X-Weft-Truncated` whether there is more); what is neither is refused with 415."""
+    """With `preview`, an image is sent with its media type. Any other file is sent as text, up to its first MiB. The
+    header `X-Weft-Size` has the size of the whole file, and `X-Weft-Truncated` tells whether the answer is only a part
+    of it. A file that is neither an image nor text is refused with 415."""
     results = open_results(context, who, job_id)
     if preview and not image_type(path):
         size, beginning = read_beginning(results, path, MOST_SHOWN)
@@ -62,7 +63,7 @@ def get_file(job_id: str, path: str, context: Ctx, who: Viewer, preview: Preview
 
 @router.get(
     "/jobs/{job_id}/code",
-    summary="List the files of the code that a job was submitted with",
+    summary="List the files of a job's code",
     responses=responses(NOT_FOUND, STORE_UNAVAILABLE),
 )
 def get_code_files(job_id: str, context: Ctx, who: Viewer) -> CodeFiles:
@@ -71,7 +72,7 @@ def get_code_files(job_id: str, context: Ctx, who: Viewer) -> CodeFiles:
 
 @router.get(
     "/jobs/{job_id}/code/{path:path}",
-    summary="Show a file of the code that a job was submitted with",
+    summary="Show a file of a job's code",
     response_class=Response,
     responses={
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
@@ -79,14 +80,14 @@ def get_code_files(job_id: str, context: Ctx, who: Viewer) -> CodeFiles:
     },
 )
 def get_code_file(job_id: str, path: str, context: Ctx, who: Viewer) -> Response:
-    """As text, the first MiB (see the headers of a file's preview)."""
+    """The answer is text, up to the first MiB. It has the same headers as the preview of a result."""
     size, beginning = read_code(context, who, job_id, path, MOST_SHOWN)
     return text_answer(path, beginning, size)
 
 
 @router.get(
     "/jobs/{job_id}/definition",
-    summary="Download the code that a job was submitted with",
+    summary="Download a job's code as a zip",
     response_class=StreamingResponse,
     responses={**_binary("application/zip"), **responses(NOT_FOUND, STORE_UNAVAILABLE)},
 )
@@ -98,12 +99,13 @@ def get_definition(job_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
 
 @router.get(
     "/jobs/{job_id}/trained-model",
-    summary="Download all results as a zip",
+    summary="Download all results of a job as a zip",
     response_class=StreamingResponse,
     responses={**_binary("application/zip"), **responses(*_AWAY, NO_RESULTS_YET)},
 )
 def get_trained_model(job_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
-    """Of any size: it is made while it is sent. A connection that breaks off leaves a file that is no valid zip."""
+    """The server makes the zip while it sends it, so results may have any size. If the connection breaks, the received
+    file is not a valid zip."""
     pieces = zip_results(open_results(context, who, job_id))
     headers = {"Content-Disposition": disposition(f"{job_id}-trained-model.zip")}
     return StreamingResponse(pieces, media_type="application/zip", headers=headers)

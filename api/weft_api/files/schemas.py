@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 class CodeFile(BaseModel):
     path: str
-    size: int = Field(description="Unpacked, in bytes.")
+    size: int = Field(description="Unpacked size in bytes.")
 
 
 class CodeFiles(BaseModel):
@@ -16,4 +16,4 @@ class CodeFiles(BaseModel):
     )
 
     files: list[CodeFile]
-    complete: bool = Field(description="False when there are more files than are listed here.")
+    complete: bool = Field(description="False if there are more files than this list contains.")

@@ -13,12 +13,12 @@ from weft_core import __version__
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", summary="Is the process alive?")
+@router.get("/healthz", summary="Check that the process is alive")
 async def healthz() -> Health:
     return Health(status="ok", version=__version__)
 
 
-@router.get("/readyz", summary="Can requests be served?", responses={503: {"model": Readiness}})
+@router.get("/readyz", summary="Check that the server can serve requests", responses={503: {"model": Readiness}})
 def readyz(context: Ctx, response: Response) -> Readiness:
     found = readiness(context)
     if found.status == "unavailable":
@@ -28,7 +28,7 @@ def readyz(context: Ctx, response: Response) -> Readiness:
 
 @router.get(
     "/metrics",
-    summary="Metrics for Prometheus",
+    summary="Get metrics for Prometheus",
     response_class=Response,
     responses={200: {"content": {"text/plain": {}}}},
 )

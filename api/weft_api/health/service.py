@@ -1,4 +1,4 @@
-"""Whether what this process needs is there."""
+"""Whether the servers that this process needs answer."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ class Health(BaseModel):
 
 
 class Readiness(BaseModel):
-    """``ready``: every request can be served. ``degraded``: all but promptly, as Redis is away."""
+    """``ready``: the server can serve every request. ``degraded``: it can, but not always promptly, because Redis does
+    not answer. ``unavailable``: Postgres or the object store does not answer."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"status": "ready", "checks": {"postgres": "ok", "s3": "ok", "redis": "ok"}}]}
     )
 
     status: str
-    checks: dict[str, str] = Field(description="By server: ok, or what is wrong.")
+    checks: dict[str, str] = Field(description="For each server, `ok` or the problem.")
 
 
 def readiness(context: Context) -> Readiness:

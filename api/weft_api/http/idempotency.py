@@ -27,8 +27,8 @@ KeyHeader = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[\x21-\x7e]+$",
-        description="Any string of your own, new for each request that is not a repetition. "
-        "The same key with the same body gets the same answer; with another body 409.",
+        description="A string of your choice, new for each request that is not a repetition. The same key with the "
+        "same body gets the same answer. With another body, it gets 409.",
         examples=["5f0c8a52-7a55-4d0e-9a5e-6b6f1e0c1f11"],
     ),
 ]

@@ -12,9 +12,9 @@ from fastapi import Query
 
 from weft_api.http.problems import invalid
 
-Limit = Annotated[int, Query(ge=1, le=500, description="Rows a page.", examples=[50])]
+Limit = Annotated[int, Query(ge=1, le=500, description="Rows per page.", examples=[50])]
 Cursor = Annotated[
-    str | None, Query(max_length=4000, description="`next_cursor` of the page before; opaque.", examples=[None])
+    str | None, Query(max_length=4000, description="`next_cursor` of the previous page.", examples=[None])
 ]
 
 

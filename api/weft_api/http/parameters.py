@@ -13,14 +13,17 @@ from weft_api.http.problems import invalid
 NAME_PATTERN = r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
 """Of secrets and data stores."""
 
-LearnerId = Annotated[int | None, Query(ge=1, le=100_001, alias="learner", description="Only this LEARNER_ID's.")]
-AttemptNumber = Annotated[int | None, Query(ge=1, le=1_000_000, alias="attempt", description="Only this attempt's.")]
+LearnerId = Annotated[
+    int | None, Query(ge=1, le=100_001, alias="learner", description="Only the learner with this LEARNER_ID.")
+]
+AttemptNumber = Annotated[int | None, Query(ge=1, le=1_000_000, alias="attempt", description="Only this attempt.")]
 
 Since = Annotated[
     str | None,
     Query(
         max_length=64,
-        description="From then on: ISO 8601, milliseconds since the epoch, or a span such as `30s`, `5m`, `2h`, `1d`.",
+        description="Only from this time on: ISO 8601, milliseconds since the epoch, or a span until now such as "
+        "`30s`, `5m`, `2h`, `1d`.",
         examples=["30m"],
     ),
 ]
@@ -29,7 +32,7 @@ At = Annotated[
     str | None,
     Query(
         max_length=64,
-        description="Begin with the first line at or after that time, in the forms that `since` takes.",
+        description="Start with the first line at or after this time. The forms are those of `since`.",
         examples=["2026-01-31T08:00:00Z"],
     ),
 ]

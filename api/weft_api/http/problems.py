@@ -28,53 +28,49 @@ class Kind:
     retry_after: int | None = None  # seconds
 
 
-def _kind(code: str, status: int, title: str, example: str, retry_after: int | None = None) -> Kind:
-    return Kind(code, status, title, example, retry_after)
-
-
-INVALID_REQUEST = _kind("invalid_request", 400, "The request is not valid", "query.limit: 'x' is not a whole number")
-INVALID_MANIFEST = _kind("invalid_manifest", 400, "The manifest is not valid", "learners: 'two' is not a whole number")
-INVALID_BUNDLE = _kind("invalid_bundle", 400, "The code bundle is not valid", "this is not a zip file")
-CODE_MISSING = _kind(
+INVALID_REQUEST = Kind("invalid_request", 400, "The request is not valid", "query.limit: 'x' is not a whole number")
+INVALID_MANIFEST = Kind("invalid_manifest", 400, "The manifest is not valid", "learners: 'two' is not a whole number")
+INVALID_BUNDLE = Kind("invalid_bundle", 400, "The code bundle is not valid", "this is not a zip file")
+CODE_MISSING = Kind(
     "code_missing",
     400,
     "The code bundle is not here",
     "no code with this sha256: PUT it to /api/v1/code/{sha256} first",
 )
-STORE_REFUSED = _kind("store_refused", 400, "The data store refused", "container 'data' does not exist at http://…")
-UNAUTHENTICATED = _kind("unauthenticated", 401, "Not signed in", "send 'Authorization: Bearer <token>'")
-FORBIDDEN = _kind("forbidden", 403, "Not allowed", "this needs the role editor, the token has viewer")
-CROSS_SITE = _kind(
+STORE_REFUSED = Kind("store_refused", 400, "The data store refused", "container 'data' does not exist at http://…")
+UNAUTHENTICATED = Kind("unauthenticated", 401, "Not signed in", "send 'Authorization: Bearer <token>'")
+FORBIDDEN = Kind("forbidden", 403, "Not allowed", "this needs the role editor, the token has viewer")
+CROSS_SITE = Kind(
     "cross_site", 403, "Not from the dashboard", "a change by a session's cookie needs the header X-Weft-Session: 1"
 )
-NOT_FOUND = _kind("not_found", 404, "Not found", "no job 'job-000000000000' in this project")
-METHOD_NOT_ALLOWED = _kind("method_not_allowed", 405, "Method not allowed", "PATCH is not served here")
-CONFLICT = _kind("conflict", 409, "Does not fit the present state", "the job is COMPLETED: there is nothing to halt")
-EXISTS = _kind("already_exists", 409, "Exists already", "a data store named 'cos' exists already")
-IDEMPOTENCY_CONFLICT = _kind(
+NOT_FOUND = Kind("not_found", 404, "Not found", "no job 'job-000000000000' in this project")
+METHOD_NOT_ALLOWED = Kind("method_not_allowed", 405, "Method not allowed", "PATCH is not served here")
+CONFLICT = Kind("conflict", 409, "Does not fit the present state", "the job is COMPLETED: there is nothing to halt")
+EXISTS = Kind("already_exists", 409, "Exists already", "a data store named 'cos' exists already")
+IDEMPOTENCY_CONFLICT = Kind(
     "idempotency_conflict", 409, "The key was used for something else", "this Idempotency-Key came with another body"
 )
-NO_RESULTS_YET = _kind("no_results_yet", 409, "No results yet", "the job is PROCESSING: its results come at its end")
-ALREADY_GRANTED = _kind("already_granted", 409, "Already granted", "another agent holds the start grant of rank 0")
-NO_GRANT = _kind(
+NO_RESULTS_YET = Kind("no_results_yet", 409, "No results yet", "the job is PROCESSING: its results come at its end")
+ALREADY_GRANTED = Kind("already_granted", 409, "Already granted", "another agent holds the start grant of rank 0")
+NO_GRANT = Kind(
     "no_grant", 409, "No grant", "results are stored only with a storing grant: POST /learner/storing first"
 )
-LOG_FULL = _kind("log_full", 409, "The job's log is full", "it has 4294967296 bytes, which is the limit")
-RESULTS_GONE = _kind("results_gone", 410, "The results are gone", "nothing is left at results/job-…")
-STALE_ATTEMPT = _kind("stale_attempt", 410, "The attempt is over", "this attempt has ended: stop and exit")
-TOO_LARGE = _kind("too_large", 413, "Too large", "the manifest may have 1048576 bytes")
-TOO_MANY_ATTEMPTS = _kind("too_many_attempts", 429, "Too many wrong passwords", "try again in 300 seconds", 300)
-UNSUPPORTED_MEDIA = _kind("unsupported_media_type", 415, "Unsupported media type", "send application/json")
-TOO_MANY_LINES = _kind(
+LOG_FULL = Kind("log_full", 409, "The job's log is full", "it has 4294967296 bytes, which is the limit")
+RESULTS_GONE = Kind("results_gone", 410, "The results are gone", "nothing is left at results/job-…")
+STALE_ATTEMPT = Kind("stale_attempt", 410, "The attempt is over", "this attempt has ended: stop and exit")
+TOO_LARGE = Kind("too_large", 413, "Too large", "the manifest may have 1048576 bytes")
+TOO_MANY_ATTEMPTS = Kind("too_many_attempts", 429, "Too many wrong passwords", "try again in 300 seconds", 300)
+UNSUPPORTED_MEDIA = Kind("unsupported_media_type", 415, "Unsupported media type", "send application/json")
+TOO_MANY_LINES = Kind(
     "too_many_lines", 429, "The job logs too fast", "it may log 10000 lines and 2097152 bytes a second", 1
 )
-INTERNAL = _kind("internal", 500, "Something went wrong on the server", "it is in the server's log as request 1f0c…")
-STORE_UNAVAILABLE = _kind("store_unavailable", 503, "The object store does not answer", "can't reach http://…", 5)
-DATABASE_UNAVAILABLE = _kind("database_unavailable", 503, "The database does not answer", "try again in a moment", 2)
+INTERNAL = Kind("internal", 500, "Something went wrong on the server", "it is in the server's log as request 1f0c…")
+STORE_UNAVAILABLE = Kind("store_unavailable", 503, "The object store does not answer", "can't reach http://…", 5)
+DATABASE_UNAVAILABLE = Kind("database_unavailable", 503, "The database does not answer", "try again in a moment", 2)
 
 
 class FieldProblem(BaseModel):
-    """One thing that is wrong: where, what stood there, what is accepted."""
+    """A single problem in a request: its path, the value found, and the accepted values."""
 
     path: str
     message: str

@@ -1,4 +1,4 @@
-"""In which order jobs are listed, which of them by their metrics, and where a page of them ends."""
+"""The order of a list of jobs, its conditions on metrics, and its pages."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ Sort = Annotated[
     str,
     Query(
         max_length=300,
-        description="`created_at`, `name`, `state` or `metric:NAME`, of which also `:min` or `:max` (else the newest "
-        "value) is meant; `-` in front: descending. Jobs without the metric come last.",
+        description="`created_at`, `name`, `state` or `metric:NAME`. `metric:NAME` means the newest value of a metric, "
+        "`metric:NAME:min` its smallest and `metric:NAME:max` its largest value. A leading `-` means descending. Jobs "
+        "without the metric come last.",
         examples=["-metric:val/accuracy:max"],
     ),
 ]
@@ -35,7 +36,9 @@ Metrics = Annotated[
     Query(
         alias="metric",
         max_length=20,
-        description="`NAME<0.3`, also with > <= >= =; all must hold. `NAME.min`, `NAME.max`: its best values.",
+        description="Only jobs that meet all of these conditions, such as `NAME<0.3`. The operators are `<`, `>`, "
+        "`<=`, `>=` and `=`. `NAME` means the newest value of a metric, `NAME.min` its smallest and `NAME.max` its "
+        "largest.",
         examples=[["val/loss<0.3"]],
     ),
 ]

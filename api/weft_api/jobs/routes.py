@@ -46,7 +46,11 @@ _MULTIPART = {
     "properties": {
         "manifest": {"type": "string", "description": "The manifest, as YAML text or a file."},
         "code": {"type": "string", "format": "binary", "description": "The code, as a zip."},
-        "set": {"type": "array", "items": {"type": "string"}, "description": "key=value, repeated."},
+        "set": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Values that replace the manifest's: key=value.",
+        },
     },
 }
 
@@ -72,15 +76,19 @@ def validate_manifest(
     who: Viewer,
     overrides: Annotated[
         list[str],
-        Query(alias="set", description="key=value; replaces a value of the manifest.", examples=[["learners=2"]]),
+        Query(alias="set", description="A value that replaces the manifest's: key=value.", examples=[["learners=2"]]),
     ] = [],  # noqa: B006 - FastAPI copies it
     rerun_of: Annotated[
-        str | None, Query(description="Its credentials open the same endpoints where none are given.", max_length=100)
+        str | None,
+        Query(
+            description="The id of a job. Where the manifest has no credentials for an endpoint, this job's are used.",
+            max_length=100,
+        ),
     ] = None,
 ) -> ValidManifest:
-    """All problems at once, each with its path, line, what stood there and what is accepted. The project's secrets and
-    models, and its data stores with their containers, have to be there, as for a job; a store that does not answer is
-    a note."""
+    """The answer lists all problems at once, each with its path, its line, the value found and the accepted values. As
+    for a job, the secrets, models, data stores and containers that the manifest names must exist. A store that does not
+    answer is not a problem, but is noted."""
     return validate(context, who, text, parse_set(overrides, "query.set"), rerun_of)
 
 
@@ -113,7 +121,7 @@ def validate_manifest(
 def submit_job(
     submission: SubmissionParam, context: Ctx, who: Editor, response: Response, key: KeyHeader = None
 ) -> JobView:
-    """201 means that it is durable: code in the store, job in the database."""
+    """201 means that the job is durable: its code is in the store, and the job is in the database."""
     request = once(context.settings, key, "POST /jobs", submission.digest_parts())
     return _created(submit(context, who, submission, request), response)
 
@@ -135,24 +143,32 @@ def _labels(values: list[str]) -> list[tuple[str, str]]:
     return labels
 
 
-@router.get("/jobs", summary="List jobs, newest first unless another order is asked for")
+@router.get("/jobs", summary="List jobs")
 def get_jobs(
     context: Ctx,
     who: Viewer,
-    state: Annotated[list[JobState], Query(description="Any of these.", examples=[["QUEUED"]])] = [],  # noqa: B006
-    label: Annotated[
-        list[str], Query(max_length=20, description="key=value, all of these.", examples=[["team=vision"]])
+    state: Annotated[
+        list[JobState], Query(description="Only jobs in one of these states.", examples=[["QUEUED"]])
     ] = [],  # noqa: B006
-    q: Annotated[str, Query(max_length=200, description="Part of the name, id or description.")] = "",
+    label: Annotated[
+        list[str],
+        Query(max_length=20, description="Only jobs with all of these labels: key=value.", examples=[["team=vision"]]),
+    ] = [],  # noqa: B006
+    q: Annotated[
+        str, Query(max_length=200, description="Only jobs with this text in their name, id or description.")
+    ] = "",
     since: Since = None,
-    engine: Annotated[str, Query(max_length=200, description="Those of this engine.", examples=["local"])] = "",
-    user: Annotated[str, Query(max_length=200, description="Those that this user submitted.", examples=["ada"])] = "",
+    engine: Annotated[str, Query(max_length=200, description="Only jobs of this engine.", examples=["local"])] = "",
+    user: Annotated[
+        str, Query(max_length=200, description="Only jobs that this user submitted.", examples=["ada"])
+    ] = "",
     metric: Metrics = [],  # noqa: B006
     sort: Sort = NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JobPage:
-    conditions = [MetricCondition.parsed(one) for one in metric]
+    """The newest jobs come first, unless `sort` asks for another order."""
+    conditions = [MetricCondition.parsed(text) for text in metric]
     wanted = JobFilter(state, _labels(label), q, parse_since(since), conditions, engine, user)
     with context.database.transaction() as session:
         return list_jobs(who.scope(session), who, wanted, Order.parsed(sort), limit, cursor)
@@ -168,12 +184,13 @@ def get_job(job_id: str, context: Ctx, who: Viewer) -> JobDetail:
 @router.post(
     "/jobs/{job_id}/halt",
     status_code=202,
-    summary="Halt a job: SIGTERM, a grace to save a checkpoint, then the end",
+    summary="Halt a job",
     responses=responses(NOT_FOUND, CONFLICT, IDEMPOTENCY_CONFLICT),
 )
 def halt_job(
     job_id: str, context: Ctx, who: Editor, body: Annotated[HaltBody | None, Body()] = None, key: KeyHeader = None
 ) -> JobView:
+    """The job's program gets SIGTERM and some time to save a checkpoint. Then it is killed."""
     grace = body.grace_seconds if body else None
     request = once(context.settings, key, f"POST /jobs/{job_id}/halt", grace)
     return lifecycle.halt(context, who, job_id, grace, request)
@@ -181,7 +198,7 @@ def halt_job(
 
 @router.get(
     "/jobs/{job_id}/manifest",
-    summary="Show a job's manifest as a user would write it",
+    summary="Get a job's manifest as YAML",
     response_class=Response,
     responses={
         200: {"content": {"text/yaml": {"schema": {"type": "string"}, "example": _YAML}}},
@@ -189,7 +206,8 @@ def halt_job(
     },
 )
 def get_manifest(job_id: str, context: Ctx, who: Viewer) -> Response:
-    """In YAML, without credentials. Its paths are those that `set` of a rerun takes."""
+    """The manifest has the form in which users write manifests, without credentials. `set` of a rerun takes the paths
+    of this form."""
     with context.database.transaction() as session:
         text = manifest_text(Manifest.model_validate(find_job(who.scope(session), job_id).manifest))
     return Response(text, media_type="text/yaml")
@@ -197,10 +215,11 @@ def get_manifest(job_id: str, context: Ctx, who: Viewer) -> Response:
 
 @router.put(
     "/jobs/{job_id}/keepalive",
-    summary="Say that the client of a job lives, which ends without it",
+    summary="Report that a job's client is alive",
     responses=responses(NOT_FOUND, CONFLICT),
 )
 def keep_job_alive(job_id: str, context: Ctx, who: Editor) -> KeepaliveAnswer:
+    """A job that was submitted with `keepalive` is halted when this call does not come in time."""
     return lifecycle.keep_alive(context, who, job_id)
 
 
@@ -217,7 +236,7 @@ def resume_job(job_id: str, context: Ctx, who: Editor, key: KeyHeader = None) ->
 @router.post(
     "/jobs/{job_id}/rerun",
     status_code=201,
-    summary="Submit the same again, as a new job",
+    summary="Submit a job again, as a new job",
     responses=responses(
         NOT_FOUND,
         INVALID_MANIFEST,
@@ -237,8 +256,7 @@ def rerun_job(
     body: Annotated[RerunBody | None, Body()] = None,
     key: KeyHeader = None,
 ) -> JobView:
-    """With `from_checkpoint` its first attempt finds the job's last complete checkpoint in CHECKPOINT_DIR, or the one
-    that is named."""
+    """With `from_checkpoint`, the first attempt of the new job finds a checkpoint of the old job in CHECKPOINT_DIR."""
     asked = body or RerunBody()
     request = once(context.settings, key, f"POST /jobs/{job_id}/rerun", asked.model_dump())
     return _created(lifecycle.rerun(context, who, job_id, asked, request), response)
@@ -247,8 +265,9 @@ def rerun_job(
 @router.delete(
     "/jobs/{job_id}",
     status_code=202,
-    summary="Delete a job; one that runs is stopped first",
+    summary="Delete a job",
     responses=responses(NOT_FOUND),
 )
 def delete_job(job_id: str, context: Ctx, who: Editor) -> JobView:
+    """A running job is stopped first."""
     return lifecycle.delete(context, who, job_id)

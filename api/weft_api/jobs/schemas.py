@@ -63,54 +63,58 @@ class JobView(BaseModel):
     name: str
     description: str
     labels: dict[str, str]
-    state: str
-    desired: str
-    reason: str
-    error_code: str | None
-    condition: str | None
+    state: str = Field(description="The state that the job is in.")
+    desired: str = Field(description="The state that the user wants: RUNNING, HALTED or DELETED.")
+    reason: str = Field(description="Why the job is in its state.")
+    error_code: str | None = Field(description="FfDL's code for the error, if FfDL has one.")
+    condition: str | None = Field(description="Something unusual about the job at the moment.")
     engine: str
     priority: int
     framework: FrameworkView
-    learners: int
+    learners: int = Field(description="Number of learners.")
     resources: Resources
-    attempt: int
-    retries: int
-    failures: int
+    attempt: int = Field(description="Number of the newest attempt; 0 before the first.")
+    retries: int = Field(description="How often the job may be tried again after a failure.")
+    failures: int = Field(description="Number of failed attempts that count against `retries`.")
     code_sha256: str | None
-    rerun_of: str | None
+    rerun_of: str | None = Field(description="The job that this job is a rerun of.")
     checkpoint_of: dict[str, Any] | None = Field(
-        default=None, description="The other job's checkpoint that it began with: job, generation, attempt, at, …"
+        default=None,
+        description="The checkpoint of another job that this job started from: job, generation, attempt, at and more.",
     )
     project: str
-    user: str
+    user: str = Field(description="The user who submitted the job.")
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
     state_since: datetime
-    queue_position: int | None = Field(default=None, description="Jobs before it in its engine's queue, plus one.")
+    queue_position: int | None = Field(default=None, description="Position in the engine's queue, from 1.")
     metrics: dict[str, BestAndLast] = Field(
-        default_factory=dict, description="Newest and best values by `group/name`; the first 200 that it reports."
+        default_factory=dict,
+        description="Newest and best values by `group/name`, for the first 200 metrics that the job reports.",
     )
 
 
 class LearnerView(BaseModel):
     learner: int = Field(description="LEARNER_ID, from 1.")
     phase: str
-    node: str | None = Field(description="Where its engine says that it runs, or ran.")
+    node: str | None = Field(description="The node that the learner runs or ran on, as the engine reports it.")
     address: str | None
-    ports: list[int] = Field(default_factory=list, description="Of this address, its own to use.")
+    ports: list[int] = Field(default_factory=list, description="Ports of the address that the learner may use.")
     exit_code: int | None
     exit_reason: str | None
-    lost: str | None = Field(default=None, description="Why the others went on without it, in an elastic job.")
+    lost: str | None = Field(
+        default=None, description="Why the other learners of an elastic job went on without this learner."
+    )
 
 
 class RoundView(BaseModel):
-    """Who trains together now, in an elastic job."""
+    """The learners of an elastic job that train together now."""
 
     n: int
-    learners: list[int] = Field(description="In order of rank; empty while they gather.")
-    processes: int = Field(description="WORLD_SIZE.")
-    reason: str = Field(description="Why there is another round than the one before.")
+    learners: list[int] = Field(description="LEARNER_IDs in the order of ranks; empty while the learners gather.")
+    processes: int = Field(description="Number of processes (WORLD_SIZE).")
+    reason: str = Field(description="Why this round replaced the previous round.")
     opened_at: datetime
     closed_at: datetime | None
 
@@ -123,14 +127,16 @@ class AttemptView(BaseModel):
     created_at: datetime
     ended_at: datetime | None
     checkpoint: dict[str, Any] | None = Field(
-        default=None, description="What it began with: generation, job, attempt, at (seconds), files, size (bytes)."
+        default=None,
+        description="The checkpoint that the attempt started from: generation, job, attempt, at (seconds), files, size "
+        "(bytes).",
     )
     learners: list[LearnerView]
-    round: RoundView | None = Field(default=None, description="The newest, of an elastic job.")
+    round: RoundView | None = Field(default=None, description="The newest round of an elastic job.")
 
 
 class JobDetail(JobView):
-    """A job with its attempts and its manifest (in its canonical form, without credentials)."""
+    """A job with its attempts and its manifest. The manifest is in its canonical form, without credentials."""
 
     model_config = ConfigDict(
         title="JobDetail",
@@ -169,13 +175,13 @@ class JobDetail(JobView):
 
     attempts: list[AttemptView]
     manifest: dict[str, Any]
-    pretrained_model: str | None = Field(description="The registry's version that it starts from, by its number.")
-    models: list[str] = Field(description="The registry's versions that its results are.")
+    pretrained_model: str | None = Field(description="The model version that the job starts from, by its number.")
+    models: list[str] = Field(description="The model versions that hold the job's results.")
 
 
 class JobPage(BaseModel):
     jobs: list[JobView]
-    next_cursor: str | None = Field(description="Of the next page; null on the last.")
+    next_cursor: str | None = Field(description="The `cursor` of the next page; null on the last page.")
 
 
 Overrides = Annotated[
@@ -185,7 +191,7 @@ Overrides = Annotated[
 
 
 class Keepalive(BaseModel):
-    """The job ends with its client: when PUT /jobs/{id}/keepalive has not come for ``seconds``, it is halted."""
+    """Halts the job if its client goes away, that is, if PUT /jobs/{id}/keepalive has not come for ``seconds``."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"seconds": 45, "idle_seconds": 3600}]})
 
@@ -194,18 +200,20 @@ class Keepalive(BaseModel):
         default=None,
         ge=5,
         le=30 * 86_400,
-        description="Halt it, too, when for so long no learner has printed a line or used 5 % of a CPU or GPU.",
+        description="Also halt the job if no learner has printed a line or used 5 % of a CPU or GPU for this time.",
     )
 
 
 class KeepaliveAnswer(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"until": "2026-01-31T08:15:47Z"}]})
 
-    until: datetime | None = Field(description="Halted then, unless asked for again; null: it outlives its client.")
+    until: datetime | None = Field(
+        description="When the job is halted unless its client calls again. Null if the job outlives its client."
+    )
 
 
 class SubmitBody(BaseModel):
-    """A submission as JSON; the code has been sent before (PUT /code/{sha256})."""
+    """A submission as JSON. The client uploads the code before (PUT /code/{sha256})."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -231,7 +239,10 @@ class HaltBody(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"grace_seconds": 60}]})
 
     grace_seconds: int | None = Field(
-        default=None, ge=0, le=86_400, description="From SIGTERM to SIGKILL; default: the installation's."
+        default=None,
+        ge=0,
+        le=86_400,
+        description="Seconds from SIGTERM to SIGKILL. Default: the installation's setting.",
     )
 
 
@@ -242,22 +253,24 @@ class RerunBody(BaseModel):
 
     manifest: str | None = Field(
         default=None,
-        description="Instead of the job's, which GET /jobs/{id}/manifest gives to be edited. Connections without "
-        "credentials have those of the job's data store with the same id and auth_url.",
+        description="A manifest that replaces the job's. GET /jobs/{id}/manifest returns the job's manifest to edit. "
+        "A connection without credentials gets those of the job's data store with the same id and auth_url.",
     )
     code_sha256: str | None = Field(
-        default=None, pattern=r"^[0-9a-f]{64}$", description="Instead of the job's code; sent before."
+        default=None,
+        pattern=r"^[0-9a-f]{64}$",
+        description="SHA-256 of an uploaded bundle that replaces the job's code.",
     )
     set: Overrides = Field(default_factory=dict)
     from_checkpoint: bool | Annotated[str, Field(min_length=1, max_length=64)] = Field(
         default=False,
-        description="Begin with a copy of the last complete checkpoint that the job has now, or of the one with this "
-        "`generation`, as GET /jobs/{id}/checkpoints lists them.",
+        description="Start from a copy of a checkpoint of the job. `true` means the last complete checkpoint. A string "
+        "is the `generation` of a checkpoint that GET /jobs/{id}/checkpoints lists.",
     )
 
 
 class ValidManifest(BaseModel):
-    """What a manifest means, everything resolved."""
+    """A manifest in its canonical form, with everything resolved."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -273,4 +286,4 @@ class ValidManifest(BaseModel):
 
     valid: bool = True
     manifest: dict[str, Any]
-    notes: list[str] = Field(description="What is good to know but no error.")
+    notes: list[str] = Field(description="Remarks that are not errors.")

@@ -71,23 +71,24 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5  # seconds
     responses={200: {"content": {"application/json": {"example": _SPEC}}}, **responses(ALREADY_GRANTED)},
 )
 def start(call: StartCall, context: Ctx, token: Token) -> LearnerSpec:
-    """Once for each rank of an attempt; the same instance gets the same answer again."""
+    """Each rank of an attempt gets its grant once. If the same instance asks again, it gets the same answer."""
     return service.start(context, token, call)
 
 
-@router.post("/address", status_code=204, summary="Say where peers reach this learner")
+@router.post("/address", status_code=204, summary="Report the address at which peers reach this learner")
 def address(call: AddressCall, context: Ctx, token: Token) -> None:
     service.address(context, token, call)
 
 
-@router.get("/peers", summary="Where the gang's learners are; waits until all are there")
+@router.get("/peers", summary="Get the addresses of the gang's learners")
 async def peers(
     context: Ctx,
     token: Token,
     rank: QueryRank,
-    wait: Annotated[float, Query(ge=0, le=30, description="Seconds to wait for the rest.")] = 0,
+    wait: Annotated[float, Query(ge=0, le=30, description="Seconds to wait for the other learners.")] = 0,
     phase: QueryPhase = None,
 ) -> Peers:
+    """The call waits up to `wait` seconds until all learners are ready."""
     wanted = LearnerPhase(phase) if phase else None
     deadline = time.monotonic() + wait
     pause = _FIRST_PAUSE
@@ -100,8 +101,9 @@ async def peers(
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
-@router.post("/round", summary="Take part in the rounds of an elastic job; waits for news")
+@router.post("/round", summary="Take part in the rounds of an elastic job")
 async def take_part(call: RoundCall, context: Ctx, token: Token) -> RoundAnswer:
+    """The call waits up to `wait` seconds for a change."""
     deadline = time.monotonic() + call.wait
     pause = _FIRST_PAUSE
     while True:
@@ -112,18 +114,19 @@ async def take_part(call: RoundCall, context: Ctx, token: Token) -> RoundAnswer:
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
-@router.post("/phase", status_code=204, summary="Report progress")
+@router.post("/phase", status_code=204, summary="Report the learner's phase")
 def phase(call: PhaseCall, context: Ctx, token: Token) -> None:
     service.phase(context, token, call)
 
 
-@router.post("/heartbeat", summary="Say that it lives; hear whether it is to stop")
+@router.post("/heartbeat", summary="Send a heartbeat")
 def heartbeat(call: HeartbeatCall, context: Ctx, token: Token) -> HeartbeatAnswer:
+    """The answer can order the learner to stop."""
     return service.heartbeat(context, token, call)
 
 
 def _body_of(schema: str) -> dict[str, Any]:
-    """What the documentation says of a body that is read elsewhere."""
+    """The OpenAPI entry for a body that the route reads itself."""
     content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
     return {"requestBody": {"required": True, "content": content}}
 
@@ -135,13 +138,14 @@ async def _raw_body(request: Request, _: Token) -> bytes:
 @router.post(
     "/logs",
     status_code=204,
-    summary="Send log lines; a repeated batch changes nothing",
+    summary="Send log lines",
     responses=responses(LOG_FULL, TOO_LARGE, TOO_MANY_LINES),
     openapi_extra=_body_of("LogsCall"),
 )
 async def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
-    """`429` when the job writes more than it may (`limits.log_lines_per_second`, `limits.log_bytes_per_second`): the
-    batch is to be sent again later. `409` when its log is full: more will not be taken."""
+    """A repeated batch changes nothing. `429` means that the job writes more than it may
+    (`limits.log_lines_per_second`, `limits.log_bytes_per_second`); send the batch again later. `409` means that the
+    job's log is full and accepts no more lines."""
     accepted = await accept_logs(context, token, body)
     note(job=accepted.job_id, attempt=accepted.attempt)
 
@@ -149,23 +153,24 @@ async def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: 
 @router.post(
     "/metrics",
     status_code=204,
-    summary="Send metrics; a repeated call changes nothing",
+    summary="Send metrics",
     responses=responses(TOO_LARGE),
     openapi_extra=_body_of("MetricsCall"),
 )
 async def metrics(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
+    """A repeated call changes nothing."""
     accepted = await accept_metrics(context, token, body)
     note(job=accepted.job_id, attempt=accepted.attempt)
 
 
-@router.post("/storing", summary="Report the end of user code; ask for the grant to store results")
+@router.post("/storing", summary="Report the end of the user's program, and ask for the storing grant")
 def storing(call: StoringCall, context: Ctx, token: Token) -> StoringAnswer:
     return service.storing(context, token, call)
 
 
 @router.post(
     "/objects",
-    summary="Presigned URLs in the installation's own store",
+    summary="Get presigned URLs of the installation's own store, or list its objects",
     responses=responses(NO_GRANT, STORE_UNAVAILABLE),
 )
 def learner_objects(call: ObjectsCall, context: Ctx, token: Token) -> ObjectsAnswer:

@@ -24,7 +24,8 @@ class AddressCall(LearnerCall):
 
 
 class Listing(BaseModel):
-    """Objects, as they were listed: how many, their bytes, and a SHA-256 of keys, sizes and (of inputs) ETags."""
+    """A summary of listed objects: their number, their bytes, and a SHA-256 of their keys and sizes. For inputs, the
+    SHA-256 includes their ETags."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -45,21 +46,21 @@ class Listing(BaseModel):
 
 
 class Inputs(BaseModel):
-    """What a learner found where the manifest's inputs are."""
+    """The inputs that a learner found in the places that the manifest names."""
 
     data: Listing | None = None
     pretrained: Listing | None = None
 
 
 class Origin(BaseModel):
-    """A checkpoint: one of the generations that learners store."""
+    """A checkpoint: a generation that learners have stored."""
 
     generation: Annotated[Storable, Field(max_length=100)]
     job: Annotated[Storable, Field(max_length=100)] | None = None
     attempt: int | None = None
     at: float | None = Field(default=None, ge=0, le=1e11, description="Seconds since the epoch.")
     files: int = Field(ge=0)
-    size: int = Field(ge=0, description="Bytes.")
+    size: int = Field(ge=0, description="Size in bytes.")
 
 
 class PhaseCall(LearnerCall):
@@ -67,8 +68,10 @@ class PhaseCall(LearnerCall):
 
     phase: Literal["DOWNLOADING", "PROCESSING"]
     message: Annotated[Storable, Field(max_length=2000)] = ""
-    inputs: Inputs | None = Field(default=None, description="With PROCESSING, of learner 1: kept as lineage.")
-    checkpoint: Origin | None = Field(default=None, description="What the learner begins with.")
+    inputs: Inputs | None = Field(
+        default=None, description="Learner 1 sends its inputs with PROCESSING. The server keeps them as lineage."
+    )
+    checkpoint: Origin | None = Field(default=None, description="The checkpoint that the learner starts from.")
 
 
 class HeartbeatCall(LearnerCall):
@@ -76,14 +79,17 @@ class HeartbeatCall(LearnerCall):
         system={"cpu_percent": 97.5, "memory_bytes": 734003200, "gpus": []}, idle_seconds=0, wrote=True
     )
 
-    system: dict[str, Any] | None = Field(default=None, description="CPU, memory and GPUs of the learner.")
+    system: dict[str, Any] | None = Field(default=None, description="The learner's use of CPU, memory and GPUs.")
     idle_seconds: float | None = Field(
         default=None,
         ge=0,
         le=3e9,
-        description="For how long it has logged nothing and hardly used CPU and GPU; null: its program does not run.",
+        description="For how long the learner has logged nothing and hardly used its CPUs and GPUs. Null if its "
+        "program does not run.",
     )
-    wrote: bool | None = Field(default=None, description="Whether it has written into RESULT_DIR or CHECKPOINT_DIR.")
+    wrote: bool | None = Field(
+        default=None, description="Whether the program has written into RESULT_DIR or CHECKPOINT_DIR."
+    )
 
 
 class StoringCall(LearnerCall):
@@ -97,19 +103,24 @@ class ObjectsCall(LearnerCall):
 
     space: Literal["results", "checkpoints", "pretrained", "exit"]
     op: Literal["put", "get", "list", "delete", "begin", "parts", "complete", "abort"] = Field(
-        description="The last four are of a multipart upload of the one key."
+        description="`begin`, `parts`, `complete` and `abort` belong to a multipart upload of a single key."
     )
     keys: list[Annotated[str, Field(max_length=900)]] = Field(
-        default_factory=list, max_length=1000, description="Relative paths; with op list: prefixes (none: all)."
+        default_factory=list,
+        max_length=1000,
+        description="Relative paths. With `list`, they are prefixes, and an empty list means all objects.",
     )
     upload: str | None = Field(
-        default=None, max_length=2000, pattern=r"^[\x21-\x7e]+$", description="What op begin has answered."
+        default=None,
+        max_length=2000,
+        pattern=r"^[\x21-\x7e]+$",
+        description="The upload's id, from the answer to `begin`.",
     )
     numbers: list[Annotated[int, Field(ge=1, le=10_000)]] = Field(
-        default_factory=list, max_length=1000, description="With op parts: which of them are to be put, from 1."
+        default_factory=list, max_length=1000, description="With `parts`: the numbers of the parts to PUT, from 1."
     )
     etags: list[Annotated[str, Field(max_length=200, pattern=r"^[\x20-\x7e]+$")]] = Field(
-        default_factory=list, max_length=10_000, description="With op complete: of all parts, in order."
+        default_factory=list, max_length=10_000, description="With `complete`: the ETags of all parts, in order."
     )
 
 
@@ -119,7 +130,7 @@ class ExitCall(LearnerCall):
     exit_code: int = Field(ge=-1000, le=1000)
     reason: Annotated[Storable, Field(max_length=10_000)] = ""
     last_lines: list[Annotated[Storable, Field(max_length=20_000)]] = Field(default_factory=list, max_length=200)
-    outputs: Listing | None = Field(default=None, description="The results, of the learner that stores last.")
+    outputs: Listing | None = Field(default=None, description="The results. The learner that stores last sends them.")
 
 
 class Peer(BaseModel):
@@ -130,7 +141,8 @@ class Peer(BaseModel):
 
 
 class Peers(BaseModel):
-    """``ready``: all learners have an address, and are at or past the phase that was asked for."""
+    """The learners of a gang. ``ready`` means that all have an address and have reached the phase that the call
+    names."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -145,26 +157,27 @@ class Peers(BaseModel):
 
 
 class RoundCall(LearnerCall):
-    """``ready``: it waits for a round after ``round``. ``running``: its workers run in ``round``, and it wants to hear
-    of the next. ``broken``: its workers have ended early, which it says at once; it is ``ready`` when it has put away
-    what they had."""
+    """The state of a learner of an elastic job. ``ready``: it waits for a round after ``round``. ``running``: its
+    workers run in ``round``, and it waits for the next round. ``broken``: its workers have ended early. A learner
+    reports this at once, and becomes ``ready`` when it has cleaned up after them."""
 
     model_config = call_examples(state="ready", round=0, address="10.0.0.7", ports=[40001, 40002, 40003, 40004])
 
     state: Literal["ready", "broken", "running"]
-    round: int = Field(ge=0, le=2**31 - 1, description="The last round that it was in; 0: none yet.")
+    round: int = Field(ge=0, le=2**31 - 1, description="The last round that the learner was in; 0 before its first.")
     address: str | None = Field(default=None, min_length=1, max_length=255, pattern=r"^[0-9A-Za-z.:_%-]+$")
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list, max_length=64)
     exit_code: int | None = Field(default=None, ge=-1000, le=1000)
     reason: Annotated[Storable, Field(max_length=10_000)] = ""
     last_lines: list[Annotated[Storable, Field(max_length=20_000)]] = Field(default_factory=list, max_length=200)
-    wait: float = Field(default=0, ge=0, le=30, description="Seconds to wait for news.")
+    wait: float = Field(default=0, ge=0, le=30, description="Seconds to wait for a change.")
 
 
 class RoundAnswer(BaseModel):
-    """``wait``: no news. ``change``: round ``round`` has opened: arrive for it, with workers ended if ``restart``.
-    ``run``: train in round ``round``, with ``peers`` in order of rank. ``finish``: training has ended well. ``leave``:
-    the others go on without this learner, for the reason that is given."""
+    """The order to a learner of an elastic job. ``wait``: nothing has changed. ``change``: round ``round`` has opened;
+    get ready for it, and end the workers first if ``restart`` is true. ``run``: train in round ``round`` with
+    ``peers``, which are in the order of their ranks. ``finish``: the training has ended well. ``leave``: the other
+    learners go on without this learner, for the given reason."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -191,14 +204,14 @@ class HeartbeatAnswer(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"stop": True, "grace_seconds": 120, "dump": None}]})
 
     stop: bool
-    grace_seconds: int | None = Field(description="From SIGTERM to SIGKILL, when `stop` is set.")
+    grace_seconds: int | None = Field(description="Seconds from SIGTERM to SIGKILL, if `stop` is true.")
     dump: str | None = Field(
-        default=None, description="Write the stacks of all processes into the log, once for each value that comes."
+        default=None, description="Write the stacks of all processes into the log, once for each new value."
     )
 
 
 class StoringAnswer(BaseModel):
-    """``granted``: store the results now. ``wait``: ask again soon."""
+    """The answer about the storing grant. ``granted``: store the results now. ``wait``: ask again soon."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"granted": False, "wait": True}]})
 
@@ -221,13 +234,15 @@ class ObjectsAnswer(BaseModel):
         }
     )
 
-    urls: dict[str, str] | None = Field(default=None, description="Presigned, by key, or by number of the part.")
+    urls: dict[str, str] | None = Field(
+        default=None, description="Presigned URLs by key, or by the number of the part."
+    )
     objects: list[ObjectEntry] | None = None
     upload: str | None = Field(default=None, description="The id of a multipart upload.")
 
 
-QueryRank = Annotated[int, Query(ge=0, le=100_000, description="The asking learner's rank.", examples=[0])]
+QueryRank = Annotated[int, Query(ge=0, le=100_000, description="Rank of the learner that asks.", examples=[0])]
 QueryPhase = Annotated[
     Literal["STARTED", "DOWNLOADING", "PROCESSING", "STORING", "EXITED"] | None,
-    Query(description="Wait until all are at or past this phase."),
+    Query(description="Wait until all learners have reached this phase."),
 ]

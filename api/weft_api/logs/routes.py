@@ -37,7 +37,7 @@ from weft_core.lifecycle.states import TERMINAL
 router = APIRouter(prefix="/api/v1", tags=["logs"], responses=responses(NOT_FOUND))
 
 _POLICY = 1008
-"""The WebSocket's code for one who may not go on."""
+"""The code that closes the WebSocket of a user who is no longer signed in."""
 
 
 @router.get("/jobs/{job_id}/logs", summary="Read a part of a job's log")
@@ -53,10 +53,10 @@ def get_logs(
     before: Before = None,
     at: At = None,
     q: Text = "",
-    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="Lines per page.")] = 1000,
 ) -> LogPage:
-    """From line `from` on (or the last `tail` lines, or from the time `at` on); `next` is where to go on, whatever the
-    filters. `before` reads upwards."""
+    """The page starts at line `from`, at the last `tail` lines, or at the time `at`. To go on, send `next` as `from`;
+    this holds with any filters. To read upwards, send `previous` as `before`."""
     wanted = LogFilter(learner, attempt, parse_since(since), q)
     time = parse_since(at, "at")
     if before is not None and (start, tail, time) != (None, None, None):
@@ -90,18 +90,20 @@ def search_logs(
     context: Ctx,
     who: Viewer,
     q: Sought,
-    regex: Annotated[bool, Query(description="`q` is a regular expression in RE2's syntax.")] = False,
-    case: Annotated[bool, Query(description="Upper and lower case differ.")] = False,
-    around: Annotated[int, Query(alias="context", ge=0, le=20, description="Lines before and after each match.")] = 0,
+    regex: Annotated[bool, Query(description="`q` is a regular expression in the syntax of RE2.")] = False,
+    case: Annotated[bool, Query(description="Distinguish upper and lower case.")] = False,
+    around: Annotated[
+        int, Query(alias="context", ge=0, le=20, description="Number of lines to show before and after each match.")
+    ] = 0,
     start: From = None,
     learner: LearnerId = None,
     attempt: AttemptNumber = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Matches per call.")] = 100,
 ) -> SearchPage:
-    """Lines that match, in order. A call searches 64 MiB or a second long, and may well find nothing in that: until
-    `end`, ask again with `from` = `next`. Who stops asking has ended the search.
+    """The answer has the matching lines, in order. A call searches up to 64 MiB, or for a second, and may find nothing
+    in that part. Repeat the call with `from` = `next` until `end` is true. To end the search early, stop calling.
 
-    RE2 knows no look-around and no back-references; in exchange no pattern can hold up the server.
+    RE2 has no look-around and no back-references. In return, no pattern can hold up the server.
     """
     pattern = Pattern(q, regex=regex, case=case)
     with context.database.transaction() as session:
@@ -154,11 +156,13 @@ def follow_logs(
     start: From = None,
     resume: LastEventId = None,
 ) -> EventSourceResponse:
-    """`event: line` (its id is the line's number), `event: state` when the state or its reason changes, and
-    `event: end` once the job has ended and every line was sent. A retry's lines follow in the same stream.
+    """The server sends `event: line` for each line, with the line's number as id. It sends `event: state` when the
+    state or its reason changes, and `event: end` once the job has ended and all lines are sent. The lines of a retry
+    follow in the same stream.
 
-    Who takes lines too slowly is sent `event: gap` with `{from, to, lines}`: the lines from number `from` to number
-    `to` (`lines` of them, those of other learners counted too) are not sent; `GET …/logs?from=&limit=` has them.
+    A client that reads too slowly gets `event: gap` with `{from, to, lines}`: the server has left out the lines from
+    number `from` to number `to`. `lines` is their number, which includes lines of other learners.
+    `GET …/logs?from=&limit=` returns these lines.
     """
     follower = _follower(context, who, job_id, LogFilter(learner, attempt), tail, start, last_event_id(resume))
     return streamed(_sse(follower))
@@ -181,14 +185,14 @@ async def follow_logs_by_websocket(
     tail: Tail = None,
     start: From = None,
 ) -> None:
-    """The same events as of the stream, each a text frame `{"event": …, "data": …}`. To resume: `from` = the number of
-    the last line (or a gap's `to`) + 1."""
+    """The same events as in the stream; each is a text frame `{"event": …, "data": …}`. To resume, send as `from` the
+    number of the last line (or the `to` of a gap) plus 1."""
     follower = await run_in_threadpool(_follower, context, who, job_id, LogFilter(learner, attempt), tail, start)
     await socket.accept()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_send, socket, follower)
         while (await socket.receive())["type"] != "websocket.disconnect":
-            pass  # nothing that a client says means anything
+            pass  # clients have nothing to say
         tasks.cancel_scope.cancel()
 
 
@@ -205,7 +209,7 @@ async def _send(socket: WebSocket, follower: LogFollower) -> None:
         else:
             await socket.close(_POLICY, "sign in again")
     except WebSocketDisconnect:
-        pass  # the receiving side hears of it, too
+        pass  # the receiving side notices, too
 
 
 @router.get(
@@ -217,7 +221,7 @@ async def _send(socket: WebSocket, follower: LogFollower) -> None:
 def download_logs(
     job_id: str, context: Ctx, who: Viewer, learner: LearnerId = None, attempt: AttemptNumber = None
 ) -> StreamingResponse:
-    """With several learners and no `learner`, each line begins with its learner: `learner 2 | …`."""
+    """If the job has several learners and `learner` is missing, each line starts with its learner: `learner 2 | …`."""
     with context.database.transaction() as session:
         named = learner is None and find_job(who.scope(session), job_id).learners > 1
     name = f"{job_id}.log" if learner is None else f"{job_id}-learner-{learner}.log"

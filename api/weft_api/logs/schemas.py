@@ -10,14 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from weft_api.access.learner_calls import LATEST, LearnerCall, Storable, call_examples
 
 MOST_LINES = 2000
-"""In one call of a learner."""
+"""The most lines in a call of a learner."""
 _LINE: dict[str, Any] = {"n": 41, "t": 1769847309018, "attempt": 1, "learner": 2, "text": "epoch 1: loss 0.412"}
 
 
 class LogLine(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [_LINE]})
 
-    n: int = Field(description="The line's number in the job's log, from 0, all learners counted together.")
+    n: int = Field(description="The line's number in the job's log, from 0. The lines of all learners count together.")
     t: int = Field(description="Milliseconds since the epoch, by the learner's clock.")
     attempt: int
     learner: int = Field(description="LEARNER_ID, from 1.")
@@ -32,15 +32,15 @@ class LogPage(BaseModel):
     )
 
     lines: list[LogLine]
-    first: int | None = Field(description="The number of the first of these lines; null when there is none.")
+    first: int | None = Field(description="The number of the first line of the page; null if the page is empty.")
     next: int = Field(description="`from` of the next page.")
-    previous: int | None = Field(description="`before` of the page above; null when there is nothing above.")
-    total: int = Field(description="Lines in the job's log so far, whatever the filters.")
-    end: bool = Field(description="The job has ended and this was the rest of its log.")
+    previous: int | None = Field(description="`before` of the page above; null if there is none.")
+    total: int = Field(description="Number of lines in the job's log so far. Filters do not change it.")
+    end: bool = Field(description="True if the job has ended and the page reaches the end of its log.")
 
 
 class LogMatch(BaseModel):
-    """A line that was looked for, and what stands around it. Neighbours' surroundings may overlap."""
+    """A matching line, with the lines around it. The surroundings of two matches may overlap."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"line": _LINE, "before": [], "after": [], "spans": [[9, 13]]}]}
@@ -49,7 +49,7 @@ class LogMatch(BaseModel):
     line: LogLine
     before: list[LogLine]
     after: list[LogLine]
-    spans: list[tuple[int, int]] = Field(description="What matches in `line.text`: begin and end, in characters.")
+    spans: list[tuple[int, int]] = Field(description="The matching parts of `line.text`: begin and end, in characters.")
 
 
 class SearchPage(BaseModel):
@@ -66,12 +66,14 @@ class SearchPage(BaseModel):
     )
 
     matches: list[LogMatch]
-    next: int = Field(description="`from` of the call that searches on.")
-    end: bool = Field(description="Searched up to where the log ends now; else a call reads a bounded part only.")
+    next: int = Field(description="`from` of the next call.")
+    end: bool = Field(
+        description="True if the search has reached the present end of the log. A call searches a bounded part of it."
+    )
 
 
 class LogLineIn(BaseModel):
-    """``t``: ms since the epoch by the learner's clock; ``s``: the line."""
+    """A line in a batch. ``t``: milliseconds since the epoch, by the learner's clock. ``s``: the line's text."""
 
     t: int = Field(ge=0, le=LATEST)
     s: Storable
@@ -83,12 +85,13 @@ class LogsHead(LearnerCall):
     sequence: int = Field(
         ge=0,
         le=2**53,
-        description="Of this agent's batches in this attempt, from 0, without gaps; one that is lower than the last is "
-        "a repetition, and changes nothing.",
+        description="Number of the batch among those of this agent in this attempt, from 0 and without gaps. A batch "
+        "with a lower number than the last batch is a repetition and changes nothing.",
     )
     late: bool = Field(
         default=False,
-        description="What an agent that has died left unsent: taken for a day after the attempt's end, too.",
+        description="An agent that has died left the batch unsent. The server accepts such a batch for a day after the "
+        "attempt's end.",
     )
 
 
@@ -98,17 +101,24 @@ class LogsCall(LogsHead):
     lines: list[LogLineIn] = Field(max_length=MOST_LINES)
 
 
-Tail = Annotated[int | None, Query(ge=0, le=1_000_000, description="Begin this many lines before the end.")]
-From = Annotated[int | None, Query(ge=0, le=2**53, alias="from", description="Begin with this line (`n`).")]
-Text = Annotated[str, Query(max_length=200, description="Only lines with this text in them, in any case.")]
+Tail = Annotated[int | None, Query(ge=0, le=1_000_000, description="Start this many lines before the end.")]
+From = Annotated[int | None, Query(ge=0, le=2**53, alias="from", description="Start with this line (`n`).")]
+Text = Annotated[str, Query(max_length=200, description="Only lines that contain this text, in upper or lower case.")]
 Before = Annotated[
     int | None,
     Query(
         ge=0,
         le=2**53,
-        description="The last `limit` lines before this one, to read upwards. Not with `from`, `tail`, `at`.",
+        description="To read upwards: the last `limit` lines before this line. Cannot be combined with `from`, `tail` "
+        "and `at`.",
     ),
 ]
 Sought = Annotated[
-    str, Query(min_length=1, max_length=1000, description="A substring, or a regular expression.", examples=["loss"])
+    str,
+    Query(
+        min_length=1,
+        max_length=1000,
+        description="The text to search for, or a regular expression.",
+        examples=["loss"],
+    ),
 ]

@@ -19,7 +19,14 @@ from weft_api.metrics.series import SeriesFilter, load, snapshot
 router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=responses(NOT_FOUND))
 
 _End = Annotated[
-    float | None, Query(allow_inf_nan=False, ge=-1e18, le=1e18, description="In units of x; included.", examples=[500])
+    float | None,
+    Query(
+        allow_inf_nan=False,
+        ge=-1e18,
+        le=1e18,
+        description="End of the range, in the unit of `x`. The range includes it.",
+        examples=[500],
+    ),
 ]
 
 
@@ -33,7 +40,7 @@ def get_metrics(
     learner: LearnerId = None,
     attempt: AttemptNumber = None,
 ) -> SeriesList:
-    """One for each value of each learner in each attempt, with its newest and best values."""
+    """Each metric of each learner in each attempt has a series. The list shows its newest and best values."""
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))
         find_job(scope, job_id)
@@ -50,13 +57,13 @@ def query_metrics(
     kind: Kind = "user",
     learner: LearnerId = None,
     attempt: AttemptNumber = None,
-    x: Annotated[Literal["step", "time"], Query(description="Time is in ms since the epoch.")] = "step",
+    x: Annotated[Literal["step", "time"], Query(description="Time is in milliseconds since the epoch.")] = "step",
     start: Annotated[_End, Query(alias="from")] = None,
     stop: Annotated[_End, Query(alias="to")] = None,
-    width: Annotated[int, Query(ge=1, le=4000, description="Buckets, at most.", examples=[600])] = 600,
+    width: Annotated[int, Query(ge=1, le=4000, description="The largest number of buckets.", examples=[600])] = 600,
 ) -> QueryAnswer:
-    """The smallest, the largest and the last value of each bucket, however many points there are; where a series has no
-    more points than `width` in the range, each point. All series have the same buckets."""
+    """The answer has the smallest, the largest and the last value of each bucket, however many points there are. A
+    series with at most `width` points in the range comes with each point. All series have the same buckets."""
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))
         find_job(scope, job_id)
@@ -65,7 +72,7 @@ def query_metrics(
 
 @router.get(
     "/jobs/{job_id}/metrics/export",
-    summary="Download all points of series as one file",
+    summary="Download all points of series as a file",
     response_class=StreamingResponse,
     responses={
         200: {"content": {media.split(";")[0]: {"schema": {"type": "string"}} for media in export.MEDIA.values()}}
@@ -81,7 +88,8 @@ def export_metrics(
     learner: LearnerId = None,
     attempt: AttemptNumber = None,
 ) -> StreamingResponse:
-    """A row a point: name, group, kind, learner, attempt, step, time, value; nothing is left out or rounded."""
+    """Each point is a row: name, group, kind, learner, attempt, step, time, value. The file has all points,
+    unrounded."""
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))
         find_job(scope, job_id)
@@ -93,17 +101,17 @@ def export_metrics(
     return StreamingResponse(pieces, media_type=export.MEDIA[form], headers=headers)
 
 
-@router.get("/jobs/{job_id}/metrics/records", summary="Read what a training reported, as it came")
+@router.get("/jobs/{job_id}/metrics/records", summary="Read the records that a training reported")
 def get_records(
     job_id: str,
     context: Ctx,
     who: Viewer,
-    start: Annotated[int, Query(alias="from", ge=1, le=2**53, description="The first `rindex`.")] = 1,
+    start: Annotated[int, Query(alias="from", ge=1, le=2**53, description="The first `rindex` to read.")] = 1,
     since: Since = None,
-    limit: Annotated[int, Query(ge=1, le=2000)] = 500,
+    limit: Annotated[int, Query(ge=1, le=2000, description="Records per page.")] = 500,
 ) -> RecordPage:
-    """In order, numbered from 1 without gaps; the system's are not among them. With `since`, from the first one on that
-    is not older."""
+    """The records come in order, numbered from 1 without gaps. They do not include records of system metrics. With
+    `since`, the page starts with the first record that is not older."""
     after = parse_since(since)
     with context.database.transaction() as session:
         scope = who.scope(snapshot(session))

@@ -48,35 +48,35 @@ _BUCKETS: dict[str, Any] = {
 
 
 class SeriesView(BaseModel):
-    """One value of one learner in one attempt."""
+    """The values of a metric of a learner in an attempt."""
 
     model_config = ConfigDict(title="Series", json_schema_extra={"examples": [_SERIES]})
 
-    name: str = Field(description="As it is shown and asked for: `group/name`, or the name alone without a group.")
+    name: str = Field(description="Full name: `group/name`, or the name alone if there is no group.")
     group: str
     kind: str
     learner: int = Field(description="LEARNER_ID, from 1.")
     attempt: int
     points: int
     first_step: int
-    last_step: int = Field(description="Of the last point; steps may come in any order.")
-    first_time: int = Field(description="ms since the epoch, by the learner's clock.")
+    last_step: int = Field(description="Step of the last point. Steps may come in any order.")
+    first_time: int = Field(description="Milliseconds since the epoch, by the learner's clock.")
     last_time: int
-    last: float | None = Field(description="null: not a finite number.")
-    min: float | None = Field(description="Of the finite ones.")
-    max: float | None
+    last: float | None = Field(description="The last value; null if it is not a finite number.")
+    min: float | None = Field(description="The smallest finite value.")
+    max: float | None = Field(description="The largest finite value.")
 
 
 class SeriesList(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"series": [_SERIES], "notes": []}]})
 
     series: list[SeriesView]
-    notes: list[str] = Field(description="What was dropped, and why.")
+    notes: list[str] = Field(description="Remarks about dropped values.")
 
 
 class Buckets(BaseModel):
-    """A series in at most `width` buckets, in the order of x. Each point counts in one bucket; `x` is that of the
-    bucket's last point, and `last` its value. null stands for what is not finite."""
+    """A series in at most `width` buckets, in the order of x. Each point counts in one bucket. `x` and `last` are the x
+    and the value of the bucket's last point. Null stands for a value that is not finite."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_BUCKETS]})
 
@@ -85,7 +85,7 @@ class Buckets(BaseModel):
     kind: str
     learner: int
     attempt: int
-    points: int = Field(description="Of the whole series, in the range or not.")
+    points: int = Field(description="Number of points of the whole series, inside and outside the range.")
     x: list[int]
     min: list[float | None]
     max: list[float | None]
@@ -98,15 +98,17 @@ class QueryAnswer(BaseModel):
 
     x: Literal["step", "time"]
     series: list[Buckets]
-    left_out: int = Field(description="Series that were asked for, too, but are more than one answer holds.")
+    left_out: int = Field(description="Number of matching series that are left out, because an answer has a limit.")
 
 
 class RecordView(BaseModel):
-    """A record as it came."""
+    """A record as the training reported it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"rindex": 1, "attempt": 1, "learner": 1, **_RECORD}]})
 
-    rindex: int = Field(description="Its number in the job, from 1, all learners counted together.")
+    rindex: int = Field(
+        description="The record's number in the job, from 1. The records of all learners count together."
+    )
     t: int
     attempt: int
     learner: int
@@ -115,7 +117,7 @@ class RecordView(BaseModel):
     values: dict[str, Any]
     types: dict[str, str] = Field(
         default_factory=dict,
-        description="FfDL's types (`STRING`, `JSONSTRING`) of texts among values and etimes that came with one.",
+        description="FfDL's types (`STRING`, `JSONSTRING`) of the texts in values and etimes that came with a type.",
     )
 
 
@@ -127,11 +129,11 @@ class RecordPage(BaseModel):
     )
 
     records: list[RecordView]
-    total: int = Field(description="Records so far.")
+    total: int = Field(description="Number of records so far.")
 
 
 class BestAndLast(BaseModel):
-    """A metric of a job, for lists: of the first learner that reports it, over all attempts."""
+    """A metric of a job, for lists. The values are those of the first learner that reports it, over all attempts."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -139,47 +141,60 @@ class BestAndLast(BaseModel):
         }
     )
 
-    last: float | None = Field(description="The newest; null: not a finite number.")
+    last: float | None = Field(description="The newest value; null if it is not a finite number.")
     min: float | None
     max: float | None
-    step: int | None = Field(description="Of the newest, where it had one.")
-    time: int | None = Field(description="Of the newest, milliseconds since the epoch; null: from before Weft kept it.")
+    step: int | None = Field(description="Step of the newest value, if it has a step.")
+    time: int | None = Field(
+        description="Time of the newest value, in milliseconds since the epoch. Null if an older version of Weft "
+        "stored the value."
+    )
 
 
 Names = Annotated[
     list[str],
-    Query(alias="name", max_length=200, description="Only these: `group/name`, or a name.", examples=[["train/loss"]]),
+    Query(
+        alias="name",
+        max_length=200,
+        description="Only these metrics: `group/name`, or a name.",
+        examples=[["train/loss"]],
+    ),
 ]
 Kind = Annotated[
     Literal["user", "system"] | None,
-    Query(description="What the training reports, or what its learners' machines do.", examples=["user"]),
+    Query(
+        description="`user`: metrics that the training reports. `system`: the use of the learners' machines.",
+        examples=["user"],
+    ),
 ]
 
 
 class RecordIn(BaseModel):
-    """What was measured together. Numbers, and the strings `nan`, `inf` and `-inf`, become points of series."""
+    """Values that were measured together. Numbers, and the strings `nan`, `inf` and `-inf`, become points of series."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_RECORD]})
 
-    t: int = Field(ge=0, le=LATEST, description="ms since the epoch, by the learner's clock.")
+    t: int = Field(ge=0, le=LATEST, description="Milliseconds since the epoch, by the learner's clock.")
     kind: Literal["user", "system"] = "user"
     group: str = Field(default="", description="FfDL's grouplabel; may be empty.")
     etimes: dict[str, Any] = Field(default_factory=dict, description="`iteration` is the step.")
     values: dict[str, Any] = Field(default_factory=dict)
     types: dict[str, Literal["STRING", "JSONSTRING"]] = Field(
-        default_factory=dict, description="FfDL's types of texts among values and etimes, where they came with one."
+        default_factory=dict, description="FfDL's types of the texts in values and etimes that have a type."
     )
 
 
 class MetricsCall(LearnerCall):
-    """What is too long or too much is cut rather than refused: no training waits for its metrics to be in order."""
+    """Metric records of a learner. The server cuts values that are too long or too many instead of refusing the call:
+    no training waits until its metrics are in order."""
 
     model_config = call_examples(sequence=0, records=[_RECORD])
 
     sequence: int = Field(
         ge=0,
         le=2**53,
-        description="Of this agent's calls in this attempt: rising, one call at a time. One that is not above all "
-        "before it is a repetition, and changes nothing.",
+        description="Number of the call among those of this agent in this attempt. The numbers rise, and an agent "
+        "sends one call at a time. A call whose number is not above all earlier numbers is a repetition and changes "
+        "nothing.",
     )
     records: list[RecordIn] = Field(max_length=2000)

@@ -43,7 +43,7 @@ NewName = Annotated[
     str,
     Path(
         pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$",
-        description="Letters, digits, '.', '_' and '-'; 63 at most.",
+        description="At most 63 letters, digits, '.', '_' and '-'.",
         examples=["mnist"],
     ),
 ]
@@ -54,11 +54,13 @@ Stage = Annotated[
 _AWAY = (NOT_FOUND, RESULTS_GONE, STORE_REFUSED, STORE_UNAVAILABLE)
 
 
-@router.get("", summary="List models, by name")
+@router.get("", summary="List models by name")
 def get_models(
     context: Ctx,
     who: Viewer,
-    q: Annotated[str, Query(max_length=100, description="Part of the name.", examples=["mni"])] = "",
+    q: Annotated[
+        str, Query(max_length=100, description="Only models with this text in their name.", examples=["mni"])
+    ] = "",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> ModelPage:
@@ -66,7 +68,7 @@ def get_models(
         return service.list_models(who.scope(session), q, limit, cursor)
 
 
-@router.get("/{name}", summary="Show a model: its stages and their history", responses=responses(NOT_FOUND))
+@router.get("/{name}", summary="Show a model with its stages and their history", responses=responses(NOT_FOUND))
 def get_model(name: Name, context: Ctx, who: Viewer) -> ModelDetail:
     with context.database.transaction() as session:
         return service.show_model(who.scope(session), name)
@@ -79,8 +81,8 @@ def get_model(name: Name, context: Ctx, who: Viewer) -> ModelDetail:
     responses=responses(NOT_FOUND, CONFLICT, STORE_UNAVAILABLE),
 )
 def delete_model(name: Name, context: Ctx, who: Editor) -> None:
-    """Refused while a stage is at a version, or a job that has not ended starts from one. Objects in a data store of a
-    user's stay there."""
+    """The server refuses this while a stage points at a version, or while a job that has not ended starts from a
+    version. Objects in users' own data stores stay there."""
     service.delete(context, who, name)
 
 
@@ -95,7 +97,10 @@ def get_versions(name: Name, context: Ctx, who: Viewer, limit: Limit = 50, curso
     status_code=201,
     summary="Register a completed job's results as the next version",
     responses={
-        200: {"model": VersionView, "description": "They are a version of this model already: this one."},
+        200: {
+            "model": VersionView,
+            "description": "The results are a version of this model already; the answer shows it.",
+        },
         201: {"headers": {"Location": {"schema": {"type": "string"}, "description": "The version's path."}}},
         **responses(*_AWAY, CONFLICT, IDEMPOTENCY_CONFLICT),
     },
@@ -103,7 +108,8 @@ def get_versions(name: Name, context: Ctx, who: Viewer, limit: Limit = 50, curso
 def register(
     name: NewName, body: RegisterBody, context: Ctx, who: Editor, response: Response, key: KeyHeader = None
 ) -> VersionView:
-    """The model is made if there is none of this name. A manifest's `training_results.model` does this by itself."""
+    """If there is no model with this name, it is created. If a manifest has `training_results.model`, the server
+    registers the results without this call."""
     request = once(context.settings, key, f"POST /models/{name}/versions", body.job)
     view, new = service.register_job(context, who, name, body.job, request)
     response.headers["Location"] = f"/api/v1/models/{name}/versions/{view.version}"
@@ -121,17 +127,18 @@ def get_version(name: Name, version: Version, context: Ctx, who: Viewer) -> Vers
 @router.delete(
     "/{name}/versions/{version}",
     status_code=204,
-    summary="Delete a version, by its number",
+    summary="Delete a version by its number",
     responses=responses(NOT_FOUND, CONFLICT, STORE_UNAVAILABLE),
 )
 def delete_version(name: Name, version: Version, context: Ctx, who: Editor) -> None:
-    """Refused while a stage is at it, or a job that has not ended starts from it. Its number is not given again."""
+    """The server refuses this while a stage points at the version, or while a job that has not ended starts from it.
+    The number is not used again."""
     service.delete(context, who, name, version)
 
 
 @router.get("/{name}/versions/{version}/files", summary="List a version's files", responses=responses(*_AWAY))
 def get_files(name: Name, version: Version, context: Ctx, who: Viewer) -> FileList:
-    """As they are in the store now; objects that are not what was registered answer 410."""
+    """The list shows what the store has now. The answer is 410 if that is not what was registered."""
     with context.database.transaction() as session:
         files = service.find_files(context, who.scope(session), name, version)
     return list_version(context, files)
@@ -147,7 +154,8 @@ def get_files(name: Name, version: Version, context: Ctx, who: Viewer) -> FileLi
     },
 )
 def download(name: Name, version: Version, context: Ctx, who: Viewer) -> StreamingResponse:
-    """Of any size: it is made while it is sent. A connection that breaks off leaves a file that is no valid zip."""
+    """The server makes the zip while it sends it, so a version may have any size. If the connection breaks, the
+    received file is not a valid zip."""
     with context.database.transaction() as session:
         files = service.find_files(context, who.scope(session), name, version)
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(f'{name}-{version}.zip', safe='')}"}
@@ -156,12 +164,12 @@ def download(name: Name, version: Version, context: Ctx, who: Viewer) -> Streami
 
 @router.put("/{name}/stages/{stage}", summary="Promote a version to a stage", responses=responses(NOT_FOUND))
 def promote(name: Name, stage: Stage, body: PromoteBody, context: Ctx, who: Editor) -> ModelView:
-    """The stage moves there from wherever it was; the move is kept in the model's history."""
+    """The stage moves from its present version to this version. The model's history records the move."""
     with context.database.transaction() as session:
         return service.promote(who.scope(session), who, name, stage, body.version)
 
 
-@router.delete("/{name}/stages/{stage}", summary="Take a stage away", responses=responses(NOT_FOUND))
+@router.delete("/{name}/stages/{stage}", summary="Remove a stage", responses=responses(NOT_FOUND))
 def demote(name: Name, stage: Stage, context: Ctx, who: Editor) -> ModelView:
     with context.database.transaction() as session:
         return service.promote(who.scope(session), who, name, stage, None)

@@ -65,11 +65,13 @@ def _examples(*examples: dict[str, Any], title: str | None = None) -> ConfigDict
 class FilesSummary(BaseModel):
     files: int
     bytes: int
-    sha256: str = Field(description="Of the sorted lines `key<TAB>size`, keys relative to the version's place.")
+    sha256: str = Field(
+        description="SHA-256 of the sorted lines `key<TAB>size`. Keys are relative to the version's place."
+    )
 
 
 class VersionView(BaseModel):
-    """One job's results under a number; immutable."""
+    """The results of a job, under a number. A version never changes."""
 
     model_config = _examples(_VERSION, title="ModelVersion")
 
@@ -77,43 +79,47 @@ class VersionView(BaseModel):
     version: int
     reference: str
     stages: list[str]
-    job: str = Field(description="Whose results it is; that job may have been deleted since.")
+    job: str = Field(description="The job that produced the results. It may have been deleted since.")
     user: str
-    parent: str | None = Field(description="The version that its job started from, as it was called then.")
-    files: FilesSummary | None = Field(description="As they were registered; null: they could not be listed then.")
-    place: str | None = Field(description="Where it is in the user's own store; null: the installation's own store.")
+    parent: str | None = Field(description="The version that the job started from, under its name at that time.")
+    files: FilesSummary | None = Field(
+        description="The files at the time of the registration. Null if the store could not list them."
+    )
+    place: str | None = Field(
+        description="The place in the user's own store. Null if the files are in the installation's own store."
+    )
     created_at: datetime
 
 
 class VersionDetail(VersionView):
-    """A version with how it came to be."""
+    """A version with its lineage."""
 
     model_config = _examples(
         {**_VERSION, "lineage": _LINEAGE, "children": ["mnist-tuned@1"]}, title="ModelVersionDetail"
     )
 
     lineage: dict[str, Any] = Field(
-        description="job, code_sha256, data (files, bytes and SHA-256 of the listing's keys, ETags and sizes), "
-        "pretrained (the same of the pretrained model), parent, image with its digest, the canonical manifest (without "
-        "credentials), metrics, run."
+        description="The origin of the version: job, code_sha256, data (files, bytes, and the SHA-256 of the keys, "
+        "ETags and sizes), pretrained (the same of the pretrained model), parent, image with its digest, the canonical "
+        "manifest (without credentials), metrics, run."
     )
-    children: list[str] = Field(description="Versions whose jobs started from this one; 100 at most.")
+    children: list[str] = Field(description="Versions whose jobs started from this version; at most 100.")
 
 
 class ModelView(BaseModel):
     model_config = _examples(_MODEL, title="Model")
 
     name: str
-    latest: int | None = Field(description="The highest version's number.")
-    versions: int = Field(description="How many there are.")
-    stages: dict[str, int] = Field(description="Stage → the number of the version that it is at.")
+    latest: int | None = Field(description="Number of the highest version.")
+    versions: int = Field(description="Number of versions.")
+    stages: dict[str, int] = Field(description="For each stage, the number of the version that it points at.")
     created_at: datetime
-    updated_at: datetime = Field(description="When a version or a stage last came.")
+    updated_at: datetime = Field(description="When a version was last registered, or a stage last moved.")
 
 
 class PromotionView(BaseModel):
     stage: str
-    version: int | None = Field(description="Null: the stage was taken away.")
+    version: int | None = Field(description="Null if the stage was removed.")
     user: str
     at: datetime
 
@@ -123,17 +129,17 @@ class ModelDetail(ModelView):
 
     model_config = _examples({**_MODEL, "promotions": [_PROMOTION]}, title="ModelDetail")
 
-    promotions: list[PromotionView] = Field(description="Newest first; 100 at most.")
+    promotions: list[PromotionView] = Field(description="Newest first; at most 100.")
 
 
 class ModelPage(BaseModel):
     models: list[ModelView]
-    next_cursor: str | None = Field(description="Of the next page; null on the last.")
+    next_cursor: str | None = Field(description="The `cursor` of the next page; null on the last page.")
 
 
 class VersionPage(BaseModel):
     versions: list[VersionView]
-    next_cursor: str | None = Field(description="Of the next page; null on the last.")
+    next_cursor: str | None = Field(description="The `cursor` of the next page; null on the last page.")
 
 
 class RegisterBody(BaseModel):

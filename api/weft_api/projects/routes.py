@@ -32,8 +32,9 @@ from weft_api.projects.schemas import (
 router = APIRouter(prefix="/api/v1", tags=["projects"])
 
 
-@router.get("/projects", summary="List your projects (administrators: all)")
+@router.get("/projects", summary="List your projects")
 def get_projects(context: Ctx, who: Viewer) -> ProjectList:
+    """Administrators see all projects."""
     with context.database.transaction() as session:
         return ProjectList(projects=service.list_projects(session, who))
 
@@ -41,7 +42,7 @@ def get_projects(context: Ctx, who: Viewer) -> ProjectList:
 @router.post(
     "/projects",
     status_code=201,
-    summary="Make a project (administrators)",
+    summary="Create a project (administrators)",
     responses=responses(FORBIDDEN, EXISTS, IDEMPOTENCY_CONFLICT),
 )
 def post_project(body: NewProject, context: Ctx, who: Admin, key: KeyHeader = None) -> ProjectView:
@@ -67,7 +68,7 @@ def get_members(name: ProjectName, context: Ctx, who: Viewer) -> MemberList:
 
 @router.put(
     "/projects/{name}/members/{user}",
-    summary="Make someone a member, or give another role (owners, administrators)",
+    summary="Add a member, or change a member's role (owners, administrators)",
     responses=responses(FORBIDDEN, NOT_FOUND, CONFLICT),
 )
 def put_member(name: ProjectName, user: MemberName, body: RoleBody, context: Ctx, who: Viewer) -> MemberList:
@@ -80,7 +81,7 @@ def put_member(name: ProjectName, user: MemberName, body: RoleBody, context: Ctx
 @router.delete(
     "/projects/{name}/members/{user}",
     status_code=204,
-    summary="Remove a member (owners, administrators), or leave",
+    summary="Remove a member (owners, administrators), or leave a project",
     responses=responses(FORBIDDEN, NOT_FOUND, CONFLICT),
 )
 def delete_member(name: ProjectName, user: MemberName, context: Ctx, who: Viewer) -> None:
@@ -96,10 +97,11 @@ def get_quota(name: ProjectName, context: Ctx, who: Viewer) -> QuotaView:
 
 @router.put(
     "/projects/{name}/quota",
-    summary="Limit what a project's running jobs hold (administrators)",
+    summary="Set a project's quota (administrators)",
     responses=responses(FORBIDDEN, NOT_FOUND),
 )
 def put_quota(name: ProjectName, body: QuotaBody, context: Ctx, who: Viewer) -> QuotaView:
-    """What is left out or null has no limit. Jobs that run go on; waiting ones are looked at within seconds."""
+    """A field that is missing or null has no limit. Running jobs go on. The queue follows the new quota within
+    seconds."""
     with context.database.transaction() as session:
         return service.set_quota(session, who, name, body)

@@ -26,7 +26,7 @@ class ProjectView(BaseModel):
     model_config = ConfigDict(title="Project", json_schema_extra={"examples": [_PROJECT]})
 
     name: str
-    role: Role | None = Field(description="Yours in it; null: you see it as an administrator only.")
+    role: Role | None = Field(description="Your role in the project. Null if you see it only as an administrator.")
     members: int
     jobs: int
     created_at: datetime
@@ -40,7 +40,9 @@ class NewProject(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"name": "vision", "owner": "ada"}]})
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")
-    owner: str | None = Field(default=None, max_length=200, description="A user's name; default: you.")
+    owner: str | None = Field(
+        default=None, max_length=200, description="Name of the user who owns the project. Default: you."
+    )
 
 
 class MemberView(BaseModel):
@@ -79,14 +81,14 @@ _QUOTA: dict[str, Any] = {"cpus": 64, "gpus": 8, "memory": 549_755_813_888, "job
 
 
 class QuotaBody(BaseModel):
-    """What the project's running jobs may hold at once, on all engines together. Null: no limit."""
+    """The most that a project's running jobs may hold at once, on all engines together. Null means no limit."""
 
     model_config = ConfigDict(title="Quota", extra="forbid", json_schema_extra={"examples": [_QUOTA]})
 
     cpus: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False)
     gpus: int | None = Field(default=None, ge=0, le=10**9)
-    memory: int | None = Field(default=None, ge=0, le=2**62, description="Bytes.")
-    jobs: int | None = Field(default=None, ge=0, le=10**9, description="Running at once.")
+    memory: int | None = Field(default=None, ge=0, le=2**62, description="Memory in bytes.")
+    jobs: int | None = Field(default=None, ge=0, le=10**9, description="Number of jobs that run at once.")
 
 
 class UsedView(BaseModel):
@@ -94,12 +96,12 @@ class UsedView(BaseModel):
 
     cpus: float
     gpus: int
-    memory: int = Field(description="Bytes.")
+    memory: int = Field(description="Memory in bytes.")
     jobs: int
 
 
 class QuotaView(QuotaBody):
-    """A project's quota, and what its jobs hold of it now."""
+    """A project's quota, and the part of it that its jobs hold now."""
 
     model_config = ConfigDict(
         title="QuotaView",

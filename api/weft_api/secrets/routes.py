@@ -19,9 +19,9 @@ def get_secrets(context: Ctx, who: Viewer) -> SecretList:
         return SecretList(secrets=service.list_secrets(who.scope(session)))
 
 
-@router.put("/secrets/{name}", summary="Keep a secret")
+@router.put("/secrets/{name}", summary="Store a secret")
 def put_secret(name: SecretName, body: SecretBody, context: Ctx, who: Editor) -> SecretView:
-    """Encrypted, for manifests' `secrets:`. It never comes out of this API again."""
+    """The secret is stored encrypted. Manifests refer to it in `secrets:`. The API never returns it."""
     with context.database.transaction() as session:
         return service.put_secret(who.scope(session), context.box, name, body.value.get_secret_value())
 

@@ -33,12 +33,13 @@ def _secure(context: Context, request: Request) -> bool:
 
 @router.post(
     "/session",
-    summary="Sign a browser in",
+    summary="Sign in a browser",
     responses=responses(UNAUTHENTICATED, CROSS_SITE, NOT_FOUND, TOO_MANY_ATTEMPTS),
 )
 def post_session(body: SessionBody, context: Ctx, request: Request, response: Response) -> SessionView:
-    """Sets the cookie `weft_session`, which all of the API takes in place of a token. The session ends when it was not
-    used for 12 hours, and after 7 days. Every call with it that is no GET or HEAD needs `X-Weft-Session: 1`."""
+    """The answer sets the cookie `weft_session`, which the whole API accepts in place of a token. The session ends when
+    it is not used for 12 hours, and after 7 days at the latest. With the cookie, every call other than GET and HEAD
+    needs the header `X-Weft-Session: 1`."""
     if from_elsewhere(context, request):
         raise Problem(CROSS_SITE, "sign in on this server's own page")
     browser = request.headers.get("user-agent", "")[:100] or "browser"
@@ -58,28 +59,29 @@ def post_session(body: SessionBody, context: Ctx, request: Request, response: Re
 @router.post(
     "/session/links",
     status_code=201,
-    summary="Make a link that signs a browser in, once",
+    summary="Create a link that signs in a browser once",
     responses=responses(FORBIDDEN),
 )
 def post_link(context: Ctx, who: Viewer) -> LinkView:
-    """It is good for ten minutes. What it opens has the token's user and project, and ends with the token."""
+    """The link is valid for ten minutes. Its session has the user and the project of the token, and ends with the
+    token."""
     return make_link(context, who)
 
 
-@router.get("/signin", summary="What helps to sign in here")
+@router.get("/signin", summary="Get hints for signing in")
 def get_sign_in(context: Ctx, request: Request) -> SignInView:
-    """Needs no token."""
+    """This call needs no token."""
     file = context.settings.api.profile_file
     return SignInView(profile_file=str(file) if file and from_this_machine(request) else None)
 
 
-@router.get("/session", summary="Who is signed in?")
+@router.get("/session", summary="Show the signed-in user")
 def get_session(context: Ctx, who: Viewer) -> SessionView:
-    """Answers to a token, too; 401 tells that a session has ended."""
+    """The call also works with a token. 401 means that the session has ended."""
     return service.describe(context, who)
 
 
-@router.put("/session/project", summary="Go on in another project", responses=responses(FORBIDDEN, NOT_FOUND))
+@router.put("/session/project", summary="Switch to another project", responses=responses(FORBIDDEN, NOT_FOUND))
 def put_session_project(body: ProjectBody, context: Ctx, who: Viewer) -> SessionView:
     return service.switch(context, who, body.project)
 

@@ -10,7 +10,7 @@ from weft_api.access.auth import Membership, Role
 
 
 class SessionBody(BaseModel):
-    """A user name and password, or a token, or what stands behind the ``#`` of a sign-in link."""
+    """A user name and a password, or a token, or the part of a sign-in link after the ``#``."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -24,7 +24,9 @@ class SessionBody(BaseModel):
     token: SecretStr | None = Field(default=None, max_length=200)
     link: SecretStr | None = Field(default=None, max_length=200)
     project: str | None = Field(
-        default=None, max_length=200, description="Where to begin; default: the one used last, or the token's."
+        default=None,
+        max_length=200,
+        description="The project to start in. Default: the project used last, or the token's project.",
     )
 
     @model_validator(mode="after")
@@ -36,27 +38,27 @@ class SessionBody(BaseModel):
 
 
 class LinkView(BaseModel):
-    """A link that signs a browser in, once."""
+    """A link that signs in a browser once."""
 
     model_config = ConfigDict(
         title="SignInLink",
         json_schema_extra={"examples": [{"path": "/signin#weft_l_…", "expires_at": "2026-01-31T08:25:02Z"}]},
     )
 
-    path: str = Field(description="To be opened at this server. Shown this once.")
+    path: str = Field(description="A path of this server. Only this answer contains it.")
     expires_at: datetime
 
 
 class SignInView(BaseModel):
-    """What helps to sign in here."""
+    """Hints for signing in to this server."""
 
     model_config = ConfigDict(
         title="SignIn", json_schema_extra={"examples": [{"profile_file": "/home/ada/.weft/client.toml"}]}
     )
 
     profile_file: str | None = Field(
-        description="The CLI's profile file that holds a token, where `weft up` runs this server; told only to who is "
-        "on the same machine."
+        description="The CLI's profile file that holds a token, if `weft up` runs this server. Only callers on the "
+        "same machine get it."
     )
 
 
@@ -84,8 +86,10 @@ class SessionView(BaseModel):
     )
 
     user: str
-    project: str = Field(description="The one that everything asked by this session is about.")
+    project: str = Field(description="The project that the session works in.")
     role: Role
-    projects: list[Membership] = Field(description="All that the user is a member of.")
-    admin: bool = Field(description="May look after users, projects and quotas.")
-    expires_at: datetime | None = Field(description="When it ends unless it is used; null of a token that never ends.")
+    projects: list[Membership] = Field(description="All projects that the user is a member of.")
+    admin: bool = Field(description="Whether the user may manage users, projects and quotas.")
+    expires_at: datetime | None = Field(
+        description="When the session ends if it is not used. Null for a token that never ends."
+    )

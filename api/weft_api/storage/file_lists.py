@@ -22,4 +22,4 @@ class FileList(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"files": [_FILE], "complete": True}]})
 
     files: list[FileView]
-    complete: bool = Field(description="False when the job has more files than are listed here.")
+    complete: bool = Field(description="False if there are more files than this list contains.")

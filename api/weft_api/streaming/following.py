@@ -36,7 +36,9 @@ _GIVE_UP = 300  # seconds that a client may take to receive a piece
 LastEventId = Annotated[
     str | None,
     Header(
-        alias="Last-Event-ID", max_length=20, description="Resume after this event; browsers send it by themselves."
+        alias="Last-Event-ID",
+        max_length=20,
+        description="Resume after this event. Browsers send the header by themselves.",
     ),
 ]
 

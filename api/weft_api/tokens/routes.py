@@ -14,7 +14,7 @@ from weft_api.tokens.schemas import CreatedToken, LoginBody, Me, TokenBody, Toke
 router = APIRouter(prefix="/api/v1", tags=["tokens"])
 
 
-@router.get("/me", summary="Who am I?")
+@router.get("/me", summary="Show your user, project and role")
 def me(who: Viewer) -> Me:
     return Me(user=who.user, project=who.project, role=who.role)
 
@@ -23,7 +23,7 @@ def me(who: Viewer) -> Me:
     "/login", summary="Exchange a password for a token", responses=responses(UNAUTHENTICATED, TOO_MANY_ATTEMPTS)
 )
 def login(body: LoginBody, context: Ctx, request: Request) -> CreatedToken:
-    """The token lives for 90 days. (Without an Idempotency-Key: a repeated sign-in makes another token.)"""
+    """The token is valid for 90 days. The call takes no Idempotency-Key, so each call creates another token."""
     return service.login(context, body, address_of(request))
 
 
@@ -34,7 +34,7 @@ def get_tokens(context: Ctx, who: Viewer) -> TokenList:
 
 
 @router.post(
-    "/tokens", status_code=201, summary="Make a token with your own rights", responses=responses(IDEMPOTENCY_CONFLICT)
+    "/tokens", status_code=201, summary="Create a token with your own rights", responses=responses(IDEMPOTENCY_CONFLICT)
 )
 def post_token(body: TokenBody, context: Ctx, who: Viewer, key: KeyHeader = None) -> CreatedToken:
     request = once(context.settings, key, "POST /tokens", [who.user_id, body.model_dump()])

@@ -23,7 +23,7 @@ class TokenView(BaseModel):
     model_config = ConfigDict(title="Token", json_schema_extra={"examples": [_TOKEN]})
 
     id: str
-    kind: str = Field(description="`api`: a token; `browser`: a session of the dashboard.")
+    kind: str = Field(description="`api` for a token, `browser` for a session of the dashboard.")
     name: str
     prefix: str = Field(description="The token's first characters.")
     user: str
@@ -37,7 +37,7 @@ class TokenList(BaseModel):
 
 
 class CreatedToken(TokenView):
-    """The only answer that has the token itself in it."""
+    """A new token. No other answer contains the token itself."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{**_TOKEN, "token": "weft_u_Kx3v…", "project": "default"}]}
@@ -61,7 +61,7 @@ class LoginBody(BaseModel):
 
     user: str = Field(min_length=1, max_length=200)
     password: SecretStr = Field(max_length=1000)
-    project: str | None = Field(default=None, max_length=200, description="Needed by members of several projects.")
+    project: str | None = Field(default=None, max_length=200, description="Required for members of several projects.")
 
 
 class Me(BaseModel):

@@ -31,11 +31,11 @@ def get_users(context: Ctx, _: Admin) -> UserList:
 @router.post(
     "/users",
     status_code=201,
-    summary="Make a user (administrators)",
+    summary="Create a user (administrators)",
     responses=responses(FORBIDDEN, EXISTS, IDEMPOTENCY_CONFLICT),
 )
 def post_user(body: NewUser, context: Ctx, who: Admin, key: KeyHeader = None) -> UserView:
-    """They can do nothing until they are made a member of a project."""
+    """A new user can do nothing before becoming a member of a project."""
     parts = [body.model_dump(), body.password.get_secret_value() if body.password else None]
     return service.create_user(context, who, body, once(context.settings, key, "POST /users", parts))
 
@@ -46,5 +46,5 @@ def post_user(body: NewUser, context: Ctx, who: Admin, key: KeyHeader = None) ->
     responses=responses(FORBIDDEN, NOT_FOUND, CONFLICT, TOO_MANY_ATTEMPTS),
 )
 def patch_user(name: UserName, body: UserChange, context: Ctx, who: Viewer, request: Request) -> UserView:
-    """A new password ends the user's other sessions; tokens stay. Who is disabled is out at once."""
+    """A new password ends the user's other sessions, but not their tokens. A disabled user is signed out at once."""
     return service.change_user(context, who, name, body, address_of(request))

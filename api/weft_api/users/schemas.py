@@ -30,9 +30,9 @@ class UserView(BaseModel):
 
     name: str
     email: str | None
-    admin: bool = Field(description="May look after users, projects and quotas.")
-    disabled: bool = Field(description="Neither passwords, tokens nor sessions of theirs are taken.")
-    password: bool = Field(description="Whether they have one; who has none signs in with tokens.")
+    admin: bool = Field(description="Whether the user may manage users, projects and quotas.")
+    disabled: bool = Field(description="Whether the server refuses the user's passwords, tokens and sessions.")
+    password: bool = Field(description="Whether the user has a password. Users without a password sign in with tokens.")
     created_at: datetime
     projects: list[Membership]
 
@@ -54,7 +54,7 @@ class NewUser(BaseModel):
 
 
 class UserChange(BaseModel):
-    """What is left out stays as it is."""
+    """Changes to a user. Missing fields stay as they are."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -63,7 +63,7 @@ class UserChange(BaseModel):
 
     password: Password | None = None
     current_password: SecretStr | None = Field(
-        default=None, max_length=1000, description="Needed to change your own, unless you have none yet."
+        default=None, max_length=1000, description="Required to change your own password, unless you have none yet."
     )
     disabled: bool | None = None
     admin: bool | None = None

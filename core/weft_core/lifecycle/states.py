@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """Where a job is; the same words in the API, the CLI, the dashboard and for FfDL's clients."""
+    """The state of a job. The API, the CLI, the dashboard and FfDL's clients use the same words."""
 
     QUEUED = "QUEUED"
     """Waits for admission."""
