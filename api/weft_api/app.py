@@ -23,7 +23,7 @@ from weft_api.ffdl.origins import Origins
 from weft_api.files.routes import router as files
 from weft_api.health.routes import router as health
 from weft_api.http import errors
-from weft_api.http.middleware import BodyLimit, Observed
+from weft_api.http.middleware import LimitedBodies, Observed
 from weft_api.jobs.routes import router as jobs
 from weft_api.learner.routes import router as learner
 from weft_api.logs.routes import router as logs
@@ -117,7 +117,7 @@ def create_app(settings: Settings) -> FastAPI:
     docs.install(app)
     dashboard.install(app)
     # The last one added is the outermost.
-    app.add_middleware(BodyLimit, limits=settings.limits, form=in_ffdls_form)
+    app.add_middleware(LimitedBodies)
     if settings.api.ffdl_origins:
         app.add_middleware(Origins, origins=settings.api.ffdl_origins)
     app.add_middleware(Observed, metrics=process_metrics, tracing=context.tracing)

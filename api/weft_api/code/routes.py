@@ -11,6 +11,7 @@ from weft_api.access.auth import Editor, Viewer
 from weft_api.code.schemas import CodeView, Sha256
 from weft_api.code.service import find_code, record_code, store_code
 from weft_api.context import Ctx
+from weft_api.http.bodies import allow
 from weft_api.http.problems import (
     INVALID_BUNDLE,
     NOT_FOUND,
@@ -33,7 +34,8 @@ def has_code(sha256: Sha256, context: Ctx, who: Viewer) -> Response:
     return Response()
 
 
-async def _upload(sha256: Sha256, request: Request, _: Editor) -> AsyncIterator[Spooled]:
+async def _upload(sha256: Sha256, request: Request, context: Ctx, _: Editor) -> AsyncIterator[Spooled]:
+    allow(request, context.settings.limits.bundle_bytes, "a code bundle")
     upload = await spool_body(request)  # after the sign-in, and only for a name that can be a sha256
     try:
         yield upload

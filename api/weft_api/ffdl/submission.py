@@ -23,6 +23,7 @@ from starlette.formparsers import MultiPartException
 from weft_api.code.service import put_code
 from weft_api.context import Context, Ctx, Shared
 from weft_api.ffdl.auth import Editor
+from weft_api.http.bodies import MIB, allow
 from weft_api.http.problems import UNSUPPORTED_MEDIA, Problem, invalid
 from weft_api.http.spool import Spooled, spool_of
 from weft_api.jobs.submission import Submission
@@ -42,11 +43,12 @@ _UPLOADS = Shared(
 
 
 async def read_upload(request: Request, context: Ctx, _: Editor) -> AsyncIterator[Upload]:
-    """A FastAPI dependency. (Signed in first, then read.)"""
+    """A FastAPI dependency. It reads the body after the sign-in."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
         raise Problem(UNSUPPORTED_MEDIA, f"found {kind or 'no Content-Type'!r}: send multipart/form-data")
     limits = context.settings.limits
+    allow(request, limits.bundle_bytes + limits.manifest_bytes + MIB, "a manifest with its model definition")
     until = request.state.began + _PATIENCE if _is_ffdls_client(request) else None
     form: FormData | None = None
     try:

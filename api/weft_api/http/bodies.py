@@ -1,16 +1,46 @@
-"""Reading and validating JSON bodies outside of FastAPI, for calls that wait in a queue first."""
+"""Bodies that routes read themselves: how long they may be, and their validation outside of FastAPI."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
+from starlette.types import Scope
 
 from weft_api.http.problems import invalid
 
 Model = TypeVar("Model", bound=BaseModel)
+
+MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class BodyLimit:
+    """The most bytes that a body may have, and the name of the body in the refusal."""
+
+    size: int = MIB
+    what: str = "the body of this request"
+
+
+def body_limit(scope: Scope) -> BodyLimit:
+    """The limit of a request."""
+    limit: BodyLimit = scope.get("state", {}).get("body_limit", BodyLimit())
+    return limit
+
+
+def allow(request: Request, size: int, what: str) -> None:
+    """Let the body have ``size`` bytes instead of 1 MiB. A route calls this before it reads the body."""
+    request.state.body_limit = BodyLimit(size, what)
+
+
+async def read(request: Request, size: int, what: str) -> bytes:
+    """A body of at most ``size`` bytes."""
+    allow(request, size, what)
+    return await request.body()
 
 
 def parse_json(data: bytes) -> Any:

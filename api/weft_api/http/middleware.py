@@ -1,4 +1,4 @@
-"""Middleware for every request: limits on bodies, timing, the log of requests, safe headers."""
+"""Middleware for every request: the limit of its body, timing, the log of requests, safe headers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from weft_api.http.problems import TOO_LARGE, Problem, ProblemForm, answer
+from weft_api.http.bodies import MIB, body_limit
+from weft_api.http.problems import TOO_LARGE, Problem
 from weft_api.telemetry import Metrics
 from weft_core.service_log import note, noting
-from weft_core.settings import LimitSettings
 from weft_core.tracing import Tracing
 
-_MIB = 1 << 20
 _QUIET = {
     "/healthz",
     "/readyz",
@@ -40,52 +39,32 @@ _HEADERS = {
 log = structlog.get_logger("weft.api")
 
 
-class BodyLimit:
-    """Answers 413 to a body that is longer than its route accepts, without reading the rest."""
+class LimitedBodies:
+    """Answers 413 to a body beyond its limit (:func:`weft_api.http.bodies.body_limit`), without reading the rest."""
 
-    def __init__(self, app: ASGIApp, limits: LimitSettings, form: ProblemForm) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._form = form
-        self._limits = limits
-
-    def _limit(self, method: str, path: str, content_type: str) -> tuple[int, str]:
-        limits = self._limits
-        if method == "PUT" and path.startswith("/api/v1/code/"):
-            return limits.bundle_bytes, "a code bundle"
-        if path == "/api/v1/manifests:validate":
-            return limits.manifest_bytes, "a manifest"
-        if path == "/api/v1/jobs" and content_type.startswith("multipart/"):
-            return limits.bundle_bytes + limits.manifest_bytes + _MIB, "a manifest with its code bundle"
-        if path == "/api/v1/jobs":
-            return 2 * limits.manifest_bytes + _MIB // 16, "a submission"  # JSON's escapes need room
-        if path == "/api/v1/learner/logs":
-            return 8 * _MIB, "a batch of log lines"  # 1 MiB of text, in JSON's escapes
-        if path == "/api/v1/learner/metrics":
-            return 2 * _MIB, "a batch of metrics"  # 1 MiB, in JSON's escapes
-        if path == "/v1/models":
-            return limits.bundle_bytes + limits.manifest_bytes + _MIB, "a manifest with its model definition"
-        return _MIB, "the body of this request"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        limit, what = self._limit(scope["method"], scope["path"], headers.get("content-type", ""))
-        refusal = f"{what} may have {limit} bytes ({limit / _MIB:.1f} MiB)"
-        length = headers.get("content-length", "")
-        if length.isascii() and length.isdigit() and int(length[:20]) > limit:
-            refused = self._form(scope, answer(TOO_LARGE, refusal, headers={"Connection": "close"}))
-            await refused(scope, receive, send)
-            return
+        length = Headers(scope=scope).get("content-length", "")
+        announced = int(length[:20]) if length.isascii() and length.isdigit() else 0
         taken = 0
+
+        def check(size: int) -> None:
+            limit = body_limit(scope)
+            if size > limit.size:
+                refusal = f"{limit.what} may have {limit.size} bytes ({limit.size / MIB:.1f} MiB)"
+                raise Problem(TOO_LARGE, refusal, headers={"Connection": "close"})
 
         async def limited() -> Message:
             nonlocal taken
+            check(announced)
             message = await receive()
             taken += len(message.get("body", b""))
-            if taken > limit:
-                raise Problem(TOO_LARGE, refusal, headers={"Connection": "close"})
+            check(taken)
             return message
 
         await self._app(scope, limited, send)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Body, Depends, Query, Request, Response
 from weft_api.access.auth import Editor, Viewer
 from weft_api.access.lookups import find_job
 from weft_api.context import Ctx
+from weft_api.http import bodies
 from weft_api.http.idempotency import KeyHeader, once
 from weft_api.http.paging import Cursor, Limit
 from weft_api.http.parameters import Since, parse_since
@@ -55,8 +56,8 @@ _MULTIPART = {
 }
 
 
-async def _yaml_body(request: Request, _: Viewer) -> bytes:
-    return await request.body()
+async def _yaml_body(request: Request, context: Ctx, _: Viewer) -> bytes:
+    return await bodies.read(request, context.settings.limits.manifest_bytes, "a manifest")
 
 
 @router.post(

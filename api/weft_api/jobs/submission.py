@@ -16,6 +16,8 @@ from starlette.formparsers import MultiPartException
 
 from weft_api.access.auth import Editor
 from weft_api.context import Ctx
+from weft_api.http import bodies
+from weft_api.http.bodies import MIB
 from weft_api.http.problems import UNSUPPORTED_MEDIA, Problem, invalid
 from weft_api.http.spool import Spooled, spool_file
 from weft_api.jobs.schemas import Keepalive, SubmitBody
@@ -40,18 +42,19 @@ class Submission:
 
 
 async def read_submission(request: Request, context: Ctx, _: Editor) -> AsyncIterator[Submission]:
-    """A FastAPI dependency; the uploaded code is discarded when the request is over. (Signed in first, then read.)"""
+    """A FastAPI dependency. It reads the body after the sign-in, and discards uploaded code after the request."""
+    limits = context.settings.limits
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
-        yield _from_json(await request.body())
+        # JSON's escapes need room.
+        yield _from_json(await bodies.read(request, 2 * limits.manifest_bytes + MIB // 16, "a submission"))
     elif kind == "multipart/form-data":
+        bodies.allow(request, limits.bundle_bytes + limits.manifest_bytes + MIB, "a manifest with its code bundle")
         try:
-            form = await request.form(
-                max_files=2, max_fields=100, max_part_size=context.settings.limits.manifest_bytes + 1024
-            )
+            form = await request.form(max_files=2, max_fields=100, max_part_size=limits.manifest_bytes + 1024)
         except MultiPartException as error:
             raise invalid("body", f"not valid multipart/form-data: {error.message}") from None
-        submission = await run_in_threadpool(_from_form, form, context.settings.limits.manifest_bytes)
+        submission = await run_in_threadpool(_from_form, form, limits.manifest_bytes)
         try:
             yield submission
         finally:

@@ -11,6 +11,8 @@ from starlette.concurrency import run_in_threadpool
 
 from weft_api.access.attempts import Token
 from weft_api.context import Ctx
+from weft_api.http import bodies
+from weft_api.http.bodies import MIB
 from weft_api.http.problems import (
     ALREADY_GRANTED,
     LOG_FULL,
@@ -131,8 +133,14 @@ def _body_of(schema: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-async def _raw_body(request: Request, _: Token) -> bytes:
-    return await request.body()
+async def _logs_body(request: Request, _: Token) -> bytes:
+    # 1 MiB of text, in JSON's escapes.
+    return await bodies.read(request, 8 * MIB, "a batch of log lines")
+
+
+async def _metrics_body(request: Request, _: Token) -> bytes:
+    # 1 MiB, in JSON's escapes.
+    return await bodies.read(request, 2 * MIB, "a batch of metrics")
 
 
 @router.post(
@@ -142,7 +150,7 @@ async def _raw_body(request: Request, _: Token) -> bytes:
     responses=responses(LOG_FULL, TOO_LARGE, TOO_MANY_LINES),
     openapi_extra=_body_of("LogsCall"),
 )
-async def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
+async def logs(body: Annotated[bytes, Depends(_logs_body)], context: Ctx, token: Token) -> None:
     """A repeated batch changes nothing. `429` means that the job writes more than it may
     (`limits.log_lines_per_second`, `limits.log_bytes_per_second`); send the batch again later. `409` means that the
     job's log is full and accepts no more lines."""
@@ -157,7 +165,7 @@ async def logs(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: 
     responses=responses(TOO_LARGE),
     openapi_extra=_body_of("MetricsCall"),
 )
-async def metrics(body: Annotated[bytes, Depends(_raw_body)], context: Ctx, token: Token) -> None:
+async def metrics(body: Annotated[bytes, Depends(_metrics_body)], context: Ctx, token: Token) -> None:
     """A repeated call changes nothing."""
     accepted = await accept_metrics(context, token, body)
     note(job=accepted.job_id, attempt=accepted.attempt)
