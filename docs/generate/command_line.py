@@ -36,7 +36,7 @@ _FFDL = """
 The command `ffdl` has the arguments and the output of FfDL's command line: [Coming from FfDL](../from-ffdl.md).
 `DLAAS_URL`, `DLAAS_USERNAME` and `DLAAS_PASSWORD` name the server and the credentials.
 """
-_HOME = "folder of all state (default: $WEFT_HOME, or ~/.weft)"
+_HOME = "folder of the whole installation (default: $WEFT_HOME, or ~/.weft)"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def page() -> str:
         _INTRO,
         "## Global options",
         "They stand before the command: `weft --profile lab list`.",
-        _parameters("option", [_option(one, {}) for one in root.params if one.name != "version"]),
+        _parameters("option", [_option(parameter, {}) for parameter in root.params if parameter.name != "version"]),
         "## Exit codes",
         table(("code", "meaning"), [(str(int(exit_code)), meaning) for exit_code, meaning in MEANINGS]),
     ]
@@ -75,9 +75,9 @@ def page() -> str:
         parts += [f"## {panel}", *map(_section, commands)]
     parts += ["## The command `ffdl`", _FFDL]
     parts += [
-        _section(one)
-        for name, each in typer.main.get_group(ffdl.app).commands.items()
-        for one in _commands(each, f"ffdl {name}")
+        _section(command)
+        for name, entry in typer.main.get_group(ffdl.app).commands.items()
+        for command in _commands(entry, f"ffdl {name}")
     ]
     return blocks(parts)
 
@@ -104,9 +104,12 @@ def _section(command: Command) -> str:
 def _parameters(kind: str, parameters: typing.Sequence[Parameter]) -> str:
     if not parameters:
         return ""
-    with_default = any(one.default for one in parameters)
+    with_default = any(parameter.default for parameter in parameters)
     head = (kind, "default", "meaning") if with_default else (kind, "meaning")
-    rows = [(code(one.name), *([one.default] if with_default else []), prose(one.help)) for one in parameters]
+    rows = [
+        (code(parameter.name), *([parameter.default] if with_default else []), prose(parameter.help))
+        for parameter in parameters
+    ]
     return table(head, rows)
 
 
@@ -120,14 +123,20 @@ def _paragraphs(text: str) -> str:
 def _commands(command: Any, name: str) -> Iterator[Command]:
     """A command, or those of a group."""
     if hasattr(command, "commands"):
-        for below, one in command.commands.items():
-            yield from _commands(one, f"{name} {below}")
+        for subname, subcommand in command.commands.items():
+            yield from _commands(subcommand, f"{name} {subname}")
         return
     types = typing.get_type_hints(inspect.unwrap(command.callback))
-    shown = [one for one in command.params if not getattr(one, "hidden", False)]
-    arguments = tuple(_argument(one) for one in shown if _is_argument(one))
-    options = tuple(_option(one, types) for one in shown if not _is_argument(one))
-    usage = " ".join([name, *(["[OPTIONS]"] if options else []), *(_placed(one) for one in shown if _is_argument(one))])
+    shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
+    arguments = tuple(_argument(parameter) for parameter in shown if _is_argument(parameter))
+    options = tuple(_option(parameter, types) for parameter in shown if not _is_argument(parameter))
+    usage = " ".join(
+        [
+            name,
+            *(["[OPTIONS]"] if options else []),
+            *(_placed(parameter) for parameter in shown if _is_argument(parameter)),
+        ]
+    )
     yield Command(name, usage, command.help or "", arguments, options)
 
 
@@ -136,7 +145,7 @@ def _is_argument(parameter: Any) -> bool:
 
 
 def _placed(argument: Any) -> str:
-    """An argument in the line of the usage."""
+    """An argument in the line that shows the usage."""
     name = _name_of(argument)
     if name.startswith("["):
         return name
@@ -168,24 +177,24 @@ def _option(parameter: Any, types: dict[str, Any]) -> Parameter:
 
 
 def _help(parameter: Any) -> str:
-    """Its help, without what keeps rich from taking a bracket for a tag."""
+    """The help of a parameter, without the backslashes that keep rich from taking a bracket for a tag."""
     return str(parameter.help or "").replace("\\[", "[")
 
 
 def _value(annotation: Any) -> str:
-    """What an option takes, where it does not say so itself."""
+    """The value of an option that names none itself."""
     choices = _choices(annotation)
     if choices:
         return "|".join(choices)
     words = {int: "NUMBER", float: "NUMBER"}
-    return next((words[one] for one in (annotation, *get_args(annotation)) if one in words), "TEXT")
+    return next((words[kind] for kind in (annotation, *get_args(annotation)) if kind in words), "TEXT")
 
 
 def _choices(annotation: Any) -> list[str]:
     if get_origin(annotation) is Literal:
-        return [str(one) for one in get_args(annotation)]
+        return [str(choice) for choice in get_args(annotation)]
     if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return [str(one.value) for one in annotation]
+        return [str(member.value) for member in annotation]
     return [choice for inner in get_args(annotation) for choice in _choices(inner)]
 
 
@@ -196,21 +205,24 @@ def _default(parameter: Any) -> str:
     return code(str(value.value if isinstance(value, Enum) else value))
 
 
-# --- argparse's: what starts and stops a whole Weft ----------------------------------------------------------------
+# --- argparse's commands: they start and stop a whole Weft ----------------------------------------------------------
 
 
 def _embedded(name: str) -> Iterator[Command]:
     """``up``, ``down``, ``status`` and ``env``, which ``weft`` hands over."""
     parser = embedded._parser()
-    (subparsers,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
-    helps = {one.dest: one.help or "" for one in subparsers._choices_actions}
-    options = [one for one in subparsers.choices[name]._actions if one.dest != "help"]
+    (subparsers,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    helps = {action.dest: action.help or "" for action in subparsers._choices_actions}
+    options = [action for action in subparsers.choices[name]._actions if action.dest != "help"]
     yield Command(
         f"weft {name}",
         f"weft {name} [OPTIONS]",
         _capitalized(helps[name]),
         (),
-        tuple(Parameter(_flags(one), _capitalized(_HOME if one.dest == "home" else one.help or "")) for one in options),
+        tuple(
+            Parameter(_flags(action), _capitalized(_HOME if action.dest == "home" else action.help or ""))
+            for action in options
+        ),
     )
     if name == "env":
         yield Command("weft env build", "weft env build IMAGE...", _ENV_BUILD, (), ())
@@ -222,4 +234,4 @@ def _flags(action: argparse.Action) -> str:
 
 
 def _capitalized(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}." if text else "Print JSON, for programs."
+    return f"{text[:1].upper()}{text[1:]}."

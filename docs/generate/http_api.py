@@ -49,7 +49,7 @@ def page() -> str:
             if method in operations:
                 by_tag[operations[method]["tags"][0]].append(_operation(method, path, operations[method]))
     parts = ["# The HTTP API", _INTRO]
-    for tag in (one["name"] for one in document["tags"]):
+    for tag in (entry["name"] for entry in document["tags"]):
         parts += [f"## {_HEADINGS.get(tag, tag.capitalize())}", _ABOUT.get(tag, ""), *by_tag[tag]]
     schemas = document["components"]["schemas"]
     parts += [
@@ -67,7 +67,7 @@ def openapi() -> Json:
 
 
 def _operation(method: str, path: str, operation: Json) -> str:
-    parameters = [_parameter(one) for one in operation.get("parameters", ())]
+    parameters = [_parameter(parameter) for parameter in operation.get("parameters", ())]
     return blocks(
         [
             f"### {code(f'{method.upper()} {path}')}",
@@ -101,7 +101,7 @@ def _bodies(operation: Json) -> list[tuple[str, str]]:
             continue
         errors += [f"{status} {name}" for name in _codes(answer)] or [status]
     rows.append(
-        ("errors", ", ".join(code(one) for one in errors if one not in _EVERYWHERE) or "none besides the usual")
+        ("errors", ", ".join(code(error) for error in errors if error not in _EVERYWHERE) or "none besides the usual")
     )
     return rows
 
@@ -124,11 +124,15 @@ def _schemas(schemas: Json) -> Iterable[str]:
         yield f"### {code(name)}"
         yield _paragraphs(schema.get("description", ""))
         if "enum" in schema:
-            yield "One of " + ", ".join(code(one) for one in schema["enum"]) + "."
+            yield "One of " + ", ".join(code(value) for value in schema["enum"]) + "."
         required = schema.get("required", ())
         rows = [
-            (code(field) + ("" if field in required else " (optional)"), _type(one), prose(one.get("description", "")))
-            for field, one in schema.get("properties", {}).items()
+            (
+                code(field) + ("" if field in required else " (optional)"),
+                _type(inner),
+                prose(inner.get("description", "")),
+            )
+            for field, inner in schema.get("properties", {}).items()
         ]
         if rows:
             described = any(row[2] for row in rows)
@@ -143,9 +147,9 @@ def _type(schema: Json) -> str:
         return f"[{code(name)}](#{name.lower()})"
     for several in ("anyOf", "oneOf", "allOf"):
         if several in schema:
-            return " or ".join(dict.fromkeys(_type(one) for one in schema[several]))
+            return " or ".join(dict.fromkeys(_type(option) for option in schema[several]))
     if "enum" in schema or "const" in schema:
-        return " or ".join(code(str(one)) for one in schema.get("enum", [schema.get("const")]))
+        return " or ".join(code(str(value)) for value in schema.get("enum", [schema.get("const")]))
     kind = schema.get("type", "any")
     if kind == "array":
         return f"list of {_type(schema['items'])}" if schema.get("items") else "list"

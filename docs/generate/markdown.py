@@ -31,7 +31,7 @@ def bullets(items: Iterable[str]) -> str:
 
 def blocks(parts: Iterable[str]) -> str:
     """Paragraphs, headings, tables, …: those that are not empty, a blank line between them."""
-    return "\n\n".join(part for part in (one.strip("\n") for one in parts) if part)
+    return "\n\n".join(part for part in (text.strip("\n") for text in parts) if part)
 
 
 def prose(text: str) -> str:

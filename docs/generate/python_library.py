@@ -37,35 +37,35 @@ These are in the module `weft.errors`; `weft.WeftError` is the same class as `we
 
 def page() -> str:
     public = {name: getattr(weft, name) for name in weft.__all__ if name != "errors"}
-    workers = [one for one in public.values() if inspect.isclass(one) and one.__module__ == "weft.workers"]
-    functions = [one for one in public.values() if inspect.isfunction(one)]
+    workers = [member for member in public.values() if inspect.isclass(member) and member.__module__ == "weft.workers"]
+    functions = [member for member in public.values() if inspect.isfunction(member)]
     parts = ["# The Python library", _INTRO, _class(weft.Client), _class(weft.Job)]
     parts += [_class(of, _RESOURCES.format(name=name)) for name, of in _resources()]
-    parts += [_WORKERS, *(_function(one) for one in functions), *(_error(one) for one in workers)]
-    parts += [_VALUES, *(_value(one) for one in _values())]
-    parts += [_ERRORS, *(_error(one) for one in _errors())]
+    parts += [_WORKERS, *(_function(function) for function in functions), *(_error(of) for of in workers)]
+    parts += [_VALUES, *(_value(of) for of in _values())]
+    parts += [_ERRORS, *(_error(of) for of in _errors())]
     return blocks(parts)
 
 
 def _resources(of: object = None, path: str = "client") -> Iterator[tuple[str, type]]:
     """What a client gives access to: ``client.jobs``, ``client.jobs.metrics`` and their like."""
-    for name, one in vars(of or weft.Client(transport=cast(Any, object()))).items():
+    for name, resource in vars(of or weft.Client(transport=cast(Any, object()))).items():
         if not name.startswith("_"):
-            yield f"{path}.{name}", type(one)
-            yield from _resources(one, f"{path}.{name}")
+            yield f"{path}.{name}", type(resource)
+            yield from _resources(resource, f"{path}.{name}")
 
 
 def _values() -> list[type]:
     modules = (models, metrics, account, client, data)
-    found = {one for module in modules for _, one in inspect.getmembers(module, inspect.isclass)}
+    found = {of for module in modules for _, of in inspect.getmembers(module, inspect.isclass)}
     found = {of for of in found - {weft.Job} if not of.__module__.startswith("weft.transport.")}
     values = [of for of in found if dataclasses.is_dataclass(of)]
-    return sorted(values, key=lambda one: one.__name__)
+    return sorted(values, key=lambda of: of.__name__)
 
 
 def _errors() -> list[type]:
-    found = [one for _, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, errors.WeftError)]
-    return sorted(found, key=lambda one: inspect.getsourcelines(one)[1])
+    found = [of for _, of in inspect.getmembers(errors, inspect.isclass) if issubclass(of, errors.WeftError)]
+    return sorted(found, key=lambda of: inspect.getsourcelines(of)[1])
 
 
 # --- classes and functions -------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def _errors() -> list[type]:
 
 def _class(of: type, where: str = "") -> str:
     """A class with its methods."""
-    members = [_member(of, name, one) for name, one in vars(of).items() if not name.startswith("_")]
+    members = [_member(of, name, member) for name, member in vars(of).items() if not name.startswith("_")]
     made = fenced(_signature(vars(of)["__init__"], of.__name__), "python") if of is weft.Client else ""
     fields = _fields(of) if dataclasses.is_dataclass(of) else ""
     return blocks([f"## {code(of.__name__)}", where, made, document(own_doc(of)), fields, *members])
@@ -106,9 +106,9 @@ def _error(of: type) -> str:
 def _fields(of: type) -> str:
     docs = attribute_docs(of)
     rows = [
-        (code(one.name), code(str(one.type)), prose(docs.get(one.name, "")))
-        for one in dataclasses.fields(of)
-        if not one.name.startswith("_") and one.name != "raw"
+        (code(field.name), code(str(field.type)), prose(docs.get(field.name, "")))
+        for field in dataclasses.fields(of)
+        if not field.name.startswith("_") and field.name != "raw"
     ]
     described = any(row[2] for row in rows)
     return table(("attribute", "type", *(["meaning"] if described else [])), [row[: 2 + described] for row in rows])
@@ -117,23 +117,23 @@ def _fields(of: type) -> str:
 def _signature(function: Callable[..., Any], name: str = "") -> str:
     """A call as one would write it, an argument a line where it is long."""
     signature = inspect.signature(function)
-    arguments = _arguments(one for one in signature.parameters.values() if one.name != "self")
+    arguments = _arguments(parameter for parameter in signature.parameters.values() if parameter.name != "self")
     result = "" if name else f" -> {signature.return_annotation}"
     line = f"{name or function.__name__}({', '.join(arguments)}){result}"
     if len(line) <= 100:
         return line
-    several = "".join(f"    {one},\n" for one in arguments)
+    several = "".join(f"    {argument},\n" for argument in arguments)
     return f"{name or function.__name__}(\n{several}){result}"
 
 
 def _arguments(parameters: Iterator[inspect.Parameter]) -> list[str]:
     arguments, starred = [], False
-    for one in parameters:
-        if one.kind is one.KEYWORD_ONLY and not starred:
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
             arguments.append("*")
-        starred = starred or one.kind in (one.KEYWORD_ONLY, one.VAR_POSITIONAL)
-        stars = "*" * (one.kind is one.VAR_POSITIONAL) + "**" * (one.kind is one.VAR_KEYWORD)
-        arguments.append(f"{stars}{one.name}: {one.annotation}{_default(one)}")
+        starred = starred or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
+        stars = "*" * (parameter.kind is parameter.VAR_POSITIONAL) + "**" * (parameter.kind is parameter.VAR_KEYWORD)
+        arguments.append(f"{stars}{parameter.name}: {parameter.annotation}{_default(parameter)}")
     return arguments
 
 

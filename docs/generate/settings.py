@@ -151,7 +151,7 @@ def _type(field: FieldInfo) -> str:
 def _in_words(annotation: Any) -> str:
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        return " or ".join(_in_words(one) for one in inner if one is not NoneType)
+        return " or ".join(_in_words(alternative) for alternative in inner if alternative is not NoneType)
     if origin is Literal:
         return ("one of: " if len(inner) > 1 else "") + ", ".join(code(f'"{word}"') for word in inner)
     if origin is list:

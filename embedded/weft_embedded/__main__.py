@@ -29,31 +29,39 @@ _DEFAULT_HOME = "~/.weft"
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="weft", description="Weft on this machine: all servers from wheels.")
+    parser = argparse.ArgumentParser(prog="weft", description="Run a complete Weft on this machine.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="up|down|status|env")
-    up = actions.add_parser("up", help="start PostgreSQL, Redis, S3, API and worker, and keep them running")
-    up.add_argument("--detach", "-d", action="store_true", help="in the background; returns when all is ready")
+    up = actions.add_parser("up", help="start PostgreSQL, Redis, S3, the API and a worker, and keep them running")
+    up.add_argument(
+        "--detach", "-d", action="store_true", help="run in the background; the command returns when all are ready"
+    )
     up.add_argument(
         "--host",
         metavar="ADDRESS",
-        help="address of this machine at which API and S3 listen, so that pods and other machines reach them, with "
-        "tokens and credentials, but without TLS (default: as last time, at first 127.0.0.1, this machine alone)",
+        help="address of this machine on which the API and S3 listen; pods and other machines can then reach them, "
+        "with tokens and credentials but without TLS (default: as last time, at first 127.0.0.1, this machine alone)",
     )
-    up.add_argument("--port", type=int, help="of the API; 0 picks a free one (default: as last time, at first 8080)")
     up.add_argument(
-        "--no-profile", action="store_true", help="leave the CLI's profile file alone (client.toml is written)"
+        "--port", type=int, help="port of the API; 0 picks a free port (default: as last time, at first 8080)"
     )
-    up.add_argument("--no-api", action="store_true", help="without the API (you start it: see env)")
-    up.add_argument("--no-worker", action="store_true", help="without the worker (you start it: see env)")
-    down = actions.add_parser("down", help="end all of it in order, running jobs first")
-    down.add_argument("--grace", type=float, metavar="S", help="seconds for learners to save a checkpoint")
-    status = actions.add_parser("status", help="what runs; exit code 3 when nothing does")
-    status.add_argument("--json", action="store_true")
-    env = actions.add_parser("env", help="print the services' environment as shell exports (holds secrets)")
-    for action in (up, down, status, env):
-        default = os.environ.get("WEFT_HOME") or _DEFAULT_HOME
-        action.add_argument(
-            "--home", type=Path, default=Path(default), help=f"folder of all state (default: {default})"
+    up.add_argument(
+        "--no-profile", action="store_true", help="do not change the CLI's profile file; client.toml is still written"
+    )
+    up.add_argument("--no-api", action="store_true", help="do not start the API; to start it yourself, see `weft env`")
+    up.add_argument(
+        "--no-worker", action="store_true", help="do not start the worker; to start it yourself, see `weft env`"
+    )
+    down = actions.add_parser("down", help="stop the running jobs, and then everything that `weft up` started")
+    down.add_argument("--grace", type=float, metavar="SECONDS", help="time for learners to save a checkpoint")
+    status = actions.add_parser("status", help="show what runs; the exit code is 3 if nothing does")
+    status.add_argument("--json", action="store_true", help="print JSON")
+    env = actions.add_parser(
+        "env", help="print the services' environment variables as shell exports, which contain secrets"
+    )
+    default = os.environ.get("WEFT_HOME") or _DEFAULT_HOME
+    for command in (up, down, status, env):
+        command.add_argument(
+            "--home", type=Path, default=Path(default), help=f"folder of the whole installation (default: {default})"
         )
     return parser
 

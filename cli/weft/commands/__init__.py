@@ -60,7 +60,7 @@ COMMANDS: dict[str, Entry] = {
     "status": Entry("local", "Show the status of the Weft that runs on this machine.", SERVER),
     "env": Entry(
         "local",
-        "Print the environment of the Weft that runs on this machine; `weft env build IMAGE…` builds those of images.",
+        "Print the environment variables of the Weft on this machine; `weft env build` builds images' environments.",
         SERVER,
     ),
 }

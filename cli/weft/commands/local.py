@@ -53,7 +53,7 @@ def status(ctx: typer.Context) -> None:
 
 @app.command("env", context_settings=_AS_IT_IS)
 def env(ctx: typer.Context) -> None:
-    """Print the environment of the Weft that runs on this machine; `weft env build IMAGE…` builds those of images."""
+    """Print the environment variables of the Weft on this machine; `weft env build` builds images' environments."""
     if ctx.args[:1] == ["build"]:
         _become("weft_workers.environments", ctx.args, "env build", "run", _NEEDED_TO_BUILD)
     _hand_over("env", ctx.args)
