@@ -144,10 +144,10 @@ def find(client: Client, run: str | None) -> list[BenchJob]:
 
 def efficiency(point: BenchJob, points: Sequence[BenchJob]) -> float | None:
     """Images/sec of a device, of what a device makes with the fewest learners that were measured: 1 is ideal."""
-    measured = [one for one in points if one.measured]
+    measured = [other for other in points if other.measured]
     if not point.measured or not measured:
         return None
-    base = min(measured, key=lambda one: one.learners).measured
+    base = min(measured, key=lambda other: other.learners).measured
     assert base is not None
     alone = base.images_per_second / base.devices
     return point.measured.images_per_second / point.measured.devices / alone if alone else None
@@ -179,7 +179,7 @@ def _parse(text: str) -> Measurement | None:
         return Measurement(
             float(told["images_per_second"]),
             float(told["plus_minus"]),
-            tuple(float(one) for one in told["rates"]),
+            tuple(float(rate) for rate in told["rates"]),
             int(told["devices"]),
             str(told["device"]),
             int(told["batch_size"]),

@@ -172,7 +172,7 @@ def _walk(
 ) -> Iterator[tuple[str, Path]]:
     rules = [*rules, *_rules_of(folder, prefix)]
     try:
-        entries = sorted(os.scandir(folder), key=lambda one: one.name)
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         raise BundleError(f"{folder} can't be read: {error.strerror}") from error
     for entry in entries:

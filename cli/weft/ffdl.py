@@ -98,9 +98,9 @@ def show(ctx: typer.Context, model_id: ModelId, as_json: Annotated[bool, typer.O
         for key, value in store["connection"].items():
             _say(f"    {key}: {value}")
     _say("Summary metrics:")
-    for one in model["metrics"]:
-        _say(f"  Type: {one['type']} {{\n  \tIteration: {one['iteration']}\n  \tTimestamp: {one['timestamp']}")
-        for key, value in one["Values"].items():
+    for metric in model["metrics"]:
+        _say(f"  Type: {metric['type']} {{\n  \tIteration: {metric['iteration']}\n  \tTimestamp: {metric['timestamp']}")
+        for key, value in metric["Values"].items():
             _say(f"  \t{key}: {value}")
         _say("  }")
     _say("OK")

@@ -160,20 +160,20 @@ def await_workers(
     """
     client = client or _session.client()
     wanted = _ids(ids)
-    jobs = list(dict.fromkeys(_job_of(one) for one in wanted))
+    jobs = list(dict.fromkeys(_job_of(worker_id) for worker_id in wanted))
     deadline = time.monotonic() + timeout_seconds if timeout_seconds else None
     while True:
         found = {job_id: client.jobs.get(job_id) for job_id in jobs}
-        workers = [_worker(found[_job_of(one)], one) for one in wanted]
+        workers = [_worker(found[_job_of(worker_id)], worker_id) for worker_id in wanted]
         bad = [job for job in found.values() if _failed(job, started_is_enough=not wait_for_completion)]
         if bad:
-            _give_back(client, [one for one in jobs if one not in {job.id for job in bad}])
+            _give_back(client, [job_id for job_id in jobs if job_id not in {job.id for job in bad}])
             words = "; ".join(f"{job.name} is {job.state}: {job.reason}" for job in bad)
-            raise WorkersError(words, [one for one in workers if one["status"] != "succeeded"])
+            raise WorkersError(words, [worker for worker in workers if worker["status"] != "succeeded"])
         if all(_done(job) if wait_for_completion else _runs(job) for job in found.values()):
             return workers
         if deadline is not None and time.monotonic() > deadline:
-            late = [one for one in workers if one["status"] in ("starting", "running")]
+            late = [worker for worker in workers if worker["status"] in ("starting", "running")]
             if wait_for_completion and all(_runs(job) for job in found.values()):
                 raise WorkersTimeout(f"{_count(late)} still at work after {timeout_seconds:g} s", late)
             why = "; ".join(dict.fromkeys(_why(job) for job in found.values() if not _runs(job)))
@@ -195,9 +195,9 @@ def list_workers(*, all_sessions: bool = False, client: Client | None = None) ->
     label = f"{GANG_LABEL}=gang" if all_sessions else f"{SESSION_LABEL}={_session.id}"
     states = ["QUEUED", "PENDING", "DOWNLOADING", "PROCESSING", "STORING"] if all_sessions else None
     found = []
-    for one in client.jobs.list(label=label, state=states):
+    for listed in client.jobs.list(label=label, state=states):
         try:
-            job = client.jobs.get(one.id)
+            job = client.jobs.get(listed.id)
         except NotFound:
             continue  # deleted meanwhile
         found += [_worker(job, _id(job.id, number)) for number in range(1, job.learners + 1)]
@@ -215,20 +215,20 @@ def stop_workers(*ids: str | Worker | Iterable[str | Worker], client: Client | N
         WorkersError: only some of a launch are named; nothing was stopped.
     """
     client = client or _session.client()
-    named = [one for some in ids for one in _ids(some)]
+    named = [worker_id for some in ids for worker_id in _ids(some)]
     if not ids:
-        named = [one["id"] for one in list_workers(client=client) if one["status"] in ("starting", "running")]
-    jobs = {job_id: client.jobs.get(job_id) for job_id in dict.fromkeys(_job_of(one) for one in named)}
+        named = [worker["id"] for worker in list_workers(client=client) if worker["status"] in ("starting", "running")]
+    jobs = {job_id: client.jobs.get(job_id) for job_id in dict.fromkeys(_job_of(worker_id) for worker_id in named)}
     for job in jobs.values():
         whole = [_id(job.id, number) for number in range(1, job.learners + 1)]
-        if left := [one for one in whole if one not in named]:
+        if left := [worker_id for worker_id in whole if worker_id not in named]:
             raise WorkersError(
                 f"workers that were launched together stop together: {', '.join(left)} would be left alone"
             )
     for job_id in jobs:
         _halt(client, job_id)
         _session.forget(job_id)
-    return [_worker(client.jobs.get(_job_of(one)), one) for one in named]
+    return [_worker(client.jobs.get(_job_of(worker_id)), worker_id) for worker_id in named]
 
 
 # --- one worker -------------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def _job_of(worker_id: str) -> str:
 
 def _ids(given: str | Worker | Iterable[str | Worker]) -> list[str]:
     several = [given] if isinstance(given, str | dict) else list(given)
-    return [one if isinstance(one, str) else str(one["id"]) for one in several]
+    return [worker if isinstance(worker, str) else str(worker["id"]) for worker in several]
 
 
 def _learners(job: Job) -> tuple[LearnerStatus, ...]:
@@ -258,7 +258,7 @@ def _worker(job: Job, worker_id: str) -> Worker:
     number = int(worker_id.rpartition(".")[2])
     if not 1 <= number <= job.learners:
         raise WeftError(f"{worker_id}: {job.id} has {job.learners} workers")
-    learner = next((one for one in _learners(job) if one.learner == number), None)
+    learner = next((status for status in _learners(job) if status.learner == number), None)
     ports = learner.ports if learner else ()
     return {
         "id": worker_id,
@@ -289,7 +289,7 @@ def _runs(job: Job) -> bool:
     if job.state in ("QUEUED", "PENDING", "DOWNLOADING"):
         return False  # also when an earlier attempt had come further
     learners = _learners(job)
-    return len(learners) == job.learners and all(one.phase in _STARTED for one in learners)
+    return len(learners) == job.learners and all(learner.phase in _STARTED for learner in learners)
 
 
 def _done(job: Job) -> bool:

@@ -31,7 +31,7 @@ _KEY = re.compile(r"(?:learner-(\d{1,6})/)?generations/([0-9-]{3,40})\.json")
 _CONTENT = re.compile(r"[0-9a-f]{64}")
 _AT_ONCE = 16
 _TRIES = 3
-"""The job may run, and drop old checkpoints, while one is copied."""
+"""A running job may drop old checkpoints while a checkpoint is copied."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class CheckpointStore:
     location: S3Location | None
 
     def reaches(self, other: CheckpointStore) -> bool:
-        """Whether that store can copy by itself what this one has."""
+        """Whether the other store can copy this store's objects by itself."""
         if self.location is None or other.location is None:
             return self.location is other.location
         mine, its = self.location, other.location
@@ -60,11 +60,11 @@ class Generation:
 
     @property
     def contents(self) -> set[str]:
-        return {one["sha256"] for one in self.document["files"] if not one.get("link")}
+        return {file["sha256"] for file in self.document["files"] if not file.get("link")}
 
     @property
     def size(self) -> int:
-        return sum(int(one.get("size") or 0) for one in self.document["files"])
+        return sum(int(file.get("size") or 0) for file in self.document["files"])
 
     @property
     def lasted(self) -> tuple[float, float] | None:
@@ -72,7 +72,7 @@ class Generation:
         until = self.document.get("until")
         if until is None:
             return None
-        newest = max((int(one.get("mtime_ns") or 0) for one in self.document["files"]), default=0) / 1e9
+        newest = max((int(file.get("mtime_ns") or 0) for file in self.document["files"]), default=0) / 1e9
         return min(newest, float(until)), float(until)
 
     def overlaps(self, other: Generation) -> bool:
@@ -82,8 +82,8 @@ class Generation:
 
     @property
     def keys(self) -> list[str]:
-        """Of all its objects, its own last."""
-        files = [f"{self.folder}files/{one}" for one in sorted(self.contents)]
+        """The keys of all its objects; the key of its own document is the last."""
+        files = [f"{self.folder}files/{content}" for content in sorted(self.contents)]
         return [*files, f"{self.folder}generations/{self.id}.json"]
 
     @property
@@ -125,31 +125,31 @@ def list_checkpoints(context: Context, who: Principal, job_id: str) -> Checkpoin
     with context.database.transaction() as session:
         store = checkpoint_store(context, session, find_job(who.scope(session), job_id))
     with users_store():
-        found = [one.view for row in read_generations(store).values() for one in row]
+        found = [generation.view for row in read_generations(store).values() for generation in row]
     oldest = datetime.fromtimestamp(0, UTC)
-    found.sort(key=lambda one: (one.at or oldest, one.generation, -one.learner), reverse=True)
+    found.sort(key=lambda view: (view.at or oldest, view.generation, -view.learner), reverse=True)
     return CheckpointList(checkpoints=found)
 
 
 def read_generations(store: CheckpointStore) -> dict[str, list[Generation]]:
-    """By folder, each in order. What can't be read, or is gone before it is, is left out. Raises StoreError."""
-    keys = [one.key.removeprefix(store.prefix) for one in store.bucket.objects(store.prefix)]
+    """The generations by folder, in order. Those that can't be read or that vanish are left out. Raises StoreError."""
+    keys = [info.key.removeprefix(store.prefix) for info in store.bucket.objects(store.prefix)]
     found: dict[str, list[Generation]] = defaultdict(list)
     for key in sorted(keys):
         if match := _KEY.fullmatch(key):
             folder = f"learner-{match[1]}/" if match[1] else ""
-            if (one := _read(store, key, match[2], folder)) is not None:
-                found[folder].append(one)
+            if (generation := _read(store, key, match[2], folder)) is not None:
+                found[folder].append(generation)
     return dict(found)
 
 
 def _read(store: CheckpointStore, key: str, generation_id: str, folder: str) -> Generation | None:
     try:
         document = json.loads(store.bucket.get(store.prefix + key))
-        one = Generation(generation_id, folder, document)
+        generation = Generation(generation_id, folder, document)
         # Whoever can write to a user's bucket could have written this.
-        right = all(_CONTENT.fullmatch(content) for content in one.contents) and one.size >= 0
-        return one if right and (one.lasted is None or one.overlaps(one)) else None
+        right = all(_CONTENT.fullmatch(content) for content in generation.contents) and generation.size >= 0
+        return generation if right and (generation.lasted is None or generation.overlaps(generation)) else None
     except StoreError as error:
         if error.kind != "not_found":
             raise
@@ -183,7 +183,11 @@ def copy_checkpoint(
         found = found if wanted is None else _of_its_moment(found, wanted, job_id)
         try:
             with users_store():
-                _copy(source, target, [one for row in found.values() for one in (row if len(found) > 1 else row[-1:])])
+                _copy(
+                    source,
+                    target,
+                    [generation for row in found.values() for generation in (row if len(found) > 1 else row[-1:])],
+                )
         except _Vanished:
             continue
         newest = found[min(found)][-1]
@@ -199,15 +203,20 @@ def copy_checkpoint(
 
 
 def _of_its_moment(found: dict[str, list[Generation]], wanted: str, job_id: str) -> dict[str, list[Generation]]:
-    """One generation, and those that were the other learners' states while it was its learner's. Learners count by
-    themselves: an id is that of the first one who has it."""
+    """The generation with the id ``wanted``, and the generations that other learners were in at the same time. Each
+    learner counts its own generations, so the id is taken to be that of the first learner that has it."""
     folder, chosen = next(
-        ((folder, one) for folder in sorted(found) for one in found[folder] if one.id == wanted), (None, None)
+        ((folder, generation) for folder in sorted(found) for generation in found[folder] if generation.id == wanted),
+        (None, None),
     )
     if folder is None or chosen is None:
-        kept = ", ".join(sorted({one.id for row in found.values() for one in row}, reverse=True))
+        kept = ", ".join(sorted({generation.id for row in found.values() for generation in row}, reverse=True))
         raise Problem(CONFLICT, f"job {job_id} does not keep checkpoint {wanted} (any more); it keeps {kept}")
-    others = {other: [one for one in found[other] if one.overlaps(chosen)] for other in found if other != folder}
+    others = {
+        other: [generation for generation in found[other] if generation.overlaps(chosen)]
+        for other in found
+        if other != folder
+    }
     behind = [str(row[-1].view.learner) for other, row in found.items() if not others.get(other, [chosen])]
     if behind:
         raise Problem(
@@ -219,12 +228,12 @@ def _of_its_moment(found: dict[str, list[Generation]], wanted: str, job_id: str)
 
 
 class _Vanished(Exception):
-    """The source has dropped it meanwhile."""
+    """The source has dropped the checkpoint meanwhile."""
 
 
 def _copy(source: CheckpointStore, target: CheckpointStore, generations: Iterable[Generation]) -> None:
     """Contents first: whatever happens, a generation's list is never there without its files."""
-    keys = {key for one in generations for key in one.keys}
+    keys = {key for generation in generations for key in generation.keys}
     lists = {key for key in keys if "generations/" in key}
     inside = source.reaches(target)
 
@@ -244,4 +253,4 @@ def _copy(source: CheckpointStore, target: CheckpointStore, generations: Iterabl
 
 def discard(store: CheckpointStore) -> None:
     """Remove a copy that no job has."""
-    store.bucket.delete([one.key for one in store.bucket.objects(store.prefix)])
+    store.bucket.delete([info.key for info in store.bucket.objects(store.prefix)])

@@ -36,7 +36,7 @@ def list_objects(
             return ObjectPage(containers=store.containers())
         found, following = store.page(prefix, limit, cursor)
     return ObjectPage(
-        objects=[StoredObject(key=one.key, size=one.size, modified=one.modified) for one in found],
+        objects=[StoredObject(key=info.key, size=info.size, modified=info.modified) for info in found],
         next_cursor=following,
     )
 

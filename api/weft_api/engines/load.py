@@ -50,7 +50,7 @@ def loads(session: Session, engine: str | None = None) -> dict[str, Load]:
 def node_views(row: EngineStatus | None, load: Load) -> list[NodeView]:
     """The nodes that a worker last saw, with what is used of them."""
     kept = (row.capacity if row else None) or {}
-    return [_node_view(one, load) for one in kept.get("nodes", ())]
+    return [_node_view(node, load) for node in kept.get("nodes", ())]
 
 
 def _node_view(kept: Mapping[str, Any], load: Load) -> NodeView:
@@ -70,18 +70,18 @@ def amounts(of: Mapping[str, Any]) -> Amounts:
     return Amounts(cpus=of.get("cpus") or 0, gpus=int(of.get("gpus") or 0), memory=int(of.get("memory") or 0))
 
 
-def plus(one: Amounts, other: Amounts, times: int = 1) -> Amounts:
+def plus(base: Amounts, other: Amounts, times: int = 1) -> Amounts:
     return Amounts(
-        cpus=round(one.cpus + other.cpus * times, 6),
-        gpus=one.gpus + other.gpus * times,
-        memory=one.memory + other.memory * times,
+        cpus=round(base.cpus + other.cpus * times, 6),
+        gpus=base.gpus + other.gpus * times,
+        memory=base.memory + other.memory * times,
     )
 
 
 def total(many: Iterable[Amounts]) -> Amounts:
     result = Amounts()
-    for one in many:
-        result = plus(result, one)
+    for amount in many:
+        result = plus(result, amount)
     return result
 
 

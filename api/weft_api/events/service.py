@@ -51,7 +51,7 @@ class EventFollower:
             query = select(Job.state, Job.reason).where(Job.project_id == self._who.project_id, Job.id == self._job_id)
             row = session.execute(query).one_or_none()
             found = read_events(self._who.scope(session), self._job_id, self._after, _PAGE)
-        events = [event("event", one, one.id) for one in found]
+        events = [event("event", view, view.id) for view in found]
         if found:
             self._after = found[-1].id
         state, reason = row if row else ("DELETED", "the job has been deleted")

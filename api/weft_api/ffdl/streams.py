@@ -117,9 +117,9 @@ def get_metrics(
     start, since = _metrics_start(context, who, model_id, since_time)
     if follow:
         news = _MetricNews(context, who, model_id, start, since)
-        return StreamingResponse((f"{one}\n" async for one in news.pieces()), media_type=_TEXT)
+        return StreamingResponse((f"{piece}\n" async for piece in news.pieces()), media_type=_TEXT)
     found = records_from(context, who, model_id, start, since)
-    return StreamingResponse((json.dumps(metric_data(one)) + "\n" for one in found), media_type=_TEXT)
+    return StreamingResponse((json.dumps(metric_data(record)) + "\n" for record in found), media_type=_TEXT)
 
 
 def _metrics_start(context: Context, who: Principal, model_id: str, since_time: str) -> tuple[int, int | None]:
@@ -157,7 +157,7 @@ class _MetricNews:
             page = read_records(scope, self._model_id, self._next, _PAGE)
         if page.records:
             self._next = page.records[-1].rindex + 1
-        found = [metric_data(one) for one in page.records if self._since is None or one.t >= self._since]
+        found = [metric_data(record) for record in page.records if self._since is None or record.t >= self._since]
         state = (row[0], row[1]) if row else ("DELETED", "the job has been deleted")
         more = len(page.records) == _PAGE
         over = not more and (row is None or state[0] in TERMINAL)
@@ -182,7 +182,7 @@ async def follow_metrics(
 
 async def _serve(socket: WebSocket, news: _LogNews | _MetricNews) -> None:
     offered = socket.scope.get("subprotocols", [])
-    await socket.accept(next((one for one in offered if one in _PROTOCOLS), None))
+    await socket.accept(next((protocol for protocol in offered if protocol in _PROTOCOLS), None))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_send, socket, news)
         while (await socket.receive())["type"] != "websocket.disconnect":

@@ -126,13 +126,13 @@ def _data_store(shown_id: str, store: DataStore, place: Place) -> Json:
 def _metrics(metrics: Mapping[str, BestAndLast]) -> list[Json]:
     """The newest values, one entry a group."""
     groups: dict[str, Json] = defaultdict(lambda: {"timestamp": "", "iteration": 0, "Values": {}})
-    for shown, one in metrics.items():
+    for shown, metric in metrics.items():
         group, _, name = shown.rpartition("/")
         entry = groups[group]
-        entry["Values"][name] = one.last
-        entry["iteration"] = max(entry["iteration"], _int32(one.step))
+        entry["Values"][name] = metric.last
+        entry["iteration"] = max(entry["iteration"], _int32(metric.step))
         # In this form the later one is the larger one, too.
-        entry["timestamp"] = max(entry["timestamp"], "" if one.time is None else _stamp(one.time))
+        entry["timestamp"] = max(entry["timestamp"], "" if metric.time is None else _stamp(metric.time))
     return [{"type": group, **entry} for group, entry in groups.items()]
 
 

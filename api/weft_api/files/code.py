@@ -64,7 +64,9 @@ def _bundle(context: Context, who: Principal, job_id: str) -> Iterator[zipfile.Z
 def list_code(context: Context, who: Principal, job_id: str) -> CodeFiles:
     """The files of a job's code. Raises Problem not_found."""
     with _bundle(context, who, job_id) as archive:
-        files = [CodeFile(path=one.filename, size=one.file_size) for one in archive.infolist() if not one.is_dir()]
+        files = [
+            CodeFile(path=entry.filename, size=entry.file_size) for entry in archive.infolist() if not entry.is_dir()
+        ]
     return CodeFiles(files=files[:_MOST_LISTED], complete=len(files) <= _MOST_LISTED)
 
 

@@ -30,7 +30,7 @@ class Results:
 
     def objects(self) -> Iterator[ObjectInfo]:
         """Without what is only a folder's name."""
-        return (one for one in self.bucket.objects(self.prefix) if not one.key.endswith("/"))
+        return (info for info in self.bucket.objects(self.prefix) if not info.key.endswith("/"))
 
 
 def open_results(context: Context, who: Principal, job_id: str) -> Results:
@@ -51,8 +51,8 @@ def list_files(results: Results) -> FileList:
     with users_store():
         found = list(islice(results.objects(), _MOST_LISTED + 1))
     files = [
-        FileView(path=one.key.removeprefix(results.prefix), size=one.size, modified=one.modified)
-        for one in found[:_MOST_LISTED]
+        FileView(path=info.key.removeprefix(results.prefix), size=info.size, modified=info.modified)
+        for info in found[:_MOST_LISTED]
     ]
     return FileList(files=files, complete=len(found) <= _MOST_LISTED)
 
@@ -95,8 +95,8 @@ def zip_results(results: Results) -> Iterator[bytes]:
         where = f"{results.bucket.container}/{results.prefix}"
         raise Problem(RESULTS_GONE, f"the job is {results.state} and nothing is at {where}")
     entries = (
-        Entry(one.key.removeprefix(results.prefix), one.modified, lambda key=one.key: results.bucket.get_stream(key))  # type: ignore[misc]
-        for one in chain([first], objects)
+        Entry(info.key.removeprefix(results.prefix), info.modified, lambda key=info.key: results.bucket.get_stream(key))  # type: ignore[misc]
+        for info in chain([first], objects)
     )
     return stream_zip(entries)
 

@@ -49,10 +49,10 @@ class Checks:
         if not self.problems:
             return
         located = []
-        for one in self.problems:
-            line, column = self.position(one.path)
-            located.append(one.model_copy(update={"line": line, "column": column}))
-        raise Problem(INVALID_MANIFEST, "; ".join(f"{one.path}: {one.message}" for one in located), located)
+        for problem in self.problems:
+            line, column = self.position(problem.path)
+            located.append(problem.model_copy(update={"line": line, "column": column}))
+        raise Problem(INVALID_MANIFEST, "; ".join(f"{problem.path}: {problem.message}" for problem in located), located)
 
 
 def look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> Checks:
@@ -145,8 +145,8 @@ def ask_stores(context: Context, checker: Checker, checks: Checks, until: float 
     refusals, warnings = checker.check(checks.containers, until)
     if checks.pinned:
         warnings += _ask_model(context, checker, checks.pinned, checks)
-    for one in refusals:
-        checks.add(one.path, one.message, found=one.found, accepted=one.accepted)
+    for refusal in refusals:
+        checks.add(refusal.path, refusal.message, found=refusal.found, accepted=refusal.accepted)
     checks.refuse()
     return warnings
 

@@ -103,52 +103,52 @@ def _queue_position(scope: Scope, job: Job) -> int:
 def _attempts(scope: Scope, job: Job) -> list[AttemptView]:
     attempts = scope.all(scope.select(Attempt, Attempt.job_id == job.id).order_by(Attempt.n))
     learners: dict[str, list[LearnerView]] = defaultdict(list)
-    wanted = scope.select(Learner, Learner.attempt_id.in_([one.id for one in attempts]))
-    for one in scope.all(wanted.order_by(Learner.rank)):
-        learners[one.attempt_id].append(
+    wanted = scope.select(Learner, Learner.attempt_id.in_([attempt.id for attempt in attempts]))
+    for learner in scope.all(wanted.order_by(Learner.rank)):
+        learners[learner.attempt_id].append(
             LearnerView(
-                learner=one.rank + 1,
-                phase=one.phase,
-                node=one.node,
-                address=one.address,
-                ports=one.ports or [],
-                exit_code=one.exit_code,
-                exit_reason=one.exit_reason,
-                lost=None if one.left_at is None else one.left_reason,
+                learner=learner.rank + 1,
+                phase=learner.phase,
+                node=learner.node,
+                address=learner.address,
+                ports=learner.ports or [],
+                exit_code=learner.exit_code,
+                exit_reason=learner.exit_reason,
+                lost=None if learner.left_at is None else learner.left_reason,
             )
         )
     rounds = _rounds(scope, attempts) if job.manifest.get("elastic") else {}
     return [
         AttemptView(
-            n=one.n,
-            outcome=one.outcome,
-            reason=one.reason,
-            exit_code=one.exit_code,
-            created_at=one.created_at,
-            ended_at=one.ended_at,
-            checkpoint=one.started_from,
-            learners=learners[one.id],
-            round=rounds.get(one.id),
+            n=attempt.n,
+            outcome=attempt.outcome,
+            reason=attempt.reason,
+            exit_code=attempt.exit_code,
+            created_at=attempt.created_at,
+            ended_at=attempt.ended_at,
+            checkpoint=attempt.started_from,
+            learners=learners[attempt.id],
+            round=rounds.get(attempt.id),
         )
-        for one in attempts
+        for attempt in attempts
     ]
 
 
 def _rounds(scope: Scope, attempts: Sequence[Attempt]) -> dict[str, RoundView]:
     """The newest round of each attempt."""
-    found = scope.select(Round, Round.attempt_id.in_([one.id for one in attempts])).order_by(Round.n)
-    newest = {one.attempt_id: one for one in scope.all(found)}
-    slots = {one.id: max(1, int(one.resources.get("gpus", 0))) for one in attempts}
+    found = scope.select(Round, Round.attempt_id.in_([attempt.id for attempt in attempts])).order_by(Round.n)
+    newest = {row.attempt_id: row for row in scope.all(found)}
+    slots = {attempt.id: max(1, int(attempt.resources.get("gpus", 0))) for attempt in attempts}
     return {
-        attempt: RoundView(
-            n=one.n,
-            learners=[rank + 1 for rank in one.members],
-            processes=len(one.members) * slots[attempt],
-            reason=one.reason,
-            opened_at=one.opened_at,
-            closed_at=one.closed_at,
+        attempt_id: RoundView(
+            n=row.n,
+            learners=[rank + 1 for rank in row.members],
+            processes=len(row.members) * slots[attempt_id],
+            reason=row.reason,
+            opened_at=row.opened_at,
+            closed_at=row.closed_at,
         )
-        for attempt, one in newest.items()
+        for attempt_id, row in newest.items()
     }
 
 

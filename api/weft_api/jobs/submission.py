@@ -77,8 +77,8 @@ def _from_json(body: bytes) -> Submission:
         if isinstance(error, ValidationError):
             raise RequestValidationError(
                 [
-                    {**one, "loc": ("body", *one["loc"])}
-                    for one in error.errors(include_url=False, include_context=False)
+                    {**detail, "loc": ("body", *detail["loc"])}
+                    for detail in error.errors(include_url=False, include_context=False)
                 ]
             ) from None
         raise invalid("body", "not valid JSON", accepted="a JSON object with `manifest`") from None

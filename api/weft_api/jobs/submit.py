@@ -114,7 +114,7 @@ def submit(
 
 def _checkpoints(context: Context, who: Principal, checks: Checks, manifest: Manifest, job_id: str) -> CheckpointStore:
     """Where the job's checkpoints will be."""
-    results = next((one for one in checks.containers if one.path.endswith(".training_results")), None)
+    results = next((container for container in checks.containers if container.path.endswith(".training_results")), None)
     if manifest.results is None or results is None:
         return own_checkpoint_store(context, who.project_id, job_id)
     with users_store():

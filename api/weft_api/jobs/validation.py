@@ -37,10 +37,10 @@ def validate(
         credentials = credentials_of(context, scope, find_job(scope, rerun_of)) if rerun_of is not None else None
         parsed = parse_manifest(text, context.settings, overrides=overrides, credentials=credentials)
         checks = look_up(scope, context, parsed)
-    own = [one for one in checks.containers if one.credentials_path.endswith(".connection")]
+    own = [container for container in checks.containers if container.credentials_path.endswith(".connection")]
     unasked = [] if who.may("editor") else own
-    checks.containers = [one for one in checks.containers if one not in unasked]
+    checks.containers = [container for container in checks.containers if container not in unasked]
     warnings = ask_stores(context, _CHECKER.of(context), checks)
-    warnings += [f"{one.path}: not checked: only editors may have its data store asked" for one in unasked]
+    warnings += [f"{container.path}: not checked: only editors may have its data store asked" for container in unasked]
     shown = parsed.manifest.model_dump(mode="json", exclude_none=True)
     return ValidManifest(manifest=shown, notes=[*parsed.manifest.notes, *warnings])

@@ -42,8 +42,8 @@ def objects(context: Context, token: AttemptToken, call: ObjectsCall) -> Objects
     if call.op == "delete":
         store.delete(prefix + key for key in call.keys)
         return ObjectsAnswer(objects=[])
-    objects = (one for wanted in call.keys or [""] for one in store.objects(prefix + wanted))
-    return ObjectsAnswer(objects=[ObjectEntry(key=one.key.removeprefix(prefix), size=one.size) for one in objects])
+    objects = (info for wanted in call.keys or [""] for info in store.objects(prefix + wanted))
+    return ObjectsAnswer(objects=[ObjectEntry(key=info.key.removeprefix(prefix), size=info.size) for info in objects])
 
 
 def _multipart(store: Objects, prefix: str, call: ObjectsCall) -> ObjectsAnswer:

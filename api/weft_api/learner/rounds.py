@@ -84,7 +84,7 @@ def _news(call: RoundCall, learner: Learner, rounds: list[Round]) -> bool:
 
 def _last_of(learner: Learner, rounds: list[Round]) -> int | None:
     """The last round that it was in; one that kept its workers may have closed since it asked."""
-    return next((one.n for one in reversed(rounds) if learner.rank in one.members), None)
+    return next((past.n for past in reversed(rounds) if learner.rank in past.members), None)
 
 
 def _target(learner: Learner, call: RoundCall, rounds: list[Round]) -> int | None:
@@ -143,7 +143,9 @@ def _close(
 ) -> None:
     row = session.get_one(models.Round, (attempt.id, newest.n))
     row.members, row.closed_at = list(numbers), func.now()
-    members = {one.rank: one for one in session.scalars(select(Learner).where(Learner.attempt_id == attempt.id))}
+    members = {
+        learner.rank: learner for learner in session.scalars(select(Learner).where(Learner.attempt_id == attempt.id))
+    }
     for number in numbers:
         # What it said when its workers failed is over: they start again.
         members[number].arrived = newest.n
@@ -155,7 +157,7 @@ def _close(
     how = f"training goes on with {count(len(numbers), 'learner')}"
     data = {"round": newest.n, "members": [number + 1 for number in numbers]}
     if joined:
-        who = f"learner{'s' if len(joined) > 1 else ''} {', '.join(str(one) for one in joined)} joined"
+        who = f"learner{'s' if len(joined) > 1 else ''} {', '.join(str(number) for number in joined)} joined"
         jobs.record_event(session, job, "elastic", f"{who}: {how}", attempt=attempt.n, data=data)
     else:
         jobs.record_event(session, job, "elastic", f"round {newest.n}: {how}", attempt=attempt.n, data=data)
@@ -165,7 +167,7 @@ def _close(
 
 def _answer(session: Session, attempt: Attempt, learner: Learner, call: RoundCall, rounds: list[Round]) -> RoundAnswer:
     newest = rounds[-1] if rounds else None
-    closed = next((one for one in reversed(rounds) if not one.open), None)
+    closed = next((past for past in reversed(rounds) if not past.open), None)
     if learner.left_at is not None:
         return RoundAnswer(verdict="leave", reason=learner.left_reason or "")
     if call.state == "broken":
@@ -183,12 +185,14 @@ def _answer(session: Session, attempt: Attempt, learner: Learner, call: RoundCal
 
 
 def _place(session: Session, attempt: Attempt, newest: Round) -> RoundAnswer:
-    rows = {one.rank: one for one in session.scalars(select(Learner).where(Learner.attempt_id == attempt.id))}
+    rows = {
+        learner.rank: learner for learner in session.scalars(select(Learner).where(Learner.attempt_id == attempt.id))
+    }
     peers = [rows[number] for number in newest.members]
     return RoundAnswer(
         verdict="run",
         round=newest.n,
         restart=newest.restart,
         reason=newest.reason,
-        peers=[Peer(rank=one.rank, address=one.address, ports=one.ports or [], phase=one.phase) for one in peers],
+        peers=[Peer(rank=peer.rank, address=peer.address, ports=peer.ports or [], phase=peer.phase) for peer in peers],
     )

@@ -190,12 +190,12 @@ def _works(system: dict[str, Any] | None) -> bool:
     """Whether a learner's processes do anything to speak of. What it says may be anything."""
     told = system or {}
     devices = told.get("gpus")
-    loads = [told.get("cpu_percent"), *(one.get("percent") for one in _mappings(devices))]
+    loads = [told.get("cpu_percent"), *(device.get("percent") for device in _mappings(devices))]
     return any(isinstance(load, int | float) and load >= _BUSY_PERCENT for load in loads)
 
 
 def _mappings(values: Any) -> list[dict[str, Any]]:
-    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 def storing(context: Context, token: AttemptToken, call: StoringCall) -> StoringAnswer:
@@ -215,7 +215,7 @@ def storing(context: Context, token: AttemptToken, call: StoringCall) -> Storing
         )
         leader = _leader(session, attempt)
         # Of an elastic attempt, learners that have not joined any more don't count.
-        count = [one for one in session.scalars(others) if leader is None or one.arrived is not None]
+        count = [other for other in session.scalars(others) if leader is None or other.arrived is not None]
         stopping = attempt.stop_requested_at is not None or attempt.outcome is not None
         granted = may_store(call.exit_code, count, leads=call.rank == (leader or 0), stopping=stopping)
         if granted and learner.storing_at is None:
@@ -229,7 +229,7 @@ def storing(context: Context, token: AttemptToken, call: StoringCall) -> Storing
 
 def _leader(session: Session, attempt: Attempt) -> int | None:
     """Whose results are the model: the leader of an elastic attempt's last round; None: there are no rounds."""
-    last = next((one for one in reversed(read_rounds(session, attempt.id)) if not one.open), None)
+    last = next((past for past in reversed(read_rounds(session, attempt.id)) if not past.open), None)
     return last.members[0] if last else None
 
 

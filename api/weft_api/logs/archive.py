@@ -47,7 +47,7 @@ class LogArchive:
             records = read_frame(self._objects.get_range(place.key, place.start, place.size))
         except Damaged as error:
             raise StoreError(f"{place.key!r} is damaged at byte {place.start}: {error}", "other") from error
-        size = sum(len(one.body) + len(one.times) + 200 for one in records)
+        size = sum(len(record.body) + len(record.times) + 200 for record in records)
         with self._lock:
             if place not in self._kept:
                 self._kept[place] = (records, size)

@@ -102,10 +102,10 @@ class ChunkReader:
                 live = _chunks(session, rows.order_by(LogChunk.first_line).limit(limit + 1))
         found: list[Chunk] = []
         for place in places:
-            found += [one for one in self._opened(place, wanted) if one.end > start_line]
+            found += [chunk for chunk in self._opened(place, wanted) if chunk.end > start_line]
             if len(found) >= limit:
                 return found[:limit]
-        return [*found, *(one for one in live if one.end > start_line)][:limit]
+        return [*found, *(chunk for chunk in live if chunk.end > start_line)][:limit]
 
     def backward(self, before_line: int, wanted: ChunkFilter, limit: int) -> list[Chunk]:
         """Chunks with lines before ``before_line`` (the first may go on beyond it), descending, at most ``limit``;
@@ -121,7 +121,7 @@ class ChunkReader:
         for place in places:
             if len(found) >= limit:
                 break
-            found += [one for one in reversed(self._opened(place, wanted)) if one.first_line < before_line]
+            found += [chunk for chunk in reversed(self._opened(place, wanted)) if chunk.first_line < before_line]
         return found[:limit]
 
     def at(self, time: datetime, wanted: ChunkFilter) -> int:
@@ -186,10 +186,10 @@ class ChunkReader:
     def _opened(self, place: FramePlace, wanted: ChunkFilter) -> list[Chunk]:
         """What is wanted of a frame."""
         chunks = (
-            Chunk(one.first_line, one.lines, one.attempt, one.rank, one.body, one.times)
-            for one in self._archive.records(place)
+            Chunk(record.first_line, record.lines, record.attempt, record.rank, record.body, record.times)
+            for record in self._archive.records(place)
         )
-        return [one for one in chunks if wanted.takes_chunk(one)]
+        return [chunk for chunk in chunks if wanted.takes_chunk(chunk)]
 
 
 def _chunks(session: Session, query: Select[LogChunk]) -> list[Chunk]:

@@ -54,7 +54,7 @@ def take_in(context: Context, token: AttemptToken, calls: Sequence[bytes]) -> li
         except (Problem, RequestValidationError) as error:
             outcomes[number] = error
     for late in (False, True):
-        group = {number: one for number, one in batches.items() if one.head.late is late}
+        group = {number: batch for number, batch in batches.items() if batch.head.late is late}
         if not group:
             continue
         try:
@@ -68,11 +68,11 @@ def _append(context: Context, token: AttemptToken, batches: Sequence[Batch], lat
     limits = context.settings.limits
     with context.database.transaction() as session:
         job, attempt = late_fence(session, token) if late else fence(session, token, change=False)
-        granted = granted_learners(session, attempt, [(one.head.rank, one.head.instance) for one in batches])
+        granted = granted_learners(session, attempt, [(batch.head.rank, batch.head.instance) for batch in batches])
         # The counter row is the lock: lines get their numbers in the order in which they are committed.
         locked = select(LogCursor, func.now()).where(LogCursor.job_id == job.id).with_for_update()
         cursor, now = session.execute(locked).one()
-        ranks = {one.head.rank for one in batches}
+        ranks = {batch.head.rank for batch in batches}
         of_attempt = (LogSource.job_id == job.id) & (LogSource.attempt == attempt.n)
         known = session.execute(
             select(LogSource.rank, LogSource.next_sequence).where(of_attempt, LogSource.rank.in_(ranks))
@@ -100,8 +100,8 @@ def _append(context: Context, token: AttemptToken, batches: Sequence[Batch], lat
             if attempt.ended_at is not None:
                 attempt.logs_due = func.now()
     if chunks:
-        METRICS.of(context).log_lines.inc(sum(one.lines for one in chunks))
-        METRICS.of(context).log_bytes.inc(sum(len(one.body) for one in chunks))
+        METRICS.of(context).log_lines.inc(sum(chunk.lines for chunk in chunks))
+        METRICS.of(context).log_bytes.inc(sum(len(chunk.body) for chunk in chunks))
         context.wake.logs(job.id)
     return outcomes
 

@@ -115,10 +115,10 @@ class LiveLog:
     def held(self, position: int) -> list[Held]:
         """The chunks that are held with lines from ``position`` on, which is not before ``start``."""
         found = []
-        for one in reversed(self._held):
-            if one.chunk.end <= position:
+        for kept in reversed(self._held):
+            if kept.chunk.end <= position:
                 break
-            found.append(one)
+            found.append(kept)
         return found[::-1]
 
     async def _watch(self) -> None:

@@ -45,7 +45,7 @@ class Pattern:
         options.max_mem = _PATTERN_BYTES
         source = text if regex else re2.escape(text)
         # These mean the ends of the text, which in a chunk are not those of a line.
-        self._line_by_line = regex and any(one in text for one in (r"\A", r"\z"))
+        self._line_by_line = regex and any(anchor in text for anchor in (r"\A", r"\z"))
         try:
             self._of_line = re2.compile(source, options)
             self._of_chunk = re2.compile(f"(?m:{source})", options)

@@ -60,19 +60,19 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
 
 def _parts(scope: Scope, found: Sequence[Series]) -> Iterator[Part]:
     """Every point, series by series, in the order in which they came."""
-    folded = {one.id: one for one in found if one.id is not None}
+    folded = {series.id: series for series in found if series.id is not None}
     blocks = scope.select(MetricBlock, MetricBlock.series_id == any_(literal(list(folded), ARRAY(BigInteger))))
     columns = blocks.with_only_columns(MetricBlock.series_id, MetricBlock.body)
     ordered = columns.order_by(MetricBlock.series_id, MetricBlock.n).execution_options(yield_per=_AT_ONCE)
     last: Series | None = None
-    for series, body in scope.session.execute(ordered):
-        if last is not None and last.id != series:
+    for series_id, body in scope.session.execute(ordered):
+        if last is not None and last.id != series_id:
             yield last, last.tail
-        last = folded[series]
+        last = folded[series_id]
         yield last, Points.unpacked(body)
     if last is not None:
         yield last, last.tail
-    yield from ((one, one.tail) for one in found if one.id is None)
+    yield from ((series, series.tail) for series in found if series.id is None)
 
 
 def _csv(parts: Iterable[Part], file: IO[bytes]) -> None:
@@ -97,7 +97,7 @@ def _batch(series: Series, points: Points) -> RecordBatch:
     key, count = series.key, len(points)
     texts = [Array([text] * count, type=DataType.utf8()) for text in (key.shown, key.group, key.kind)]
     whose = [Array.from_numpy(np.full(count, number, np.int32)) for number in (key.rank + 1, key.attempt)]
-    steps, times, values = (Array.from_numpy(one.copy()) for one in (points.steps, points.times, points.values))
+    steps, times, values = (Array.from_numpy(column.copy()) for column in (points.steps, points.times, points.values))
     return RecordBatch.from_arrays([*texts, *whose, steps, times.cast(_TIME), values], schema=_SCHEMA)
 
 

@@ -133,7 +133,7 @@ def _admit(
 
 def _open_blocks(session: Session, known: Mapping[Key, _Known]) -> dict[int, Points]:
     """The last blocks that are not full, by series."""
-    growing = [one.id for one in known.values() if one.stats.points % BLOCK]
+    growing = [entry.id for entry in known.values() if entry.stats.points % BLOCK]
     if not growing:
         return {}
     query = (
@@ -174,5 +174,7 @@ def _blocks(project_id: str, series: _Known, opened: Points | None, points: Poin
 
 def _write_stats(session: Session, changed: list[dict[str, Any]]) -> None:
     values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in Stats.__dataclass_fields__}
-    rows = [{f"new_{name}" if name != "series" else name: value for name, value in one.items()} for one in changed]
+    rows = [
+        {f"new_{name}" if name != "series" else name: value for name, value in change.items()} for change in changed
+    ]
     session.execute(update(_SERIES).where(_SERIES.c.id == bindparam("series")).values(values), rows)

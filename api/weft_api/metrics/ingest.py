@@ -106,7 +106,7 @@ def _learners(session: Session, attempt: Attempt, calls: Sequence[MetricsCall]) 
     """As they are behind the lock."""
     ranks = {call.rank for call in calls}
     query = select(Learner).where(Learner.attempt_id == attempt.id, Learner.rank.in_(ranks))
-    return {one.rank: one for one in session.scalars(query)}
+    return {learner.rank: learner for learner in session.scalars(query)}
 
 
 def _cursor(session: Session, job: Job) -> MetricCursor:
@@ -126,12 +126,12 @@ def _fitting(
     user: list[Record] = []
     system: list[Record] = []
     reached: list[str] = []
-    for one in call.records:
-        record = cleaned(one, attempt, call.rank)
+    for reported in call.records:
+        record = cleaned(reported, attempt, call.rank)
         count = len(record.values)
         if not count:
             continue
-        if one.kind == "system":
+        if reported.kind == "system":
             if cursor.system_points + count > limits.system_points_per_job:
                 reached.append("system")
                 continue

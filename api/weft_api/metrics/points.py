@@ -38,9 +38,9 @@ class Points:
         if not parts:
             return cls.of([], [], [])
         return cls(
-            np.concatenate([one.steps for one in parts]),
-            np.concatenate([one.times for one in parts]),
-            np.concatenate([one.values for one in parts]),
+            np.concatenate([part.steps for part in parts]),
+            np.concatenate([part.times for part in parts]),
+            np.concatenate([part.values for part in parts]),
         )
 
     @classmethod
@@ -92,7 +92,7 @@ class Rows:
     def joined(cls, parts: Sequence[Rows]) -> Rows:
         if not parts:
             return cls.of_points(Points.of([], [], []), "step")
-        return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in cls.__dataclass_fields__))
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
 
     def where(self, chosen: NDArray[Any]) -> Rows:
         return Rows(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))

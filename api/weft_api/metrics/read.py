@@ -30,7 +30,7 @@ _MOST_POINTS = 500_000
 def list_series(scope: Scope, job_id: str, wanted: SeriesFilter, limits: LimitSettings) -> SeriesList:
     cursor = scope.find(MetricCursor, MetricCursor.job_id == job_id)
     return SeriesList(
-        series=[_view(one) for one in load(scope, job_id, wanted)],
+        series=[_view(series) for series in load(scope, job_id, wanted)],
         notes=[told(reason, limits) for reason in (cursor.dropped if cursor else [])],
     )
 
@@ -68,19 +68,20 @@ def query(scope: Scope, job_id: str, wanted: SeriesFilter, shown: Range) -> Quer
     """Each series in at most ``shown.width`` buckets; all series have the same ones."""
     found = load(scope, job_id, wanted)
     chosen = found[:_MOST_SERIES]
-    rows = [one.within(shown.start, shown.stop) for one in _rows(scope, chosen, shown)]
+    rows = [points.within(shown.start, shown.stop) for points in _rows(scope, chosen, shown)]
     start, stop = _ends(rows, shown)
     return QueryAnswer(
         x=shown.axis,
         series=[
-            _buckets(one, points.buckets(shown.width, start, stop)) for one, points in zip(chosen, rows, strict=True)
+            _buckets(series, points.buckets(shown.width, start, stop))
+            for series, points in zip(chosen, rows, strict=True)
         ],
         left_out=len(found) - len(chosen),
     )
 
 
 def _ends(rows: Sequence[Rows], shown: Range) -> tuple[float, float]:
-    present = [one.x for one in rows if len(one.x)]
+    present = [points.x for points in rows if len(points.x)]
     start = shown.start if shown.start is not None else float(min((x.min() for x in present), default=0))
     stop = shown.stop if shown.stop is not None else float(max((x.max() for x in present), default=0))
     return start, max(stop, start + 1)
@@ -110,7 +111,9 @@ def _rows(scope: Scope, chosen: Sequence[Series], shown: Range) -> list[Rows]:
     start, stop = (
         (MetricBlock.first_step, MetricBlock.last_step) if steps else (MetricBlock.first_time, MetricBlock.last_time)
     )
-    blocks = scope.select(MetricBlock, MetricBlock.series_id.in_([one.id for one in chosen if one.id is not None]))
+    blocks = scope.select(
+        MetricBlock, MetricBlock.series_id.in_([series.id for series in chosen if series.id is not None])
+    )
     # What a summary can't tell exactly: which of its points are in the range, and which come before others.
     vague = not_(MetricBlock.steps_rise if steps else MetricBlock.times_rise)
     if shown.start is not None:
@@ -125,14 +128,14 @@ def _rows(scope: Scope, chosen: Sequence[Series], shown: Range) -> list[Rows]:
     exact = true() if everything <= _EXACT else vague if vague_ones <= _MOST_POINTS else false()
     body, entries = case((exact, MetricBlock.body)), case((not_(exact), MetricBlock.summary))
     columns = blocks.with_only_columns(MetricBlock.series_id, body, entries)
-    for series, read, summed in scope.session.execute(columns.order_by(MetricBlock.series_id, MetricBlock.n)):
+    for series_id, read, summed in scope.session.execute(columns.order_by(MetricBlock.series_id, MetricBlock.n)):
         if read is not None:
-            parts[series].append(Rows.of_points(Points.unpacked(read), shown.axis))
+            parts[series_id].append(Rows.of_points(Points.unpacked(read), shown.axis))
         else:
-            parts[series].append(Rows.of_summary(summed, shown.axis))
+            parts[series_id].append(Rows.of_summary(summed, shown.axis))
     return [
-        Rows.joined([*(parts[one.id] if one.id is not None else []), Rows.of_points(one.tail, shown.axis)])
-        for one in chosen
+        Rows.joined([*(parts[series.id] if series.id is not None else []), Rows.of_points(series.tail, shown.axis)])
+        for series in chosen
     ]
 
 
@@ -163,8 +166,8 @@ def _first_since(scope: Scope, job_id: str, since: int) -> int | None:
     if not chunks:
         waiting = scope.select(MetricBatch, MetricBatch.job_id == job_id, MetricBatch.records > 0)
         chunks = scope.all(waiting.order_by(MetricBatch.n))
-    for one in chunks:
-        for number, line in enumerate(unpacked(one.body)[: one.records], one.first_record):
+    for chunk in chunks:
+        for number, line in enumerate(unpacked(chunk.body)[: chunk.records], chunk.first_record):
             if parsed(line).t >= since:
                 return number
     return None

@@ -91,7 +91,7 @@ def clean_name(name: str) -> str:
     """On one line, without what terminals and browsers obey; a long one is cut, and still another than its like."""
     text = name.encode("utf-8", "replace").decode().strip()
     if not text.isprintable():
-        text = "".join("\ufffd" if unicodedata.category(one) in _UNSAFE else one for one in text)
+        text = "".join("\ufffd" if unicodedata.category(character) in _UNSAFE else character for character in text)
     if len(text) > _LONGEST_NAME:
         text = f"{text[: _LONGEST_NAME - 9]}…{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return text

@@ -88,14 +88,14 @@ class SeriesFilter:
         )
 
 
-def completed(one: Pending, before: Stats | None) -> Points:
-    """With a step for each point: that of the point before it and one, where none was told."""
+def completed(reported: Pending, before: Stats | None) -> Points:
+    """The points, each with a step. A point that came without a step gets the step after the previous point's."""
     following = before.last_step + 1 if before else 0
     steps = []
-    for step in one.steps:
+    for step in reported.steps:
         steps.append(following if step is None else step)
         following = steps[-1] + 1
-    return Points.of(steps, one.times, one.values)
+    return Points.of(steps, reported.times, reported.values)
 
 
 def waiting(batches: Sequence[MetricBatch]) -> dict[Key, Pending]:
@@ -120,7 +120,7 @@ def load(scope: Scope, job_id: str, wanted: SeriesFilter) -> list[Series]:
     if wanted.attempt is not None:
         query = query.where(MetricSeries.attempt == wanted.attempt)
         batches = batches.where(MetricBatch.attempt == wanted.attempt)
-    tails = {key: one for key, one in waiting(scope.all(batches)).items() if wanted.takes(key)}
+    tails = {key: tail for key, tail in waiting(scope.all(batches)).items() if wanted.takes(key)}
     found = []
     # Columns, not objects: there may be thousands.
     for row in scope.session.execute(query.with_only_columns(*MetricSeries.__table__.columns)):
@@ -130,7 +130,9 @@ def load(scope: Scope, job_id: str, wanted: SeriesFilter) -> list[Series]:
             tail = tails.pop(key, None)
             found.append(Series(key, row.id, stats, completed(tail, stats) if tail else NO_POINTS))
     found += [Series(key, None, None, completed(tail, None)) for key, tail in tails.items()]
-    return sorted(found, key=lambda one: (one.key.attempt, one.key.rank, one.key.kind != "user", one.key.shown))
+    return sorted(
+        found, key=lambda series: (series.key.attempt, series.key.rank, series.key.kind != "user", series.key.shown)
+    )
 
 
 def snapshot(session: Session) -> Session:

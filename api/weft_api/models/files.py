@@ -40,11 +40,11 @@ class VersionFiles:
             FilesGone: they are not.
             StoreError: the store refuses or is away.
         """
-        found = [one for one in bucket.objects(self.prefix) if not one.key.endswith("/")]
+        found = [info for info in bucket.objects(self.prefix) if not info.key.endswith("/")]
         where = f"{bucket.container}/{self.prefix}" if self.location else "Weft's own store"
         if not found:
             raise FilesGone(f"{self.words}: its objects are gone, nothing is at {where}")
-        now = summary((one.key.removeprefix(self.prefix), one.size) for one in found)
+        now = summary((info.key.removeprefix(self.prefix), info.size) for info in found)
         if self.registered and now["sha256"] != self.registered["sha256"]:
             raise FilesGone(
                 f"{self.words}: its objects are not what was registered any more: {_words(now)} at {where} now, "
@@ -83,8 +83,8 @@ def open_listing(context: Context, files: VersionFiles) -> tuple[Bucket, list[Ob
 def list_version(context: Context, files: VersionFiles) -> FileList:
     _, found = open_listing(context, files)
     shown = [
-        FileView(path=one.key.removeprefix(files.prefix), size=one.size, modified=one.modified)
-        for one in found[:_MOST_LISTED]
+        FileView(path=info.key.removeprefix(files.prefix), size=info.size, modified=info.modified)
+        for info in found[:_MOST_LISTED]
     ]
     return FileList(files=shown, complete=len(found) <= _MOST_LISTED)
 
@@ -93,6 +93,6 @@ def zip_version(context: Context, files: VersionFiles) -> Iterator[bytes]:
     """Made while it is sent; what is wrong is said before the first byte."""
     bucket, found = open_listing(context, files)
     return stream_zip(
-        Entry(one.key.removeprefix(files.prefix), one.modified, lambda key=one.key: bucket.get_stream(key))  # type: ignore[misc]
-        for one in found
+        Entry(info.key.removeprefix(files.prefix), info.modified, lambda key=info.key: bucket.get_stream(key))  # type: ignore[misc]
+        for info in found
     )

@@ -72,10 +72,11 @@ def show_model(scope: Scope, name: str) -> ModelDetail:
         model = registry.find_model(scope, name)
     query = scope.select(ModelPromotion, ModelPromotion.model_id == model.id)
     moves = scope.all(query.order_by(ModelPromotion.id.desc()).limit(_MOST))
-    users = _users(scope, (one.user_id for one in moves))
+    users = _users(scope, (move.user_id for move in moves))
     [view] = _model_views(scope, [model])
     promotions = [
-        PromotionView(stage=one.stage, version=one.number, user=users[one.user_id], at=one.created_at) for one in moves
+        PromotionView(stage=move.stage, version=move.number, user=users[move.user_id], at=move.created_at)
+        for move in moves
     ]
     return ModelDetail(**view.model_dump(), promotions=promotions)
 
@@ -245,7 +246,7 @@ def _results(context: Context, scope: Scope, job: Job) -> VersionFiles:
 
 def _summary(context: Context, files: VersionFiles) -> dict[str, Any]:
     _, found = open_listing(context, files)
-    return registry.summary((one.key.removeprefix(files.prefix), one.size) for one in found)
+    return registry.summary((info.key.removeprefix(files.prefix), info.size) for info in found)
 
 
 def promote(scope: Scope, who: Principal, name: str, stage: str, version: str | None) -> ModelView:
@@ -280,7 +281,7 @@ def delete(context: Context, who: Principal, name: str, version: str | None = No
         prefixes = [row.prefix for row in doomed if row.container is None and _is_last(scope, row)]
     for prefix in prefixes:
         # First the objects: if they can't be deleted, or this process dies, the same request does the rest.
-        context.objects.delete([one.key for one in context.objects.objects(f"{prefix}/")])
+        context.objects.delete([info.key for info in context.objects.objects(f"{prefix}/")])
     with context.database.transaction() as session:
         scope = who.scope(session)
         for row in _deletable(scope, name, version):

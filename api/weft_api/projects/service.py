@@ -47,7 +47,7 @@ def create_project(context: Context, who: Principal, body: NewProject, once: Onc
             session.flush()
             session.add(Member(project_id=made, user_id=owner.id, role="owner"))
             session.flush()
-        return next(one for one in list_projects(session, who) if one.name == body.name)
+        return next(project for project in list_projects(session, who) if project.name == body.name)
 
 
 def delete_project(context: Context, who: Principal, name: str) -> None:

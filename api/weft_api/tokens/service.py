@@ -77,13 +77,13 @@ def _choose_project(session: Session, user: User, name: str | None) -> Project:
     query = select(Project).join(Member, Member.project_id == Project.id).where(Member.user_id == user.id)
     projects = session.scalars(query.order_by(Project.name)).all()
     if name is not None:
-        projects = [one for one in projects if one.name == name]
+        projects = [project for project in projects if project.name == name]
     if len(projects) == 1:
         return projects[0]
     if not projects:
         raise Problem(UNAUTHENTICATED, f"{user.name!r} is no member of " + (f"{name!r}" if name else "any project"))
     raise invalid(
-        "body.project", "you are a member of several projects", accepted=", ".join(one.name for one in projects)
+        "body.project", "you are a member of several projects", accepted=", ".join(project.name for project in projects)
     )
 
 

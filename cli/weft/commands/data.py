@@ -82,7 +82,7 @@ def ls(
         return
     objects = list(data.objects(where, limit=limit))
     if as_json:
-        show_json([dict(one.raw) for one in objects])
+        show_json([dict(stored.raw) for stored in objects])
         return
     if not objects:
         say(f"there is nothing at {escape(str(where))}")
@@ -90,8 +90,8 @@ def ls(
     made = table("SIZE", "MODIFIED", "KEY", numbers=("SIZE",))
     made.columns[2].no_wrap = False
     made.columns[2].overflow = "fold"
-    for one in objects:
-        made.add_row(size(one.size), moment(one.modified), escape(one.key))
+    for stored in objects:
+        made.add_row(size(stored.size), moment(stored.modified), escape(stored.key))
     show(made)
 
 

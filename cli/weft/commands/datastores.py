@@ -21,13 +21,13 @@ def list_stores(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List the data stores."""
     stores = client_of(ctx).datastores.list()
     if as_json:
-        show_json([dict(one.raw) for one in stores])
+        show_json([dict(store.raw) for store in stores])
     elif not stores:
         say("no data stores yet; `weft datastores add` adds one")
     else:
         made = table("NAME", "ENDPOINT", "REGION", "USER NAME")
-        for one in stores:
-            made.add_row(one.name, escape(one.endpoint), one.region or "", escape(one.user_name or ""))
+        for store in stores:
+            made.add_row(store.name, escape(store.endpoint), store.region or "", escape(store.user_name or ""))
         show(made)
 
 

@@ -20,7 +20,7 @@ def complete_engine(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]
         found = client_of(ctx).engines()
     except WeftError:
         return []
-    return [(one.name, one.type) for one in found if one.name.startswith(incomplete)]
+    return [(engine.name, engine.type) for engine in found if engine.name.startswith(incomplete)]
 
 
 @app.command("engines")
@@ -52,6 +52,6 @@ def engines(
         return
     found = client.engines()
     if as_json:
-        show_json([dict(one.raw) for one in found])
+        show_json([dict(engine.raw) for engine in found])
     else:
         show(engine_table(found))

@@ -41,8 +41,8 @@ def loglines(
 ) -> None:
     """Print log lines with numbers and times, as FfDL did; `weft logs` shows more."""
 
-    def line(one: Mapping[str, Any]) -> str:
-        return f"{one['meta']['rindex']} {one['meta']['time']} {_safe(one['line'])}"
+    def line(entry: Mapping[str, Any]) -> str:
+        return f"{entry['meta']['rindex']} {entry['meta']['time']} {_safe(entry['line'])}"
 
     _print(ctx, job, "loglines", (pagesize, pos, since), line, follow=follow, as_json=as_json)
 
@@ -59,16 +59,16 @@ def emetrics(
 ) -> None:
     """Print evaluation metrics as they arrived, as FfDL did; `weft metrics` shows more."""
 
-    def record(one: Mapping[str, Any]) -> str:
-        meta = one["meta"]
-        first = f"time: {meta['time']}, group-label: {_safe(one['grouplabel'])}, training-id: {meta['training_id']}"
-        return "\n".join([first, f"    etimes: {_values(one['etimes'])}", f"    values: {_values(one['values'])}"])
+    def record(entry: Mapping[str, Any]) -> str:
+        meta = entry["meta"]
+        first = f"time: {meta['time']}, group-label: {_safe(entry['grouplabel'])}, training-id: {meta['training_id']}"
+        return "\n".join([first, f"    etimes: {_values(entry['etimes'])}", f"    values: {_values(entry['values'])}"])
 
     _print(ctx, job, "emetrics", (pagesize, pos, since), record, follow=follow, as_json=as_json)
 
 
 def _values(typed: dict[str, dict[str, str]]) -> str:
-    return _safe("".join(f"{name}: {{{one['type']} {one['value']}}}, " for name, one in typed.items()))
+    return _safe("".join(f"{name}: {{{value['type']} {value['value']}}}, " for name, value in typed.items()))
 
 
 def _safe(text: str) -> str:
@@ -88,24 +88,24 @@ def _print(
     found = client_of(ctx).job(job)
 
     def work() -> None:
-        for one in _models(found, kind, *page, follow=follow):
+        for entry in _models(found, kind, *page, follow=follow):
             if as_json:
-                show_json_lines([dict(one)])
+                show_json_lines([dict(entry)])
             else:
-                print(text(one), flush=True)
+                print(text(entry), flush=True)
 
     interruptible(found, work)
 
 
 def print_metrics(job: Job, *, follow: bool, as_json: bool) -> None:
     """FfDL's ``logs --metrics``: prints JSON, or text with ``follow`` and without ``as_json``."""
-    for one in _models(job, "emetrics", _MANY, 0, "", follow=follow):
-        at = datetime.fromtimestamp(one["meta"]["time"] / 1000, UTC)
+    for entry in _models(job, "emetrics", _MANY, 0, "", follow=follow):
+        at = datetime.fromtimestamp(entry["meta"]["time"] / 1000, UTC)
         measured = {
-            "type": one["grouplabel"],
+            "type": entry["grouplabel"],
             "timestamp": f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z",
-            "iteration": int(one["etimes"].get("iteration", {}).get("value", 0)),
-            "Values": {name: _value(typed) for name, typed in one["values"].items()},
+            "iteration": int(entry["etimes"].get("iteration", {}).get("value", 0)),
+            "Values": {name: _value(typed) for name, typed in entry["values"].items()},
         }
         if follow and not as_json:
             values = "".join(f"{name}: {value!s:<12}" for name, value in measured["Values"].items())

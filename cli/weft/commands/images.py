@@ -32,9 +32,9 @@ def list_images(
     The column ENGINES names the engines that have the image: built on the machine, or pulled to a node. Other engines
     build or pull the image when the first job needs it. A ? after an engine means that it can't tell.
     """
-    found = [one for one in client_of(ctx).catalogue() if framework in (None, *one["frameworks"])]
+    found = [image for image in client_of(ctx).catalogue() if framework in (None, *image["frameworks"])]
     if as_json:
-        show_json([dict(one) for one in found])
+        show_json([dict(image) for image in found])
     elif not found:
         say(f"there is no image for the framework {escape(framework or '')}")
     else:

@@ -75,9 +75,9 @@ def list_jobs(
 
     To list the best jobs by a metric: weft list --sort -metric:val/accuracy:max
     """
-    conditions = [one for one in metric or () if any(sign in one for sign in "<>=")]
+    conditions = [condition for condition in metric or () if any(sign in condition for sign in "<>=")]
     found = client_of(ctx).jobs.list(
-        state=[one.value for one in state or ()],
+        state=[choice.value for choice in state or ()],
         label=label or (),
         q=query,
         since=since,
@@ -121,7 +121,7 @@ def checkpoints(ctx: typer.Context, job: JobArgument, as_json: JsonOption = Fals
     found = client_of(ctx).job(job)
     kept = found.checkpoints()
     if as_json:
-        show_json([dict(one.raw) for one in kept])
+        show_json([dict(checkpoint.raw) for checkpoint in kept])
     elif not kept:
         say(f"{found.id} has no stored checkpoint (yet): it writes none to CHECKPOINT_DIR, or none is complete")
     else:
@@ -147,11 +147,11 @@ def halt(
     You can name several jobs, or select jobs by --state and --label. The
     command shows the selected jobs and asks before it halts them.
     """
-    ended = sorted(one for one in state or () if one in TERMINAL)
+    ended = sorted(choice for choice in state or () if choice in TERMINAL)
     if ended:
         raise typer.BadParameter(f"jobs in {', '.join(ended)} have ended and can't be halted", param_hint="--state")
-    alive = [one.value for one in State if one not in TERMINAL]
-    states = [one.value for one in state] if state else alive if label else []
+    alive = [choice.value for choice in State if choice not in TERMINAL]
+    states = [choice.value for choice in state] if state else alive if label else []
     found = several(client_of(ctx), jobs or (), states, label or ())
     if found.filtered and found.jobs and not yes:
         found.ask(f"Halt {_these(found)}?")
@@ -165,7 +165,7 @@ def halt(
 
     found.each(act)
     if as_json:
-        show_json(dict(halted[0].raw) if found.single else [dict(one.raw) for one in halted])
+        show_json(dict(halted[0].raw) if found.single else [dict(halted_job.raw) for halted_job in halted])
     elif not found.jobs and not found.code:
         say("no such jobs")
     found.end()
@@ -196,7 +196,7 @@ def delete(
     You can name several jobs, or select jobs by --state and --label. The
     command shows the jobs and asks before it deletes them.
     """
-    found = several(client_of(ctx), jobs or (), [one.value for one in state or ()], label or ())
+    found = several(client_of(ctx), jobs or (), [choice.value for choice in state or ()], label or ())
     if found.jobs and not yes:
         if not found.single:
             found.ask(f"Delete {_these(found)} with logs and results?")

@@ -29,7 +29,7 @@ from weft.words import count, size
 
 app = typer.Typer()
 _PAUSE = 2.0
-"""Seconds between two looks while following."""
+"""Seconds between two requests while following."""
 
 
 @app.command("metrics")
@@ -99,7 +99,7 @@ def metrics(
     elif follow:
         _follow(which, plot, "time" if by_time else "step", log, as_json)
     elif as_json:
-        show_json([dict(one.raw) for one in which.series()])
+        show_json([dict(series.raw) for series in which.series()])
     else:
         series = which.series()
         show(_charts(which, series, "time" if by_time else "step", log, fit=False) if plot else series_table(series))
@@ -121,7 +121,9 @@ class _Which:
             NotFound: there are none, and ``empty`` is False.
         """
         there = list(self.job.metrics(**self.chosen))
-        fitting = [one for one in there if not self.patterns or any(_fits(one, text) for text in self.patterns)]
+        fitting = [
+            series for series in there if not self.patterns or any(_fits(series, text) for text in self.patterns)
+        ]
         if fitting or empty:
             return fitting
         if there:
@@ -133,12 +135,14 @@ class _Which:
         raise NotFound("not_found", 404, f"{self.job.id} ({self.job.state}) has {what}{whose}{yet}")
 
 
-def _fits(one: Series, pattern: str) -> bool:
-    return fnmatchcase(one.name, pattern) or (one.kind == "system" and fnmatchcase(one.name, f"system/{pattern}"))
+def _fits(series: Series, pattern: str) -> bool:
+    return fnmatchcase(series.name, pattern) or (
+        series.kind == "system" and fnmatchcase(series.name, f"system/{pattern}")
+    )
 
 
-def _names_of(series: Sequence[Series]) -> list[str]:
-    return list(dict.fromkeys(one.name for one in series))
+def _names_of(found: Sequence[Series]) -> list[str]:
+    return list(dict.fromkeys(series.name for series in found))
 
 
 def _write(which: _Which, target: Path, form: Literal["csv", "parquet"]) -> None:
@@ -189,12 +193,12 @@ def _follow(which: _Which, plot: bool, axis: Axis, log: bool, as_json: bool) -> 
     raise typer.Exit(exit_code_of_state(state))
 
 
-def _looks(which: _Which, look_at: Callable[[list[Series]], None]) -> str:
-    """Call ``look_at`` regularly until the job has ended, and once more afterwards; returns the job's last state."""
+def _repeat(which: _Which, show_news: Callable[[list[Series]], None]) -> str:
+    """Call ``show_news`` regularly until the job has ended, and once more afterwards; returns the job's last state."""
     while True:
         try:
             job = which.job.refresh()  # before the series, so that they are complete if the job has ended
-            look_at(which.series(empty=True))
+            show_news(which.series(empty=True))
         except Unavailable as error:
             say(f"[yellow]{escape(str(error))}[/]")
         else:
@@ -206,30 +210,29 @@ def _looks(which: _Which, look_at: Callable[[list[Series]], None]) -> str:
 def _redraw(which: _Which, plot: bool, axis: Axis, log: bool) -> str:
     with Live(console=out(), auto_refresh=False) as live:
 
-        def look_at(series: list[Series]) -> None:
+        def show_news(series: list[Series]) -> None:
             if series:
                 made = _charts(which, series, axis, log, fit=True) if plot else series_table(series)
                 live.update(made, refresh=True)
 
-        return _looks(which, look_at)
+        return _repeat(which, show_news)
 
 
 def _print_news(which: _Which, as_json: bool) -> str:
     seen: dict[tuple[int, int, str], int] = {}
 
-    def look_at(series: list[Series]) -> None:
-        for one in series:
-            key = (one.attempt, one.learner, one.name)
-            if seen.get(key) == one.points:
+    def show_news(found: list[Series]) -> None:
+        for series in found:
+            key = (series.attempt, series.learner, series.name)
+            if seen.get(key) == series.points:
                 continue
-            seen[key] = one.points
+            seen[key] = series.points
             if as_json:
-                show_json_lines([dict(one.raw)])
+                show_json_lines([dict(series.raw)])
             else:
-                at = one.last_time.astimezone().strftime("%H:%M:%S")
-                whose = f"[{one.learner}] " if which.job.learners > 1 else ""
-                print(
-                    f"{at}  {whose}step {one.last_step}  {one.name} {value(one.name, one.last, one.kind)}", flush=True
-                )
+                at = series.last_time.astimezone().strftime("%H:%M:%S")
+                whose = f"[{series.learner}] " if which.job.learners > 1 else ""
+                last = value(series.name, series.last, series.kind)
+                print(f"{at}  {whose}step {series.last_step}  {series.name} {last}", flush=True)
 
-    return _looks(which, look_at)
+    return _repeat(which, show_news)

@@ -28,9 +28,11 @@ def complete_model(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]
     try:
         models = client_of(ctx).models
         if not at:
-            return [(one.name, count(one.versions, "version")) for one in models.list() if one.name.startswith(name)]
+            return [
+                (model.name, count(model.versions, "version")) for model in models.list() if model.name.startswith(name)
+            ]
         known = {"latest": "", **{stage: f"version {number}" for stage, number in models.get(name).stages.items()}}
-        known |= {str(one.version): one.job for one in models.versions(name)}
+        known |= {str(version.version): version.job for version in models.versions(name)}
     except WeftError:
         return []
     return [(f"{name}@{version}", words) for version, words in known.items() if version.startswith(begun)]
@@ -65,7 +67,7 @@ def list_models(
     """List the models, by name."""
     models = list(client_of(ctx).models.list(q=query))
     if as_json:
-        show_json([dict(one.raw) for one in models])
+        show_json([dict(model.raw) for model in models])
     elif not models:
         hint = "with `training_results: {…, model: NAME}` in its manifest, a job registers its model"
         say("no such models" if query else f"no models yet; {hint}")
@@ -86,7 +88,7 @@ def show_model(ctx: typer.Context, model: ModelArgument, as_json: JsonOption = F
         return
     found, versions = models.get(model), list(models.versions(model))
     if as_json:
-        show_json({**found.raw, "version_list": [dict(one.raw) for one in versions]})
+        show_json({**found.raw, "version_list": [dict(version.raw) for version in versions]})
     else:
         show(model_panel(found, versions))
 

@@ -26,11 +26,13 @@ def list_projects(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List your projects; administrators see all projects."""
     projects = client_of(ctx).projects.list()
     if as_json:
-        show_json([dict(one.raw) for one in projects])
+        show_json([dict(project.raw) for project in projects])
         return
     made = table("NAME", "YOUR ROLE", "MEMBERS", "JOBS", "CREATED")
-    for one in projects:
-        made.add_row(escape(one.name), one.role or "–", str(one.members), str(one.jobs), ago(one.created_at))
+    for project in projects:
+        made.add_row(
+            escape(project.name), project.role or "–", str(project.members), str(project.jobs), ago(project.created_at)
+        )
     show(made)
 
 
@@ -59,11 +61,11 @@ def members(ctx: typer.Context, name: NameArgument, as_json: JsonOption = False)
     """List a project's members."""
     found = client_of(ctx).projects.members(name)
     if as_json:
-        show_json([dict(one.raw) for one in found])
+        show_json([dict(member.raw) for member in found])
         return
     made = table("USER", "ROLE", "", "SINCE")
-    for one in found:
-        made.add_row(escape(one.user), one.role, "disabled" if one.disabled else "", ago(one.since))
+    for member in found:
+        made.add_row(escape(member.user), member.role, "disabled" if member.disabled else "", ago(member.since))
     show(made)
 
 

@@ -31,7 +31,7 @@ def files(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) -> 
     found = client_of(ctx).job(job)
     listed = found.files()
     if as_json:
-        show_json([dict(one.raw) for one in listed])
+        show_json([dict(file.raw) for file in listed])
         return
     if not listed:
         say(f"{found.id} ({found.state}) has no results" + ("" if found.is_terminal else " yet"))
@@ -39,8 +39,8 @@ def files(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) -> 
     made = table("SIZE", "MODIFIED", "PATH", numbers=("SIZE",))
     made.columns[2].no_wrap = False
     made.columns[2].overflow = "fold"
-    for one in listed:
-        made.add_row(size(one.size), moment(one.modified), escape(one.path))
+    for file in listed:
+        made.add_row(size(file.size), moment(file.modified), escape(file.path))
     show(made)
 
 
@@ -93,7 +93,7 @@ def download(
 def _fetch(job: Job, target: Path, file: str | None, definition: bool, label: str) -> None:
     total = None
     if file is not None or not definition:
-        total = sum(one.size for one in job.files() if file is None or one.path == file) or None
+        total = sum(result.size for result in job.files() if file is None or result.path == file) or None
     with bar(escape(label), total) as report:
         _download(job, target, file, definition, report)
 

@@ -22,13 +22,13 @@ def list_secrets(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List the names of the secrets; the server never returns values."""
     secrets = client_of(ctx).secrets.list()
     if as_json:
-        show_json([dict(one.raw) for one in secrets])
+        show_json([dict(secret.raw) for secret in secrets])
     elif not secrets:
         say("no secrets yet; `weft secrets set NAME` adds one")
     else:
         made = table("NAME", "CREATED", "UPDATED")
-        for one in secrets:
-            made.add_row(escape(one.name), ago(one.created_at), ago(one.updated_at))
+        for secret in secrets:
+            made.add_row(escape(secret.name), ago(secret.created_at), ago(secret.updated_at))
         show(made)
 
 

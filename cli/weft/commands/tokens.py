@@ -21,12 +21,14 @@ def list_tokens(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List your tokens in this project; of each token, only the first characters are shown."""
     tokens = client_of(ctx).tokens.list()
     if as_json:
-        show_json([dict(one.raw) for one in tokens])
+        show_json([dict(token.raw) for token in tokens])
         return
     made = table("ID", "NAME", "TOKEN", "CREATED", "LAST USED", "EXPIRES")
-    for one in tokens:
-        expires = moment(one.expires_at) if one.expires_at else "never"
-        made.add_row(one.id, escape(one.name), f"{one.prefix}…", ago(one.created_at), ago(one.last_used_at), expires)
+    for token in tokens:
+        expires = moment(token.expires_at) if token.expires_at else "never"
+        made.add_row(
+            token.id, escape(token.name), f"{token.prefix}…", ago(token.created_at), ago(token.last_used_at), expires
+        )
     show(made)
 
 

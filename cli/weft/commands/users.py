@@ -23,13 +23,15 @@ def list_users(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List the users with their projects."""
     users = client_of(ctx).users.list()
     if as_json:
-        show_json([dict(one.raw) for one in users])
+        show_json([dict(user.raw) for user in users])
         return
     made = table("NAME", "EMAIL", "", "PROJECTS", "CREATED")
-    for one in users:
-        marks = [word for word, holds in (("admin", one.admin), ("disabled", one.disabled)) if holds]
-        projects = ", ".join(f"{name} ({role})" for name, role in one.projects.items())
-        made.add_row(escape(one.name), escape(one.email or ""), ", ".join(marks), escape(projects), ago(one.created_at))
+    for user in users:
+        marks = [word for word, holds in (("admin", user.admin), ("disabled", user.disabled)) if holds]
+        projects = ", ".join(f"{name} ({role})" for name, role in user.projects.items())
+        made.add_row(
+            escape(user.name), escape(user.email or ""), ", ".join(marks), escape(projects), ago(user.created_at)
+        )
     show(made)
 
 

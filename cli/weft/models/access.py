@@ -53,7 +53,7 @@ class User(ServerValue):
             email=data.get("email"),
             admin=bool(data.get("admin")),
             disabled=bool(data.get("disabled")),
-            projects={str(one["name"]): str(one["role"]) for one in data.get("projects") or []},
+            projects={str(membership["name"]): str(membership["role"]) for membership in data.get("projects") or []},
             created_at=parse_time(data.get("created_at")),
             raw=data,
         )

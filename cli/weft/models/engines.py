@@ -29,7 +29,7 @@ class EngineNode(ServerValue):
             capacity=data.get("capacity") or {},
             used=data.get("used") or {},
             busy=data.get("busy") or {},
-            taints=tuple(str(one) for one in data.get("taints") or ()),
+            taints=tuple(str(taint) for taint in data.get("taints") or ()),
             raw=data,
         )
 
@@ -109,8 +109,8 @@ class Engine(ServerValue):
             error=data.get("error"),
             queued=int(data.get("queued") or 0),
             running=int(data.get("running") or 0),
-            nodes=tuple(EngineNode.from_json(one) for one in data.get("nodes") or ()),
-            waiting=tuple(WaitingJob.from_json(one) for one in data.get("waiting") or ()),
+            nodes=tuple(EngineNode.from_json(node) for node in data.get("nodes") or ()),
+            waiting=tuple(WaitingJob.from_json(job) for job in data.get("waiting") or ()),
             waiting_of_others=int(data.get("waiting_of_others") or 0),
             raw=data,
         )

@@ -59,7 +59,7 @@ class Round(ServerValue):
 
     @classmethod
     def from_json(cls, data: Json) -> Round:
-        learners = tuple(int(one) for one in data.get("learners") or ())
+        learners = tuple(int(learner) for learner in data.get("learners") or ())
         return cls(int(data["n"]), learners, int(data.get("processes") or 0), str(data.get("reason") or ""), raw=data)
 
 
@@ -89,7 +89,7 @@ class Attempt(ServerValue):
             exit_code=data.get("exit_code"),
             created_at=parse_time(data.get("created_at")),
             ended_at=parse_time(data.get("ended_at")),
-            learners=tuple(LearnerStatus.from_json(one) for one in data.get("learners") or ()),
+            learners=tuple(LearnerStatus.from_json(learner) for learner in data.get("learners") or ()),
             round=Round.from_json(data["round"]) if data.get("round") else None,
             checkpoint=data.get("checkpoint"),
             raw=data,

@@ -43,8 +43,8 @@ class LogMatch(ServerValue):
     def from_json(cls, data: Json) -> LogMatch:
         return cls(
             line=LogLine.from_json(data["line"]),
-            before=tuple(LogLine.from_json(one) for one in data.get("before") or ()),
-            after=tuple(LogLine.from_json(one) for one in data.get("after") or ()),
+            before=tuple(LogLine.from_json(line) for line in data.get("before") or ()),
+            after=tuple(LogLine.from_json(line) for line in data.get("after") or ()),
             spans=tuple((int(begin), int(end)) for begin, end in data.get("spans") or ()),
             raw=data,
         )

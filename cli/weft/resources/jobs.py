@@ -593,8 +593,10 @@ class Jobs:
             started_at=parse_time(data.get("started_at")),
             ended_at=parse_time(data.get("ended_at")),
             queue_position=data.get("queue_position"),
-            metric_values={name: MetricValues.from_json(one) for name, one in (data.get("metrics") or {}).items()},
-            attempts=tuple(Attempt.from_json(one) for one in data.get("attempts") or ()),
+            metric_values={
+                name: MetricValues.from_json(values) for name, values in (data.get("metrics") or {}).items()
+            },
+            attempts=tuple(Attempt.from_json(attempt) for attempt in data.get("attempts") or ()),
             manifest=data.get("manifest") or {},
             raw=data,
             _jobs=self,

@@ -33,14 +33,14 @@ def bench_panel(points: Sequence[BenchJob]) -> RenderableType:
 
 
 def _cells(point: BenchJob, points: Sequence[BenchJob]) -> list[str]:
-    one = point.measured
-    if one is None:
+    result = point.measured
+    if result is None:
         return ["–"] * 5
-    per_device = one.images_per_second / one.devices
+    per_device = result.images_per_second / result.devices
     return [
-        f"{one.devices} {one.device}",
-        f"{one.images_per_second:.1f}",
-        f"{one.plus_minus:.1f}",
+        f"{result.devices} {result.device}",
+        f"{result.images_per_second:.1f}",
+        f"{result.plus_minus:.1f}",
         f"{per_device:.1f}",
         f"{efficiency(point, points) or 0:.0%}",
     ]
@@ -56,22 +56,22 @@ def _bars(points: Sequence[BenchJob]) -> list[Text]:
     """Images/sec, and a mark where each would be if all devices were as quick as with the fewest learners."""
     measured = [(point, point.measured) for point in points if point.measured]
     ideal = _ideal(measured)
-    most = max(*ideal, *(one.images_per_second for _, one in measured))
+    most = max(*ideal, *(result.images_per_second for _, result in measured))
     rows = []
-    for (point, one), goal in zip(measured, ideal, strict=True):
-        full = round(_BAR * one.images_per_second / most)
+    for (point, result), goal in zip(measured, ideal, strict=True):
+        full = round(_BAR * result.images_per_second / most)
         mark = round(_BAR * goal / most)
         line = Text(f"{words.count(point.learners, 'learner'):>12}  ")
         line.append("█" * full, style="cyan")
         if mark > full:
             line.append("░" * (mark - full), style="dim")
-        rows.append(line.append(f"  {one.images_per_second:.1f} images/sec"))
+        rows.append(line.append(f"  {result.images_per_second:.1f} images/sec"))
     return [*rows, Text(f"{'':>12}  ░ what is missing to perfect scaling", style="dim")]
 
 
 def _ideal(measured: Sequence[tuple[BenchJob, Measurement]]) -> list[float]:
     _, base = min(measured, key=lambda pair: pair[0].learners)
-    return [base.images_per_second / base.devices * one.devices for _, one in measured]
+    return [base.images_per_second / base.devices * result.devices for _, result in measured]
 
 
 # --- the file ----------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def svg(points: Sequence[BenchJob], title: str) -> str:
     if not measured:
         raise ValueError("nothing was measured")
     ideal = _ideal(measured)
-    top = 1.1 * max(*ideal, *(one.images_per_second + one.plus_minus for _, one in measured), 1e-9)
+    top = 1.1 * max(*ideal, *(result.images_per_second + result.plus_minus for _, result in measured), 1e-9)
     floor, width = _HEIGHT - _BOTTOM, (_WIDTH - _LEFT - 20) / len(measured)
 
     def y(rate: float) -> float:
@@ -108,21 +108,21 @@ def svg(points: Sequence[BenchJob], title: str) -> str:
         parts.append(f'<path d="M{_LEFT} {y(rate):.1f}H{_WIDTH - 20}" stroke="#ddd"/>')
         parts.append(f'<text x="{_LEFT - 8}" y="{y(rate) + 4:.1f}" text-anchor="end" fill="#666">{rate:.4g}</text>')
     line = []
-    for index, ((point, one), goal) in enumerate(zip(measured, ideal, strict=True)):
+    for index, ((point, result), goal) in enumerate(zip(measured, ideal, strict=True)):
         middle = _LEFT + width * (index + 0.5)
-        height = floor - y(one.images_per_second)
+        height = floor - y(result.images_per_second)
         parts.append(
-            f'<rect x="{middle - width * 0.3:.1f}" y="{y(one.images_per_second):.1f}" width="{width * 0.6:.1f}" '
+            f'<rect x="{middle - width * 0.3:.1f}" y="{y(result.images_per_second):.1f}" width="{width * 0.6:.1f}" '
             f'height="{height:.1f}" fill="#3b82c4"/>'
         )
-        low, high = y(one.images_per_second - one.plus_minus), y(one.images_per_second + one.plus_minus)
+        low, high = y(result.images_per_second - result.plus_minus), y(result.images_per_second + result.plus_minus)
         parts.append(f'<path d="M{middle:.1f} {low:.1f}V{high:.1f}" stroke="#123" stroke-width="2"/>')
         parts.append(
-            f'<text x="{middle:.1f}" y="{high - 8:.1f}" {_HALO}>{one.images_per_second:.1f} '
+            f'<text x="{middle:.1f}" y="{high - 8:.1f}" {_HALO}>{result.images_per_second:.1f} '
             f"({efficiency(point, points) or 0:.0%})</text>"
         )
         parts.append(f'<text x="{middle:.1f}" y="{floor + 20}">{words.count(point.learners, "learner")}</text>')
-        devices = words.count(one.devices, f"{one.device} device")
+        devices = words.count(result.devices, f"{result.device} device")
         parts.append(f'<text x="{middle:.1f}" y="{floor + 38}" fill="#666">{devices}</text>')
         line.append(f"{middle:.1f},{y(goal):.1f}")
     # Below everything else, so that no number is crossed out.

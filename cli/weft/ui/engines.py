@@ -30,14 +30,14 @@ def engine_table(engines: Sequence[Engine]) -> RenderableType:
     more = _roomy()
     headers = ["ENGINE", *(["TYPE"] if more else []), "HEALTH", "CPUS", "GPUS", "MEMORY"]
     made = table(*headers, *(["NODES"] if more else []), "RUNNING", "QUEUED", numbers=("RUNNING", "QUEUED"))
-    for one in engines:
-        name = Text(one.name if more else cells.shortened(one.name, _NAME))
-        name.append(" (default)" if one.default else "", style="dim")
-        row: list[RenderableType] = [name, *([one.type] if more else []), _health(one)]
-        used = _sum(one.used, one.busy)
-        row += [_use(kind, one.capacity, used) for kind in _KINDS]
-        made.add_row(*row, *([_nodes_short(one)] if more else []), str(one.running), str(one.queued))
-    wrong = [Text(f"{one.name}: {one.condition}", style=_style(one)) for one in engines if one.condition]
+    for engine in engines:
+        name = Text(engine.name if more else cells.shortened(engine.name, _NAME))
+        name.append(" (default)" if engine.default else "", style="dim")
+        row: list[RenderableType] = [name, *([engine.type] if more else []), _health(engine)]
+        used = _sum(engine.used, engine.busy)
+        row += [_use(kind, engine.capacity, used) for kind in _KINDS]
+        made.add_row(*row, *([_nodes_short(engine)] if more else []), str(engine.running), str(engine.queued))
+    wrong = [Text(f"{engine.name}: {engine.condition}", style=_style(engine)) for engine in engines if engine.condition]
     return Group(made, *wrong)
 
 
@@ -78,7 +78,7 @@ def _facts(engine: Engine) -> list[tuple[str, Text]]:
 def _load(kind: str, engine: Engine) -> Text:
     """``█████░░░░░  6.5 of 16 in use: 5 by jobs, 1.5 by others``."""
     say = _sayer(kind)
-    ours, others, whole = (one.get(kind) or 0 for one in (engine.used, engine.busy, engine.capacity))
+    ours, others, whole = (amounts.get(kind) or 0 for amounts in (engine.used, engine.busy, engine.capacity))
     line = _bar((ours + others) / whole).append(f"  {say(ours + others)} of {say(whole)} in use")
     if others:
         line.append(f": {say(ours)} by jobs, {say(others)} by others", style="dim")
@@ -121,21 +121,21 @@ def _nodes_long(counts: Json) -> str:
 
 def _node_table(nodes: Sequence[EngineNode]) -> list[RenderableType]:
     shown = nodes[:_NODES] if out().is_terminal else nodes
-    gpus = any(one.capacity.get("gpus") for one in nodes)
+    gpus = any(node.capacity.get("gpus") for node in nodes)
     types = gpus and _roomy()
-    taints = _roomy() and any(one.taints for one in nodes)
+    taints = _roomy() and any(node.taints for node in nodes)
     made = table(
         *("NODE", "STATE", "CPUS", *(["GPUS"] if gpus else []), *(["GPU TYPE"] if types else []), "MEMORY"),
         *(["TAINTS"] if taints else []),
     )
-    for one in shown:
-        used = _sum(one.used, one.busy)
-        row: list[RenderableType] = [Text(one.name), Text(one.state, style=_STATES.get(one.state, ""))]
-        row.append(_use("cpus", one.capacity, used))
-        row += [_use("gpus", one.capacity, used)] if gpus else []
-        row += [Text(one.gpu_type or "–")] if types else []
-        row.append(_use("memory", one.capacity, used))
-        row += [Text(", ".join(one.taints))] if taints else []
+    for node in shown:
+        used = _sum(node.used, node.busy)
+        row: list[RenderableType] = [Text(node.name), Text(node.state, style=_STATES.get(node.state, ""))]
+        row.append(_use("cpus", node.capacity, used))
+        row += [_use("gpus", node.capacity, used)] if gpus else []
+        row += [Text(node.gpu_type or "–")] if types else []
+        row.append(_use("memory", node.capacity, used))
+        row += [Text(", ".join(node.taints))] if taints else []
         made.add_row(*row)
     rest = len(nodes) - len(shown)
     return [made, *([Text(f"and {words.count(rest, 'more node')}; --json shows all", style="dim")] if rest else [])]
@@ -152,10 +152,10 @@ def _queue(engine: Engine) -> list[RenderableType]:
     for header in ("PLACE", "ID", "NAME"):
         made.add_column(header, no_wrap=True, overflow="ellipsis", justify="right" if header == "PLACE" else "left")
     made.add_column("WHY IT WAITS", overflow="fold", ratio=1)
-    for one in engine.waiting:
-        place = Text(str(one.place)) if one.place else cells.state(one.state)
-        name = cells.shortened(one.name, 24 if _roomy() else 12)
-        made.add_row(place, one.id, Text(name), _why(one))
+    for job in engine.waiting:
+        place = Text(str(job.place)) if job.place else cells.state(job.state)
+        name = cells.shortened(job.name, 24 if _roomy() else 12)
+        made.add_row(place, job.id, Text(name), _why(job))
     return [made, *([Text(f"and {others}", style="dim")] if others else [])]
 
 
@@ -168,8 +168,8 @@ def _why(job: WaitingJob) -> Text:
 # --- amounts -----------------------------------------------------------------------------------------------------
 
 
-def _sum(one: Json, other: Json) -> dict[str, float]:
-    return {kind: (one.get(kind) or 0) + (other.get(kind) or 0) for kind in _KINDS}
+def _sum(base: Json, other: Json) -> dict[str, float]:
+    return {kind: (base.get(kind) or 0) + (other.get(kind) or 0) for kind in _KINDS}
 
 
 def _use(kind: str, whole: Json, used: Json) -> Text:

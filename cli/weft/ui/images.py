@@ -27,7 +27,7 @@ def image_table(images: Sequence[Json], only: str | None = None) -> RenderableTy
                 *(framework, image["version"], Text(image["reference"]), ", ".join(image["devices"])),
                 *(", ".join(image["launchers"]), Text(", ".join(engines) or "–")),
             )
-            aliases = [one.partition(":")[2] for one in image["aliases"] if one.startswith(f"{framework}:")]
+            aliases = [alias.partition(":")[2] for alias in image["aliases"] if alias.startswith(f"{framework}:")]
             if aliases:
                 also.append(Text(f"{framework} {image['version']} is also {', '.join(aliases)}", style="dim"))
     return Group(made, "", *also) if also else made

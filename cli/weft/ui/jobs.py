@@ -42,7 +42,7 @@ _NUMBERS = ("LEARNERS", "TIME")
 
 def metric_columns(metrics: Sequence[str], sort: str | None) -> list[tuple[str, str]]:
     """(metric, ``last``, ``min`` or ``max``) of what ``--metric`` and ``--sort`` name."""
-    named = [(re.split(r"\s*[<>=]", one, maxsplit=1)[0], ".") for one in metrics]
+    named = [(re.split(r"\s*[<>=]", text, maxsplit=1)[0], ".") for text in metrics]
     if sort and sort.removeprefix("-").startswith("metric:"):
         named.append((sort.removeprefix("-").removeprefix("metric:"), ":"))
     found = []
@@ -66,7 +66,7 @@ def job_table(jobs: Sequence[Job], metrics: Sequence[tuple[str, str]] = ()) -> T
     """One line a job, with these metrics; its reason where there is room."""
     console = out()
     wide = console.width >= _WIDE
-    headers = [escape(_metric_header(*one)) for one in metrics]
+    headers = [escape(_metric_header(*metric)) for metric in metrics]
     columns = [name for name in _COLUMNS if wide or name not in ("FRAMEWORK", *(["LEARNERS"] if metrics else []))]
     place = columns.index("STATE") + 1
     columns[place:place] = headers
@@ -76,7 +76,7 @@ def job_table(jobs: Sequence[Job], metrics: Sequence[tuple[str, str]] = ()) -> T
             job.id,
             "",
             cells.state(job.state),
-            *(_metric_cell(job, *one) for one in metrics),
+            *(_metric_cell(job, *metric) for metric in metrics),
             *([job.framework.name] if wide else []),
             *([str(job.learners)] if wide or not metrics else []),
             times.ago(job.created_at),
@@ -197,19 +197,21 @@ def _checkpoint(told: Json, job_id: str | None) -> str:
 
 def checkpoint_table(checkpoints: Sequence[Checkpoint], job_id: str) -> Table:
     """One line a generation; the learner's column only where several have any."""
-    several = len({one.learner for one in checkpoints}) > 1
+    several = len({checkpoint.learner for checkpoint in checkpoints}) > 1
     made = table(
         "CHECKPOINT", *(["LEARNER"] if several else []), "STORED", "BY", "FILES", "SIZE", numbers=("FILES", "SIZE")
     )
-    for one in checkpoints:
-        whose = f"attempt {one.attempt}" + (f" of {one.job}" if one.job not in (None, job_id) else "")
+    for checkpoint in checkpoints:
+        whose = f"attempt {checkpoint.attempt}" + (
+            f" of {checkpoint.job}" if checkpoint.job not in (None, job_id) else ""
+        )
         made.add_row(
-            one.generation,
-            *([str(one.learner)] if several else []),
-            f"{times.moment(one.at)} ({times.ago(one.at)})" if one.at else "",
-            whose if one.attempt else "",
-            f"{one.files:,}",
-            words.size(one.size),
+            checkpoint.generation,
+            *([str(checkpoint.learner)] if several else []),
+            f"{times.moment(checkpoint.at)} ({times.ago(checkpoint.at)})" if checkpoint.at else "",
+            whose if checkpoint.attempt else "",
+            f"{checkpoint.files:,}",
+            words.size(checkpoint.size),
         )
     return made
 
@@ -234,7 +236,7 @@ def _attempt_title(attempt: Attempt) -> Text:
 def _round(found: Round) -> str:
     if not found.learners:
         return f"round {found.n}: learners gather" + (f" ({found.reason})" if found.reason else "")
-    who = ", ".join(str(one) for one in found.learners)
+    who = ", ".join(str(number) for number in found.learners)
     processes = f"{found.processes} process{'' if found.processes == 1 else 'es'}"
     gang = f"{processes} in {words.count(len(found.learners), 'learner')}"
     return f"round {found.n}: {gang} ({who})" + (f"; {found.reason}" if found.reason else "")
@@ -244,12 +246,17 @@ def _learner_table(attempt: Attempt) -> Table:
     made = table("  LEARNER", "PHASE", "NODE", "ADDRESS", "EXIT", "REASON")
     made.columns[5].no_wrap = False
     made.columns[5].overflow = "fold"
-    for one in attempt.learners:
-        code = "" if one.exit_code is None else str(one.exit_code)
-        style = "red" if one.exit_code else ""
+    for learner in attempt.learners:
+        code = "" if learner.exit_code is None else str(learner.exit_code)
+        style = "red" if learner.exit_code else ""
         made.add_row(
-            *(f"  {one.learner}", "LOST" if one.lost else one.phase, Text(one.node or ""), one.address or ""),
-            *(Text(code, style=style), Text(one.lost or one.exit_reason or "")),
+            *(
+                f"  {learner.learner}",
+                "LOST" if learner.lost else learner.phase,
+                Text(learner.node or ""),
+                learner.address or "",
+            ),
+            *(Text(code, style=style), Text(learner.lost or learner.exit_reason or "")),
         )
     return made
 

@@ -24,24 +24,24 @@ _AROUND = 5
 _PIPE_WIDTH = 80
 
 
-def series_table(series: Sequence[Series]) -> Table:
-    """One line a series; the learner and the attempt only where there are several."""
-    learners = len({one.learner for one in series}) > 1
-    attempts = len({one.attempt for one in series}) > 1
+def series_table(found: Sequence[Series]) -> Table:
+    """A line for each series. It names the learner and the attempt only if there are several."""
+    learners = len({series.learner for series in found}) > 1
+    attempts = len({series.attempt for series in found}) > 1
     extra = [*(["LEARNER"] if learners else []), *(["ATTEMPT"] if attempts else [])]
-    steps = any(one.kind == "user" for one in series)
+    steps = any(series.kind == "user" for series in found)
     numbers = ("LEARNER", "ATTEMPT", "POINTS", "STEP", "LAST", "MIN", "MAX")
     columns = ("METRIC", *extra, "POINTS", *(["STEP"] if steps else []), "LAST", "MIN", "MAX", "UPDATED")
     made = table(*columns, numbers=numbers)
-    for one in series:
+    for series in found:
         made.add_row(
-            Text(one.name),
-            *([str(one.learner)] if learners else []),
-            *([str(one.attempt)] if attempts else []),
-            f"{one.points:,}",
-            *([f"{one.last_step:,}"] if steps else []),
-            *(value(one.name, of, one.kind) for of in (one.last, one.min, one.max)),
-            times.ago(one.last_time),
+            Text(series.name),
+            *([str(series.learner)] if learners else []),
+            *([str(series.attempt)] if attempts else []),
+            f"{series.points:,}",
+            *([f"{series.last_step:,}"] if steps else []),
+            *(value(series.name, of, series.kind) for of in (series.last, series.min, series.max)),
+            times.ago(series.last_time),
         )
     return made
 
@@ -58,9 +58,9 @@ def value(name: str, of: float | None, kind: str = "user") -> str:
     return f"{of:.5g}"
 
 
-def chart_names(series: Sequence[Series]) -> list[str]:
-    """The metrics of which there is room for a chart."""
-    return list(dict.fromkeys(one.name for one in series))[:_MOST_CHARTS]
+def chart_names(found: Sequence[Series]) -> list[str]:
+    """The metrics whose charts have room."""
+    return list(dict.fromkeys(series.name for series in found))[:_MOST_CHARTS]
 
 
 def chart_style(charts: int, *, log: bool, fit: bool) -> ChartStyle:
@@ -83,12 +83,12 @@ def _has_unicode(console: Console) -> bool:
 
 def charts(names: Sequence[str], curves: Sequence[Curve], axis: Axis, style: ChartStyle) -> Text:
     """A chart for each name, with a curve for each learner and attempt."""
-    learners = len({one.learner for one in curves}) > 1
-    attempts = len({one.attempt for one in curves}) > 1
+    learners = len({curve.learner for curve in curves}) > 1
+    attempts = len({curve.attempt for curve in curves}) > 1
     lines: list[Text] = []
     for name in names:
-        own = [one for one in curves if one.name == name]
-        labelled = [(_label(one, learners, attempts), one) for one in own[:_MOST_CURVES]]
+        own = [curve for curve in curves if curve.name == name]
+        labelled = [(_label(curve, learners, attempts), curve) for curve in own[:_MOST_CURVES]]
         lines += [*chart(name, labelled, axis, style)]
         if len(own) > _MOST_CURVES:
             lines.append(Text(f"  and {len(own) - _MOST_CURVES} more: --learner, --attempt choose", style="dim"))

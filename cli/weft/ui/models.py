@@ -19,19 +19,25 @@ _MOVES = 10
 def model_table(models: Sequence[Model]) -> Table:
     """One line a model."""
     made = table("NAME", "LATEST", "VERSIONS", "STAGES", "CHANGED", numbers=("LATEST", "VERSIONS"))
-    for one in models:
-        latest = "–" if one.latest is None else str(one.latest)
-        made.add_row(Text(one.name), latest, str(one.versions), Text(_stages(one)), times.ago(one.updated_at))
+    for model in models:
+        latest = "–" if model.latest is None else str(model.latest)
+        made.add_row(Text(model.name), latest, str(model.versions), Text(_stages(model)), times.ago(model.updated_at))
     return made
 
 
 def model_panel(model: Model, versions: Sequence[ModelVersion]) -> RenderableType:
     """A model with its versions, and how its stages moved."""
     made = table("VERSION", "STAGES", "FILES", "JOB", "FROM", "BY", "REGISTERED", numbers=("VERSION",))
-    for one in versions:
+    for version in versions:
         made.add_row(
-            *(str(one.version), Text(", ".join(one.stages)), _files(one.files), one.job, Text(one.parent or "–")),
-            *(Text(one.user), times.ago(one.created_at)),
+            *(
+                str(version.version),
+                Text(", ".join(version.stages)),
+                _files(version.files),
+                version.job,
+                Text(version.parent or "–"),
+            ),
+            *(Text(version.user), times.ago(version.created_at)),
         )
     parts: list[RenderableType] = [Text.assemble((model.name, "bold"), f"  {_stages(model)}"), "", made]
     if model.promotions:
@@ -62,7 +68,7 @@ def version_panel(version: ModelVersion) -> RenderableType:
         ("image", image.get("reference")),
         ("image digest", _short(image.get("digest"))),
         ("command", ((lineage.get("manifest") or {}).get("framework") or {}).get("command")),
-        ("metrics", "\n".join(f"{name}  {metrics.value(name, one['last'])}" for name, one in _metrics(lineage))),
+        ("metrics", "\n".join(f"{name}  {metrics.value(name, values['last'])}" for name, values in _metrics(lineage))),
     ]
     facts = Table.grid(padding=(0, 2, 0, 0))
     facts.add_column(style="key", no_wrap=True)

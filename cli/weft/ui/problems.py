@@ -28,7 +28,7 @@ def explain(name: str, text: str, problems: Sequence[Problem], detail: str) -> N
     lines = text.splitlines()
     number = f"{len(problems)} problem" + ("" if len(problems) == 1 else "s")
     say(f"[bold red]✗[/] [bold]{escape(name)}[/] is not valid: {number}")
-    for problem in sorted(problems, key=lambda one: one.line or 0):
+    for problem in sorted(problems, key=lambda problem: problem.line or 0):
         _one(name, lines, problem)
 
 
