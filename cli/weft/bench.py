@@ -55,7 +55,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class BenchJob:
-    """One job of a benchmark, and its measurement when it has one."""
+    """A job of a benchmark, with its measurement if it has one."""
 
     job: Job
     measured: Measurement | None = None

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions; all of them are a :class:`WeftError`."""
+"""The library's exceptions; all of them are a :class:`WeftError`."""
 
 from __future__ import annotations
 

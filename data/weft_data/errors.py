@@ -1,4 +1,4 @@
-"""What can go wrong while a data set is prepared."""
+"""The errors in the preparation of a data set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user chooses about a data set. This module needs none of the extra packages."""
+"""The user's choices for a data set. This module needs none of the extra packages."""
 
 from __future__ import annotations
 

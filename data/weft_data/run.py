@@ -26,7 +26,7 @@ from weft_data.source import Source
 from weft_data.targets import DATASET, REPORT, Target, alone, remove, write_json
 from weft_data.units import Outcome, Recipe, Unit, Written, make, units
 
-_POLL = 0.2  # seconds between looks at how many images are done
+_POLL = 0.2  # seconds between two counts of the finished images
 _UPLOADS = 4
 
 
@@ -281,7 +281,7 @@ def _summary(about: Mapping[str, Any], corrupt: Sequence[Mapping[str, str]], ear
 
 
 def _difference(begun: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What was different when the target was begun, in words."""
+    """A description of what has changed since the target was begun."""
     before, after = ({"source": plan["kind"], **plan["options"]} for plan in (begun, now))
     differing = [key for key in after if before.get(key) != after[key]]
     if not differing:

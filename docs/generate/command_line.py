@@ -83,7 +83,7 @@ def page() -> str:
 
 
 def all_commands() -> Iterator[Command]:
-    """Those of ``weft``, in the order of ``weft --help``."""
+    """The commands of ``weft``, in the order of ``weft --help``."""
     for name, entry in COMMANDS.items():
         found = _embedded(name) if entry.module == "local" else _commands(load(name, entry), f"weft {name}")
         yield from (replace(command, panel=entry.panel) for command in found)

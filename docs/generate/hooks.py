@@ -1,4 +1,4 @@
-"""What MkDocs does to a page before it renders it (``hooks`` in mkdocs.yml): pages are written for a repository."""
+"""Changes to pages before MkDocs renders them (``hooks`` in mkdocs.yml), because pages are written for a repository."""
 
 from __future__ import annotations
 

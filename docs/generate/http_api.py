@@ -61,7 +61,7 @@ def page() -> str:
 
 
 def openapi() -> Json:
-    """The application's own description; nothing is connected to."""
+    """The application's OpenAPI document. It connects to nothing."""
     store = S3Settings(endpoint="http://127.0.0.1:1", access_key="none")
     return create_app(unset_settings(s3=store)).openapi()
 
@@ -112,7 +112,7 @@ def _codes(answer: Json) -> list[str]:
 
 
 def _content(content: Json) -> str:
-    """What a body is: a schema's name, or the type of the bytes."""
+    """The type of a body: a schema's name, or the media type of its bytes."""
     return " or ".join(
         _type(body["schema"]) if kind == "application/json" and body.get("schema") else code(kind)
         for kind, body in content.items()

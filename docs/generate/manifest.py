@@ -148,7 +148,7 @@ def _below(kind: Kind, path: str) -> tuple[Section, str] | None:
 
 
 def type_in_words(kind: Kind) -> str:
-    """What a key takes, in words."""
+    """The values that a key accepts, in words."""
     match kind:
         case Choice():
             return "one of: " + ", ".join(map(code, kind.words)) + _synonyms(kind)
@@ -181,7 +181,7 @@ def _synonyms(kind: Choice) -> str:
 
 
 def _defaults() -> dict[str, str]:
-    """What holds for a key that is not there: what the parser makes of a manifest without it, where it tells."""
+    """The defaults of keys, as the parser sets them in a manifest without the keys."""
     settings = unset_settings()
     manifest = parse_manifest(complete("notify: {url: https://example.org/hook}"), settings).manifest
     required = {key.path: "required" for key in all_keys() if key.field.required}

@@ -1,4 +1,4 @@
-"""``python-library.md``: the public names of the package ``weft``, by looking at them."""
+"""``python-library.md``: the public names of the package ``weft``, by inspection."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _WORKERS = "## Workers for notebooks"
 _VALUES = """
 ## Values
 
-What the server has answered, as frozen dataclasses. Those that come from a single JSON object have it as the attribute
-`raw`.
+The server's answers are frozen dataclasses. A value that comes from a single JSON object has this object as its
+attribute `raw`.
 """
 _ERRORS = """
 ## Errors
@@ -48,7 +48,7 @@ def page() -> str:
 
 
 def _resources(of: object = None, path: str = "client") -> Iterator[tuple[str, type]]:
-    """What a client gives access to: ``client.jobs``, ``client.jobs.metrics`` and their like."""
+    """The resources of a client: ``client.jobs``, ``client.jobs.metrics`` and so on."""
     for name, resource in vars(of or weft.Client(transport=cast(Any, object()))).items():
         if not name.startswith("_"):
             yield f"{path}.{name}", type(resource)
@@ -115,7 +115,7 @@ def _fields(of: type) -> str:
 
 
 def _signature(function: Callable[..., Any], name: str = "") -> str:
-    """A call as one would write it, an argument a line where it is long."""
+    """A call as a program writes it, with an argument per line if it is long."""
     signature = inspect.signature(function)
     arguments = _arguments(parameter for parameter in signature.parameters.values() if parameter.name != "self")
     result = "" if name else f" -> {signature.return_annotation}"

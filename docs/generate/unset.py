@@ -12,7 +12,7 @@ from weft_core.settings import Settings
 
 
 class _UnsetSettings(Settings):
-    """Neither ``weft.toml`` nor the environment of whoever generates the references has a say."""
+    """Settings that read neither ``weft.toml`` nor the environment in which the references are generated."""
 
     @classmethod
     def settings_customise_sources(

@@ -1,1 +1,1 @@
-"""Who calls, and what the caller may reach."""
+"""The caller of a request, and the rights of the caller."""

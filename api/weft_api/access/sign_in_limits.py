@@ -13,7 +13,7 @@ from weft_core.wake import client_url
 
 _WINDOW = 300  # seconds
 _PER_USER_AND_ADDRESS = 10
-_PER_USER = 100  # from all addresses: a few tries of somebody who knows only the name must not lock the user out
+_PER_USER = 100  # from all addresses: a few tries with nothing but the user's name must not lock the user out
 _PER_ADDRESS = 300  # of all users: an office, or a proxy that hides its clients
 _PATIENCE = 0.5
 

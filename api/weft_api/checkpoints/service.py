@@ -68,7 +68,7 @@ class Generation:
 
     @property
     def lasted(self) -> tuple[float, float] | None:
-        """From when until when the folder was in this state (seconds since the epoch), if its learner said so."""
+        """The time in which the folder was in this state (seconds since the epoch), if its learner reported it."""
         until = self.document.get("until")
         if until is None:
             return None

@@ -47,7 +47,7 @@ def install(app: FastAPI, built: Path = BUILT) -> None:
 
 
 class _Pages(Route):
-    """What a browser opens as a page. An unknown path of the API stays a 404 that a program can read."""
+    """The paths that a browser opens as pages. An unknown path of the API stays a 404 that a program can read."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):

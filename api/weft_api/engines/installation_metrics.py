@@ -16,7 +16,7 @@ from weft_core.lifecycle.states import JobState
 from weft_core.store.database import Database
 from weft_core.store.models import EngineStatus, Job
 
-_UNSEEN = timedelta(minutes=2)  # workers look at each engine every ten seconds or so
+_UNSEEN = timedelta(minutes=2)  # workers observe each engine about every ten seconds
 
 
 class InstallationMetrics(Collector):

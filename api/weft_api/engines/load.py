@@ -1,4 +1,4 @@
-"""What open attempts hold of the engines, node by node."""
+"""The resources of engines that open attempts hold, node by node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft_core.store.models import Attempt, EngineStatus, Learner
 
 @dataclass
 class Load:
-    """Of one engine."""
+    """The resources of an engine that open attempts hold."""
 
     attempts: int = 0
     used: Amounts = field(default_factory=Amounts)
@@ -24,7 +24,8 @@ class Load:
 
 
 def loads(session: Session, engine: str | None = None) -> dict[str, Load]:
-    """Of all engines, or one. Learners are where their engine has seen them, else where admission meant them to be."""
+    """The load of ``engine``, or of all engines. A learner counts at the node that its engine reports, or else at the
+    node that admission chose."""
     is_open = [Attempt.ended_at.is_(None)] + ([Attempt.engine == engine] if engine else [])
     seen: dict[str, dict[int, str]] = defaultdict(dict)
     placed = (
@@ -86,6 +87,6 @@ def total(many: Iterable[Amounts]) -> Amounts:
 
 
 def left(node: NodeView) -> Amounts:
-    """What is free of a node."""
+    """The free resources of a node."""
     rest = plus(plus(node.capacity, node.used, -1), node.busy, -1)
     return Amounts(cpus=max(0.0, rest.cpus), gpus=max(0, rest.gpus), memory=max(0, rest.memory))

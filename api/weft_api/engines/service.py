@@ -28,7 +28,7 @@ from weft_core.store.models import EngineStatus, Job
 from weft_core.store.scope import Scope
 
 _STALE = timedelta(minutes=2)
-"""Workers look at each engine every ten seconds or so."""
+"""Workers observe each engine about every ten seconds."""
 _WAITING = 100
 
 
@@ -47,7 +47,7 @@ def list_engines(context: Context, session: Session) -> list[EngineView]:
 
 
 def show_engine(context: Context, scope: Scope, name: str) -> EngineDetail:
-    """One engine with its nodes and what waits for it. Raises Problem not_found."""
+    """An engine with its nodes and waiting jobs. Raises Problem not_found."""
     if name not in context.settings.engines:
         raise Problem(NOT_FOUND, f"no engine {name[:100]!r}; there are: {', '.join(context.settings.engines)}")
     row, load = scope.session.get(EngineStatus, name), loads(scope.session, name).get(name, Load())

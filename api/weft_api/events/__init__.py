@@ -1,1 +1,1 @@
-"""What happened to a job, in order: read and followed."""
+"""The events of a job, in order: read and followed."""

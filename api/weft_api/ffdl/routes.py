@@ -78,7 +78,7 @@ def list_models(context: Ctx, who: Viewer) -> StreamingResponse:
 
 
 def _pages(context: Context, who: Principal) -> Iterator[list[dict[str, Any]]]:
-    """One page at least; the others are not empty."""
+    """At least one page; all later pages have models."""
     last: Job | None = None
     left = _MOST_LISTED
     while True:
@@ -119,7 +119,7 @@ def patch_model(model_id: str, change: Change, context: Ctx, who: Editor) -> JSO
 
 @router.delete("/v1/models/{model_id}")
 def delete_model(model_id: str, context: Ctx, who: Editor) -> JSONResponse:
-    """From here on it is not found any more, also while it is still being stopped."""
+    """From now on, the model is not found any more, even while its job is being stopped."""
     _require_model(context, who, model_id)
     lifecycle.delete(context, who, model_id)
     return JSONResponse({"model_id": model_id})

@@ -199,4 +199,4 @@ async def _send(socket: WebSocket, news: _LogNews | _MetricNews) -> None:
         else:
             await socket.close(_POLICY, "sign in again")
     except WebSocketDisconnect:
-        pass  # the receiving side hears of it, too
+        pass  # the receiving side notices, too

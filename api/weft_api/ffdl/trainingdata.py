@@ -116,7 +116,7 @@ def get_emetrics(
     pagesize: PageSize = _PAGESIZE,
     pos: Position = 0,
 ) -> StreamingResponse:
-    """As :func:`get_loglines`."""
+    """Like :func:`get_loglines`."""
     page = parse_page_start(since_time, pos)
     size = _size(pagesize)
     with context.database.transaction() as session:

@@ -196,7 +196,7 @@ def metric_data(record: RecordView) -> Json:
 
 
 def status_data(state: str, reason: str) -> Json:
-    """What FfDL's client shows as ``Status: …`` among the metrics."""
+    """The text that FfDL's client shows as ``Status: …`` among the metrics."""
     now = round(datetime.now(UTC).timestamp() * 1000)
     return _data("Status", now, 0, {"Message": f"{state}: {reason}" if reason else state})
 

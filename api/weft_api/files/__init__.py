@@ -1,1 +1,1 @@
-"""What a job left: its files, its trained model as a zip, the code it was made with."""
+"""The results of a job: its files, its trained model as a zip, and the code that made it."""

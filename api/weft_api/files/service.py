@@ -58,7 +58,7 @@ def list_files(results: Results) -> FileList:
 
 
 def read_file(results: Results, path: str) -> tuple[ObjectInfo, Iterator[bytes]]:
-    """One file, in pieces. Raises Problem not_found."""
+    """A file, in pieces. Raises Problem not_found."""
     with users_store():
         info = _head(results, path)
         return info, results.bucket.get_stream(info.key)

@@ -11,7 +11,7 @@ from fastapi import Query
 from weft_api.http.problems import invalid
 
 NAME_PATTERN = r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
-"""Of secrets and data stores."""
+"""The names of secrets and data stores."""
 
 LearnerId = Annotated[
     int | None, Query(ge=1, le=100_001, alias="learner", description="Only the learner with this LEARNER_ID.")

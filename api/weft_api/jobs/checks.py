@@ -34,7 +34,7 @@ class Pinned:
 
 @dataclass
 class Checks:
-    """What the project's rows say about a manifest, and what is left to ask the stores."""
+    """The findings of the project's rows about a manifest, and the questions that remain for the stores."""
 
     position: Callable[[str], tuple[int | None, int | None]]
     problems: list[FieldProblem] = field(default_factory=list)

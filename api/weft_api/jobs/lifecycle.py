@@ -97,7 +97,7 @@ def rerun(context: Context, who: Principal, job_id: str, asked: RerunBody, once:
 
 
 def credentials_of(context: Context, scope: Scope, job: Job) -> dict[tuple[str, str], Credentials]:
-    """Those that came with the job's manifest, by data store id and endpoint."""
+    """The credentials that came with the job's manifest, by data store id and endpoint."""
     manifest = Manifest.model_validate(job.manifest)
     places = {
         credentials_name(job.id, store.id): (store.id, store.connection.auth_url)

@@ -65,7 +65,7 @@ def _metric(text: str, separator: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class MetricCondition:
-    """What a metric's newest, smallest or largest value must be."""
+    """A condition for a metric's newest, smallest or largest value."""
 
     name: str
     stat: str
@@ -74,7 +74,7 @@ class MetricCondition:
 
     @classmethod
     def parsed(cls, text: str) -> MetricCondition:
-        """Of ``val/loss<0.3``. Raises Problem invalid_request."""
+        """The condition that a text such as ``val/loss<0.3`` means. Raises Problem invalid_request."""
         found = _CONDITION.fullmatch(text)
         try:
             value = float(found[3]) if found else math.nan
@@ -131,7 +131,7 @@ class Order:
         return query.add_columns(value).order_by(direction.nulls_last(), *newest)
 
     def cursor(self, job: Job, value: Any) -> str:
-        """Of the page behind this row."""
+        """The cursor of the page behind this row."""
         when = job.created_at.isoformat()
         if self.field == "created_at":
             return encode(when, job.id)

@@ -1,4 +1,4 @@
-"""Reading jobs, and turning rows into what is shown of them."""
+"""Reading jobs, and turning their rows into views."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from weft_core.store.scope import Scope
 
 @dataclass(frozen=True)
 class JobFilter:
-    """What a list of jobs is limited to; empty members limit nothing."""
+    """The conditions for a list of jobs; empty members limit nothing."""
 
     states: Sequence[JobState] = ()
     labels: Sequence[tuple[str, str]] = ()
@@ -64,13 +64,13 @@ def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, order: Order, lim
 
 
 def show_job(scope: Scope, who: Principal, job: Job) -> JobView:
-    """One job, without its attempts."""
+    """A job without its attempts."""
     user = who.user if job.user_id == who.user_id else _user_names(scope, {job.user_id})[job.user_id]
     return JobView(**_fields(job, who, user), metrics=best_and_last(scope, [job.id])[job.id])
 
 
 def detail_job(scope: Scope, who: Principal, job: Job) -> JobDetail:
-    """One job with everything that belongs to it."""
+    """A job with everything that belongs to it."""
     fields = _fields(job, who, _user_names(scope, {job.user_id})[job.user_id])
     if job.state == JobState.QUEUED:
         fields["queue_position"] = _queue_position(scope, job)

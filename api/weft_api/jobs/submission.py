@@ -32,10 +32,10 @@ class Submission:
     overrides: dict[str, str] = field(default_factory=dict)
     keepalive: Keepalive | None = None
     credentials: Mapping[tuple[str, str], Credentials] = field(default_factory=dict)
-    """Of the job that is submitted again, for connections that have none of their own."""
+    """The credentials of the job that is submitted again, for connections without credentials."""
 
     def digest_parts(self) -> list[Any]:
-        """What makes two submissions the same, however they were sent."""
+        """The parts that make two submissions the same, however they were sent."""
         text = self.manifest if isinstance(self.manifest, str) else self.manifest.decode("utf-8", "backslashreplace")
         parts = [text, self.code.sha256 if self.code else self.code_sha256, sorted(self.overrides.items())]
         return [*parts, self.keepalive.model_dump()] if self.keepalive else parts

@@ -24,7 +24,7 @@ def objects(context: Context, token: AttemptToken, call: ObjectsCall) -> Objects
         _check_key(key.removesuffix("/") if call.op == "list" else key)
     with context.database.transaction() as session:
         attempt = open_attempt(session, token)
-        # One that was lost may still say how it ended, and write nothing else.
+        # A lost learner may still report how it ended, and write nothing else.
         find = granted_learner if call.space == "exit" else present_learner
         learner = find(session, attempt, call.rank, call.instance, lock=False)
         if call.space == "pretrained" and call.op not in ("get", "list"):
@@ -96,7 +96,7 @@ def _prefix(session: Session, attempt: Attempt, call: ObjectsCall) -> str:
 
 
 def _model_prefix(session: Session, attempt: Attempt) -> str:
-    """Of the version that the job starts from, when the installation's own store has it."""
+    """The prefix of the version that the job starts from, if the installation's own store has it."""
     scope = Scope(session, attempt.project_id)
     job = scope.find(Job, Job.id == attempt.job_id)
     row = scope.find(ModelVersion, ModelVersion.id == job.pretrained_id) if job and job.pretrained_id else None

@@ -83,7 +83,7 @@ def _news(call: RoundCall, learner: Learner, rounds: list[Round]) -> bool:
 
 
 def _last_of(learner: Learner, rounds: list[Round]) -> int | None:
-    """The last round that it was in; one that kept its workers may have closed since it asked."""
+    """The last round that the learner was in. A round that kept its workers may have closed since the learner asked."""
     return next((past.n for past in reversed(rounds) if learner.rank in past.members), None)
 
 
@@ -147,7 +147,7 @@ def _close(
         learner.rank: learner for learner in session.scalars(select(Learner).where(Learner.attempt_id == attempt.id))
     }
     for number in numbers:
-        # What it said when its workers failed is over: they start again.
+        # Its workers start again, so its report about their failure is out of date.
         members[number].arrived = newest.n
         if members[number].exit_code:
             members[number].exit_code = members[number].exit_reason = members[number].last_lines = None
@@ -173,7 +173,7 @@ def _answer(session: Session, attempt: Attempt, learner: Learner, call: RoundCal
     if call.state == "broken":
         return RoundAnswer(verdict="wait")
     if call.state == "running":
-        # Whoever is in the round that has closed meanwhile hears of that one, by arriving for it.
+        # A learner that is in the round that has closed meanwhile gets that round when it arrives for it.
         if newest is None or newest.n <= call.round:
             return RoundAnswer(verdict="wait")
         return RoundAnswer(verdict="change", round=newest.n, restart=newest.restart, reason=newest.reason)

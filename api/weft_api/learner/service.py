@@ -1,4 +1,4 @@
-"""What learners report, and what they are granted. Each call is one transaction; the wake-up follows its commit."""
+"""The reports and the grants of learners. Each call is one transaction; the wake-up follows its commit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from weft_core.store.scope import Scope
 from weft_core.tracing import Attribute
 
 _BUSY_PERCENT = 5
-"""Of a CPU or a GPU; below it a learner counts as idle."""
+"""The use of a CPU or a GPU below which a learner counts as idle."""
 
 
 def _advance(learner: Learner, phase: LearnerPhase) -> None:
@@ -182,12 +182,12 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
 
 
 def _ago(seconds: float | None) -> Any:
-    """By the database's clock."""
+    """A time by the database's clock."""
     return None if seconds is None else func.now() - func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
 def _works(system: dict[str, Any] | None) -> bool:
-    """Whether a learner's processes do anything to speak of. What it says may be anything."""
+    """Whether a learner's processes use a CPU or a GPU. The learner may send anything."""
     told = system or {}
     devices = told.get("gpus")
     loads = [told.get("cpu_percent"), *(device.get("percent") for device in _mappings(devices))]
@@ -214,7 +214,7 @@ def storing(context: Context, token: AttemptToken, call: StoringCall) -> Storing
             Learner.attempt_id == attempt.id, Learner.rank != call.rank, Learner.left_at.is_(None)
         )
         leader = _leader(session, attempt)
-        # Of an elastic attempt, learners that have not joined any more don't count.
+        # Learners of an elastic attempt that never joined a round don't count.
         count = [other for other in session.scalars(others) if leader is None or other.arrived is not None]
         stopping = attempt.stop_requested_at is not None or attempt.outcome is not None
         granted = may_store(call.exit_code, count, leads=call.rank == (leader or 0), stopping=stopping)
@@ -228,7 +228,7 @@ def storing(context: Context, token: AttemptToken, call: StoringCall) -> Storing
 
 
 def _leader(session: Session, attempt: Attempt) -> int | None:
-    """Whose results are the model: the leader of an elastic attempt's last round; None: there are no rounds."""
+    """The rank whose results are the model: the leader of an elastic attempt's last round. None without rounds."""
     last = next((past for past in reversed(read_rounds(session, attempt.id)) if not past.open), None)
     return last.members[0] if last else None
 

@@ -12,7 +12,7 @@ from weft_core.log_archive import ArchivedChunk, Damaged, read_frame
 from weft_core.objects import Objects, StoreError
 
 _KEPT_BYTES = 64 << 20
-"""Of lines, in one process of the API."""
+"""Bytes of lines that a process of the API keeps."""
 
 
 @dataclass(frozen=True)

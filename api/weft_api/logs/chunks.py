@@ -56,7 +56,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class ChunkFilter:
-    """Whose lines; empty members limit nothing."""
+    """The learner and the attempt of the wanted lines; empty members limit nothing."""
 
     learner: int | None = None
     attempt: int | None = None
@@ -95,7 +95,7 @@ class ChunkReader:
         frames = self._frames(wanted).where(LogFrame.first_line >= self._beginning(LogFrame, start_line))
         rows = self._rows(wanted).where(LogChunk.first_line >= self._beginning(LogChunk, start_line))
         with self._snapshot() as session:
-            # One more than asked for: the first may end before the start.
+            # One more than the limit: the first frame may end before the start.
             places = _places(session, frames.order_by(LogFrame.first_line).limit(limit + 1))
             live: list[Chunk] = []
             if len(places) <= limit:
@@ -116,7 +116,7 @@ class ChunkReader:
             found = _chunks(session, rows.order_by(LogChunk.first_line.desc()).limit(limit))
             places: list[FramePlace] = []
             if len(found) < limit:
-                # One more than asked for: of the first it may be that all that is wanted is beyond the line.
+                # One more than the limit: all wanted lines of the first frame may lie beyond the line.
                 places = _places(session, frames.order_by(LogFrame.first_line.desc()).limit(limit - len(found) + 1))
         for place in places:
             if len(found) >= limit:
@@ -184,7 +184,7 @@ class ChunkReader:
         return func.coalesce(query.scalar_subquery(), 0)
 
     def _opened(self, place: FramePlace, wanted: ChunkFilter) -> list[Chunk]:
-        """What is wanted of a frame."""
+        """The wanted chunks of a frame."""
         chunks = (
             Chunk(record.first_line, record.lines, record.attempt, record.rank, record.body, record.times)
             for record in self._archive.records(place)

@@ -64,7 +64,7 @@ class LogFollower:
         self._wanted = wanted
         self._position = start
         self._at_once = 2
-        """Chunks read for one who reads what is not held."""
+        """The number of chunks to read at once for a follower whose lines are not held."""
         self._up_to_date = False
         self._told: tuple[str, str] | None = None
         self._trusted = time.monotonic()
@@ -145,7 +145,7 @@ class LogFollower:
             except (DBAPIError, PoolTimeout, StoreError):
                 return True  # asked again in a moment
             if found is None:
-                return False  # without `end`: who comes back is told why by a 401
+                return False  # without `end`: a client that comes back gets a 401 with the reason
             self._trusted = time.monotonic()
         return True
 

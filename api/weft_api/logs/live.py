@@ -32,7 +32,7 @@ from weft_core.store.models import Job
 log = structlog.get_logger("weft.api")
 
 DELETED = "DELETED"
-"""What followers are told as the state of a job that is gone."""
+"""The state that followers of a deleted job get."""
 ENDED = frozenset([*TERMINAL, DELETED])
 BEHIND = 50_000
 """Lines that one may be behind; beyond, lines are left out."""
@@ -132,7 +132,7 @@ class LiveLog:
                 except (DBAPIError, PoolTimeout, StoreError):
                     pass  # Postgres or S3 is away: the next poll may succeed
                 except Exception as error:
-                    # Those who follow would wait for ever, and nobody would know why.
+                    # Followers would wait for ever, and nobody would know why.
                     log.error("looking at a job's log failed", job=self._job_id, exc_info=error)
                 else:
                     self._polled = self._begun

@@ -71,7 +71,7 @@ class Pattern:
             index += 1
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """What matches in a line: (begin, end) in characters."""
+        """The matching parts of a line: (begin, end) in characters."""
         found = []
         for match in self._of_line.finditer(text):
             if match.end() > match.start():

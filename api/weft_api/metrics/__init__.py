@@ -1,1 +1,1 @@
-"""What trainings measure: taken in from learners, kept as records and as series, read for a chart's width."""
+"""The metrics of trainings: taken in from learners, kept as records and as series, read for a chart's width."""

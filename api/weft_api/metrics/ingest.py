@@ -30,7 +30,7 @@ LIMITS: Mapping[str, str] = {
     "series": "the job has its limit of {metric_series_per_job:,} metrics (each learner's and attempt's counted): "
     "further names are dropped",
 }
-"""What may be in a cursor's ``dropped``, and how it is told."""
+"""The reasons in a cursor's ``dropped``, and the remarks about them."""
 
 
 def told(reason: str, limits: LimitSettings) -> str:
@@ -103,7 +103,7 @@ def _append(context: Context, token: AttemptToken, calls: Sequence[MetricsCall])
 
 
 def _learners(session: Session, attempt: Attempt, calls: Sequence[MetricsCall]) -> dict[int, Learner]:
-    """As they are behind the lock."""
+    """The learners as they are behind the lock."""
     ranks = {call.rank for call in calls}
     query = select(Learner).where(Learner.attempt_id == attempt.id, Learner.rank.in_(ranks))
     return {learner.rank: learner for learner in session.scalars(query)}

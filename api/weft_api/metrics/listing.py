@@ -62,7 +62,7 @@ def _bring_up_to_date(row: JobMetric, rank: int, points: Sequence[Point]) -> Non
 
 
 def best_and_last(scope: Scope, job_ids: Sequence[str]) -> dict[str, dict[str, BestAndLast]]:
-    """By job and name; a job without any metric has an entry, too."""
+    """The values by job and name. A job without metrics has an entry, too."""
     found: dict[str, dict[str, BestAndLast]] = {job_id: {} for job_id in job_ids}
     query = scope.select(JobMetric, JobMetric.job_id.in_(job_ids)).order_by(JobMetric.name)
     columns = (JobMetric.last, JobMetric.min, JobMetric.max, JobMetric.step, JobMetric.time)

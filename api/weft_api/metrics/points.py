@@ -23,7 +23,7 @@ _SUMMARY = np.dtype(
 
 @dataclass(frozen=True)
 class Points:
-    """In the order in which they came; times are ms since the epoch."""
+    """Points in the order in which they came. Times are milliseconds since the epoch."""
 
     steps: _Ints
     times: _Ints
@@ -98,7 +98,7 @@ class Rows:
         return Rows(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
     def within(self, start: float | None, stop: float | None) -> Rows:
-        """Those with ``start`` ≤ x ≤ ``stop``."""
+        """The rows with ``start`` ≤ x ≤ ``stop``."""
         chosen = np.ones(len(self.x), np.bool_)
         if start is not None:
             chosen &= self.x >= start
@@ -132,7 +132,7 @@ class Rows:
 
 
 def summary(points: Points) -> bytes:
-    """What a block keeps beside its points: one entry for each :data:`ENTRY` of them."""
+    """The summary that a block keeps beside its points: an entry for each :data:`ENTRY` points."""
     starts = np.arange(0, len(points), ENTRY)
     ends = np.append(starts[1:], len(points)) - 1
     finite = points.finite()

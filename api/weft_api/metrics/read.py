@@ -20,7 +20,7 @@ from weft_core.store.models import MetricBatch, MetricBlock, MetricCursor, Metri
 from weft_core.store.scope import Scope
 
 _MOST_SERIES = 200
-"""In one answer."""
+"""The most series in an answer."""
 _EXACT = 50_000
 """Points that a query reads one by one; of more, the summaries of blocks are read instead (entries of 32 points)."""
 _MOST_POINTS = 500_000
@@ -56,7 +56,7 @@ def _view(series: Series) -> SeriesView:
 
 @dataclass(frozen=True)
 class Range:
-    """What a chart shows: ``axis`` is ``step`` or ``time`` (ms since the epoch), both ends included."""
+    """The range of a chart: ``axis`` is ``step`` or ``time`` (ms since the epoch), and both ends are included."""
 
     axis: Literal["step", "time"]
     start: float | None
@@ -105,7 +105,7 @@ def _buckets(series: Series, of: Rows) -> Buckets:
 
 
 def _rows(scope: Scope, chosen: Sequence[Series], shown: Range) -> list[Rows]:
-    """What is to be put into buckets: points, or entries of summaries where there are too many points."""
+    """The content of the buckets: points, or entries of summaries where there are too many points."""
     parts: dict[int | None, list[Rows]] = defaultdict(list)
     steps = shown.axis == "step"
     start, stop = (
@@ -114,7 +114,7 @@ def _rows(scope: Scope, chosen: Sequence[Series], shown: Range) -> list[Rows]:
     blocks = scope.select(
         MetricBlock, MetricBlock.series_id.in_([series.id for series in chosen if series.id is not None])
     )
-    # What a summary can't tell exactly: which of its points are in the range, and which come before others.
+    # A summary can't tell exactly which of its points are in the range, and which come before others.
     vague = not_(MetricBlock.steps_rise if steps else MetricBlock.times_rise)
     if shown.start is not None:
         blocks = blocks.where(stop >= shown.start)

@@ -17,7 +17,7 @@ from weft_core.store.scope import Scope
 
 @dataclass(frozen=True)
 class Stats:
-    """What is known of a series without its points; ``min`` and ``max`` are of its finite values."""
+    """The statistics of a series; ``min`` and ``max`` are those of its finite values."""
 
     points: int
     first_step: int
@@ -55,7 +55,7 @@ class Stats:
 
 @dataclass(frozen=True)
 class Series:
-    """One value of one learner in one attempt. ``id`` is none while no point is folded; ``tail`` waits to be."""
+    """A metric of a learner in an attempt. ``id`` is None while no point is folded; ``tail`` waits to be folded."""
 
     key: Key
     id: int | None

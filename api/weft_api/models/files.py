@@ -90,7 +90,7 @@ def list_version(context: Context, files: VersionFiles) -> FileList:
 
 
 def zip_version(context: Context, files: VersionFiles) -> Iterator[bytes]:
-    """Made while it is sent; what is wrong is said before the first byte."""
+    """A zip that is made while it is sent. Errors come before the first byte."""
     bucket, found = open_listing(context, files)
     return stream_zip(
         Entry(info.key.removeprefix(files.prefix), info.modified, lambda key=info.key: bucket.get_stream(key))  # type: ignore[misc]

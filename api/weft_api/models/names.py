@@ -1,4 +1,4 @@
-"""What versions are called where jobs are shown."""
+"""The names of versions in views of jobs."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def _parent(row: ModelVersion) -> str | None:
 
 
 def _place(row: ModelVersion) -> str | None:
-    """As `weft data get` takes it, or with the endpoint of a manifest's own connection."""
+    """A place as `weft data get` takes it, or with the endpoint of a manifest's own connection."""
     if row.container is None:
         return None
     return f"{row.datastore or row.endpoint}:{row.container}/{row.prefix}/"

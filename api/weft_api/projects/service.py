@@ -1,4 +1,4 @@
-"""Keeping projects, members and quotas. A project that is not one's own is not there, but for administrators."""
+"""Keeping projects, members and quotas. Only members and administrators can find a project."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ORDER = {"owner": 0, "editor": 1, "viewer": 2}
 
 
 def list_projects(session: Session, who: Principal) -> list[ProjectView]:
-    """Those that the user is a member of; an administrator sees all."""
+    """The projects that the user is a member of; an administrator sees all."""
     own = select(Member.role).where(Member.project_id == Project.id, Member.user_id == who.user_id).scalar_subquery()
     query = select(Project, own, _number(Member), _number(Job)).order_by(Project.name)
     if not who.admin:
@@ -126,7 +126,7 @@ def show_quota(session: Session, who: Principal, name: str) -> QuotaView:
 
 
 def set_quota(session: Session, who: Principal, name: str, body: QuotaBody) -> QuotaView:
-    """What runs already goes on. Raises Problem not_found."""
+    """Running jobs go on. Raises Problem not_found."""
     project = _administered(session, who, name, lock=True)
     project.quota = body.model_dump(exclude_none=True)
     session.flush()
@@ -155,7 +155,7 @@ def _administered(session: Session, who: Principal, name: str, lock: bool = Fals
 
 
 def _owned(session: Session, who: Principal, name: str) -> Project:
-    """Locked, so that of two owners who remove each other one is left."""
+    """Locked, so that an owner remains when two owners remove each other."""
     project = find_project(session, who, name, lock=True)
     member = session.get(Member, (project.id, who.user_id))
     if not who.admin and (member is None or member.role != "owner"):

@@ -1,4 +1,4 @@
-"""Links that sign a browser in, once: made for who has a token, and good for minutes."""
+"""Links that sign in a browser once. They are made for users with a token, and valid for minutes."""
 
 from __future__ import annotations
 

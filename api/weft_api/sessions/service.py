@@ -106,7 +106,7 @@ def _project(session: Session, user_id: str, name: str | None) -> str:
 
 
 def describe(context: Context, who: Principal) -> SessionView:
-    """What the dashboard has to know of who is signed in."""
+    """The session as the dashboard shows it."""
     with context.database.transaction() as session:
         query = select(Project.name, Member.role).join(Member, Member.project_id == Project.id)
         rows = session.execute(query.where(Member.user_id == who.user_id).order_by(Project.name))

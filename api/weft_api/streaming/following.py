@@ -48,7 +48,7 @@ News = TypeVar("News")
 
 @dataclass
 class Poll(Generic[News]):
-    """What one poll of the database found."""
+    """The findings of a poll of the database."""
 
     events: list[News] = field(default_factory=list)
     more: bool = False

@@ -1,4 +1,4 @@
-"""Wake-ups of those who follow jobs: one subscription to Redis for the whole process, however many followers it has."""
+"""Wake-ups of followers: a single subscription to Redis for the whole process, however many followers it has."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _check_current(context: Context, name: str, body: UserChange, address: str) 
 
 def _another_admin(session: Session, user: User) -> None:
     """Raises Problem conflict when nobody else could look after the installation."""
-    # In the order of ids and locked: of two administrators who remove each other one is left.
+    # Locked, in the order of ids, so that an administrator remains when two remove each other.
     admins = select(User.id).where(User.is_admin, User.disabled_at.is_(None)).order_by(User.id).with_for_update()
     if session.scalars(admins).all() == [user.id]:
         raise Problem(CONFLICT, f"{user.name!r} is the last administrator: make another one first")

@@ -1,4 +1,4 @@
-"""What the commands share: the client, the usual arguments and options, and the completion of jobs."""
+"""The parts that commands share: the client, the usual arguments and options, and the completion of jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server tells, as frozen values. ``raw`` is the server's JSON, with fields that this version may not know."""
+"""The server's answers as frozen values. ``raw`` is the server's JSON, with fields that this version may not know."""
 
 from weft.models.access import Member, Project, Quota, Token, User
 from weft.models.base import TERMINAL, Json, Problem, parse_time

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, users, projects."""
+"""Tokens, users and projects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Token(ServerValue):
 
 @dataclass(frozen=True)
 class User(ServerValue):
-    """Of the installation. ``projects`` is each one's name and the user's role there."""
+    """A user of the installation. ``projects`` has the user's role by the name of each project."""
 
     name: str
     email: str | None = None
@@ -61,7 +61,7 @@ class User(ServerValue):
 
 @dataclass(frozen=True)
 class Project(ServerValue):
-    """The tenant. ``role`` is one's own in it; None: seen as an administrator only."""
+    """A project (tenant). ``role`` is your role in it, or None if you see it only as an administrator."""
 
     name: str
     role: str | None = None
@@ -83,7 +83,7 @@ class Project(ServerValue):
 
 @dataclass(frozen=True)
 class Member(ServerValue):
-    """Of a project."""
+    """A member of a project."""
 
     user: str
     role: str

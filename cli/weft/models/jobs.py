@@ -20,7 +20,7 @@ class Framework:
 
 @dataclass(frozen=True)
 class LearnerStatus(ServerValue):
-    """One learner of an attempt. ``learner`` counts from 1, as ``LEARNER_ID`` does."""
+    """A learner of an attempt. ``learner`` counts from 1, as ``LEARNER_ID`` does."""
 
     learner: int
     phase: str
@@ -49,11 +49,11 @@ class LearnerStatus(ServerValue):
 
 @dataclass(frozen=True)
 class Round(ServerValue):
-    """Who trains together now, in an elastic job."""
+    """The learners of an elastic job that train together now."""
 
     n: int
     learners: tuple[int, ...]
-    """In order of rank; none while they gather."""
+    """LEARNER_IDs in the order of ranks; empty while the learners gather."""
     processes: int
     reason: str = ""
 
@@ -65,7 +65,7 @@ class Round(ServerValue):
 
 @dataclass(frozen=True)
 class Attempt(ServerValue):
-    """One try of a job, ``n`` from 1. ``outcome`` is None while it lasts."""
+    """A try of a job; ``n`` counts from 1. ``outcome`` is None while the attempt lasts."""
 
     n: int
     outcome: str | None

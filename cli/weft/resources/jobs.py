@@ -234,7 +234,7 @@ class Jobs:
         return self._job(self._transport.json("POST", "/jobs", json=body, holds="id"))
 
     def get(self, job_id: str) -> Job:
-        """One job, with its attempts and manifest."""
+        """A job with its attempts and its manifest."""
         return self._job(self._transport.json("GET", _path(job_id), holds="id"))
 
     def list(

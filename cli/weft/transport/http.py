@@ -54,7 +54,7 @@ def new_http_client(**options: Any) -> httpx.Client:
 
 
 def segment(text: str) -> str:
-    """One path segment of a URL, quoted (including slashes)."""
+    """A segment of a URL's path, quoted (including slashes)."""
     return quote(text, safe="")
 
 

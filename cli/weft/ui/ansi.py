@@ -28,7 +28,7 @@ def shown(text: str, *, colours: bool) -> str:
     """
     if text.isprintable():
         return text
-    # As on a terminal: what follows a carriage return covers what stood there.
+    # As on a terminal, text after a carriage return covers the text before it.
     text = text.rstrip("\r")
     text = text[text.rfind("\r") + 1 :]
     return harmless(text, colours=colours)

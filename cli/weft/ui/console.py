@@ -29,7 +29,7 @@ _THEME = Theme(
         "key": "dim",
     }
 )
-# What a pipe gets is not cut to a terminal's width.
+# Output to a pipe is not cut to a terminal's width.
 _PIPE_WIDTH = 1000
 
 

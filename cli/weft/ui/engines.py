@@ -26,7 +26,7 @@ _NODES = 30
 
 
 def engine_table(engines: Sequence[Engine]) -> RenderableType:
-    """One line an engine; what is wrong with one in words below."""
+    """A line for each engine. The conditions of engines follow below."""
     more = _roomy()
     headers = ["ENGINE", *(["TYPE"] if more else []), "HEALTH", "CPUS", "GPUS", "MEMORY"]
     made = table(*headers, *(["NODES"] if more else []), "RUNNING", "QUEUED", numbers=("RUNNING", "QUEUED"))

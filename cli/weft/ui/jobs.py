@@ -63,7 +63,7 @@ def _metric_cell(job: Job, name: str, stat: str) -> str:
 
 
 def job_table(jobs: Sequence[Job], metrics: Sequence[tuple[str, str]] = ()) -> Table:
-    """One line a job, with these metrics; its reason where there is room."""
+    """A line for each job, with these metrics, and with its reason if there is room."""
     console = out()
     wide = console.width >= _WIDE
     headers = [escape(_metric_header(*metric)) for metric in metrics]
@@ -113,7 +113,7 @@ def _short_reason(job: Job) -> str:
 
 
 def job_panel(job: Job) -> RenderableType:
-    """All that a human wants to know of one job."""
+    """A job with its attempts and learners."""
     head = Text.assemble((job.id, "bold"), "  ", job.name, "  ", cells.state(job.state))
     facts = Table.grid(padding=(0, 2, 0, 0))
     facts.add_column(style="key", no_wrap=True)
@@ -196,7 +196,7 @@ def _checkpoint(told: Json, job_id: str | None) -> str:
 
 
 def checkpoint_table(checkpoints: Sequence[Checkpoint], job_id: str) -> Table:
-    """One line a generation; the learner's column only where several have any."""
+    """A line for each generation. It names the learner only if several learners have generations."""
     several = len({checkpoint.learner for checkpoint in checkpoints}) > 1
     made = table(
         "CHECKPOINT", *(["LEARNER"] if several else []), "STORED", "BY", "FILES", "SIZE", numbers=("FILES", "SIZE")

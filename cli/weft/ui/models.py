@@ -17,7 +17,7 @@ _MOVES = 10
 
 
 def model_table(models: Sequence[Model]) -> Table:
-    """One line a model."""
+    """A line for each model."""
     made = table("NAME", "LATEST", "VERSIONS", "STAGES", "CHANGED", numbers=("LATEST", "VERSIONS"))
     for model in models:
         latest = "–" if model.latest is None else str(model.latest)
@@ -47,7 +47,7 @@ def model_panel(model: Model, versions: Sequence[ModelVersion]) -> RenderableTyp
 
 
 def version_panel(version: ModelVersion) -> RenderableType:
-    """All that a human wants to know of one version: what it is, and how it came to be."""
+    """A version with its files and its lineage."""
     lineage = version.lineage
     run, image, job = (lineage.get(key) or {} for key in ("run", "image", "job"))
     took = f", {times.span(run['seconds'])}" if run.get("seconds") is not None else ""

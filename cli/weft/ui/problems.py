@@ -73,7 +73,7 @@ def quote(line: str, problem: Problem) -> list[str]:
 
 
 def _span(line: str, problem: Problem) -> tuple[int, int] | None:
-    """What to underline: the value that was found, else the key that the path ends with."""
+    """The text to underline: the value that was found, else the key that the path ends with."""
     key = re.sub(r"\[\d+\]$", "", problem.path).rpartition(".")[2]
     match = re.search(rf"(?<![\w-]){re.escape(key)}(?=\s*:)", line) if key else None
     found = (problem.found or "").strip("'\"")

@@ -64,7 +64,7 @@ def images_bar(label: str, total: int) -> Iterator[Callable[[int, str], None]]:
 
         def report(done: int, word: str) -> None:
             nonlocal first
-            # Those of an earlier run say nothing about this one's speed.
+            # The bytes of an earlier run say nothing about the speed of this run.
             first = done if first is None else first
             elapsed = progress.tasks[0].elapsed or 0
             rate = f"{(done - first) / elapsed:,.0f}/s" if elapsed > 1 else ""
