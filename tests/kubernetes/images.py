@@ -55,8 +55,10 @@ def load_agent(cluster: Cluster, repository: str = "weft") -> str:
     if not cluster.has_image(name, mark):
         with tempfile.TemporaryDirectory(prefix="weft-image-") as folder:
             agent = Path(folder, "agent")  # the folder itself is for nobody else to read
-            shutil.copytree(_AGENT, agent / "weft_trainer", ignore=shutil.ignore_patterns("__pycache__"))
-            shutil.copytree(environment / _PACKAGES / "psutil", agent / "psutil")
+            # No bytecode: a job under umask 077 may have left some in the environment that no other user can read.
+            ignore = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(_AGENT, agent / "weft_trainer", ignore=ignore)
+            shutil.copytree(environment / _PACKAGES / "psutil", agent / "psutil", ignore=ignore)
             cluster.image(name, "--copy", f"{agent}:/opt/weft/agent")
         cluster.mark_image(name, mark)
     return name
