@@ -119,3 +119,14 @@ def test_weft_up_from_the_wheel_serves_the_page_and_runs_a_job(wheel: Path, tmp_
         assert [job["state"] for job in jobs] == ["COMPLETED"]
     finally:
         fresh.weft("down", "--home", home)
+
+
+def test_the_constraints_fit_the_oldest_python(tmp_path: Path) -> None:
+    """Those of Weft and of its tools: `make setup` is a newcomer's first command, and Debian 12 has Python 3.11.2."""
+    uv = Path(sys.executable).with_name("uv")
+    wanted = ["pyproject.toml", "--all-extras", "--constraints", "requirements/constraints.txt"]
+    oldest = ["--python-version", "3.11.0", "--quiet", "--output-file", str(tmp_path / "resolved.txt")]
+    done = subprocess.run(
+        [str(uv), "pip", "compile", *wanted, *oldest], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
