@@ -27,7 +27,7 @@ def end_running(home: Home, grace: float | None) -> bool:
     told: set[str] = set()
     lives = True
     while lives:
-        lives = home.locked()  # asked before the parts are checked, so that the last ones are told, too
+        lives = home.locked()  # read before the parts' states, so that the end of the last parts is printed, too
         now = home.load_state()
         if now.doing and now.doing not in told:
             told.add(now.doing)

@@ -240,5 +240,5 @@ def _some(client: socket.socket) -> bytes:
 
 def _end(end: socket.socket) -> None:
     with suppress(OSError):
-        end.shutdown(socket.SHUT_RDWR)  # wakes whoever waits on it
+        end.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits on it
     end.close()

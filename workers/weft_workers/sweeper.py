@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import structlog
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.exc import DBAPIError
 
 from weft_core.engine import EngineUnreachable
@@ -120,11 +120,11 @@ class Sweeper:
         news = [job_id for run, job_id in gone.items() if run not in self._gone]
         self._gone = frozenset(gone)
         if news:
-            free = select(Job).where(Job.id.in_(news), Job.lease_until.is_(None)).order_by(Job.id).with_for_update()
+            # In the order of ids, as wherever several jobs are locked: two transactions can't wait for each other.
+            free = select(Job.id).where(Job.id.in_(news), Job.lease_until.is_(None)).order_by(Job.id).with_for_update()
             with self._context.database.transaction() as session:
-                # In the order of ids, as wherever several jobs are locked: two transactions can't wait for each other.
-                for job in session.scalars(free):
-                    job.next_step_at = func.now()
+                due = session.scalars(free).all()
+                session.execute(update(Job).where(Job.id.in_(due)).values(next_step_at=func.now()))
             self._submit(news)
         return _ENDINGS if found else _NO_ENDINGS
 
