@@ -23,11 +23,11 @@ UNSERVED: Mapping[str, str] = {
     "h2o3": "H2O-3 needs a JVM",
     "pytorchmpi": "PyTorch needs no MPI build for several learners: use framework pytorch",
 }
-"""FfDL's frameworks that no image of Weft's serves, and why."""
+"""The frameworks of FfDL that no image of Weft serves, with the reasons."""
 
 
 class CatalogueError(Exception):
-    """What a manifest asks for that no image serves; the message is for the user."""
+    """A manifest asks for something that no image serves. The message is for the user."""
 
     def __init__(self, message: str, accepted: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -35,16 +35,16 @@ class CatalogueError(Exception):
 
 
 class UnknownFramework(CatalogueError):
-    """No image serves this framework; ``accepted`` are those that one serves."""
+    """No image serves this framework. ``accepted`` lists the frameworks that have an image."""
 
 
 class UnknownVersion(CatalogueError):
-    """No image serves this version of the framework; ``accepted`` are those that one serves."""
+    """No image serves this version of the framework. ``accepted`` lists the versions that have an image."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """One environment that learners run in."""
+    """An environment for learners."""
 
     name: str
     version: str
@@ -56,22 +56,24 @@ class Image:
     pip: tuple[str, ...] = ()
     """Options for pip's install of the lock."""
     build: Path | None = None
-    """A program that builds what no index has ready-made, called with the environment's python and a wheel cache."""
+    """A program that builds packages that no index has as wheels. Its arguments are the environment's python and a
+    cache for wheels."""
     devices: tuple[str, ...] = ("cpu", "gpu")
-    """What it can be built for."""
+    """The devices that the image can be built for."""
 
     @property
     def reference(self) -> str:
-        """``horovod:0.28.1-torch2.13``: how a launch spec names it."""
+        """The image's name in a launch spec: ``horovod:0.28.1-torch2.13``."""
         return f"{self.name}:{self.version}"
 
     def parts(self) -> list[bytes]:
-        """All of the catalogue that decides what is in it: the lock, the build program, pip's options."""
+        """The parts of the catalogue that decide its content: the lock, the build program, pip's options."""
         return [self.lock.read_bytes(), self.build.read_bytes() if self.build else b"", *map(str.encode, self.pip)]
 
     @property
     def digest(self) -> str:
-        """``sha256:…`` of :meth:`parts`: changes when anything is locked to another version, on whatever engine."""
+        """``sha256:…`` of :meth:`parts`. It changes with the version of any locked package, and is the same on all
+        engines."""
         parts = (hashlib.sha256(part).digest() for part in self.parts())
         return f"sha256:{hashlib.sha256(b''.join(parts)).hexdigest()}"
 
@@ -86,12 +88,12 @@ class Catalogue:
 
     @staticmethod
     def load(folder: Path | None = None) -> Catalogue:
-        """The catalogue of ``folder`` (default: the shipped ``trainer_images``); read once a process."""
+        """The catalogue in ``folder`` (default: the shipped ``trainer_images``). A process reads it once."""
         return _load(folder or bundled.path("trainer_images"))
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        """The frameworks that an image serves, in the catalogue's order."""
+        """The frameworks that have an image, in the order of the catalogue."""
         return tuple(dict.fromkeys(framework for image in self.images for framework in image.frameworks))
 
     def get(self, reference: str) -> Image | None:
@@ -109,11 +111,11 @@ class Catalogue:
         version: what the alias ``<framework>:latest`` names, else the newest.
 
         Args:
-            aliases: the installation's own, which win over the shipped ones.
+            aliases: the installation's aliases, which win over the shipped aliases.
 
         Raises:
             UnknownFramework: no image serves the framework.
-            UnknownVersion: one does, but none of this version; also for an alias that leads nowhere.
+            UnknownVersion: no image serves this version, or an alias names an image that does not exist.
         """
         serving = self._serving(framework)
         if not serving:

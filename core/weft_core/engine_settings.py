@@ -1,4 +1,4 @@
-"""Settings of the engines: one section ``[engines.NAME]`` each, told apart by its ``type``."""
+"""Settings of the engines. Each engine has a section ``[engines.NAME]``, and ``type`` selects its form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class _Section(BaseModel):
 
 
 class PlacementSettings(_Section):
-    """Where on a Kubernetes cluster learners may run: keys of an engine, for all its learners, and of a profile."""
+    """The nodes of a Kubernetes cluster on which learners may run: keys of an engine, for all its learners, and of a
+    profile."""
 
     node_selector: dict[str, str] = Field(default_factory=dict)
     """Labels that a node must have."""

@@ -1,8 +1,7 @@
-"""What passes from the service to an engine (:class:`LaunchSpec`) and from the API to a learner (:class:`LearnerSpec`).
+"""The launch spec, from the service to an engine, and the learner's spec, from the API to a learner.
 
-An engine learns no command and no credential of the user's: only where the API is and the attempt's token. Everything
-else reaches the learner with its start grant.
-"""
+An engine gets the API's URL and the attempt's token, and neither the user's command nor a credential of the user. A
+learner gets everything else with its start grant."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Launcher = Literal["none", "horovod", "torchrun", "tensorflow", "ray"]
-"""What starts the gang's processes."""
+"""The program that starts the gang's processes."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +25,11 @@ class Resources:
     storage: int | None = None  # bytes
     gpu_type: str | None = None
     extra: Mapping[str, float] = field(default_factory=dict)
-    """Other resources by the engine's own names: Kubernetes' extended, Ray's custom ones."""
+    """Other resources, by the engine's names: extended resources of Kubernetes, custom resources of Ray."""
 
 
 class Toleration(BaseModel):
-    """A taint of nodes that learners put up with; Kubernetes' own words."""
+    """A taint of nodes that learners tolerate, in Kubernetes' words."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -51,7 +50,7 @@ class Toleration(BaseModel):
 
 @dataclass(frozen=True)
 class Placement:
-    """Where learners may run, from the job's profile."""
+    """The nodes on which learners may run, from the job's profile."""
 
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
@@ -62,7 +61,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """All that an engine needs to start the gang of one attempt; the engine starts all learners or none.
+    """All that an engine needs to start the gang of an attempt. The engine starts all learners or none.
 
     Each learner runs ``python -m weft_trainer`` of ``image`` with ``WEFT_API_URL``, ``WEFT_ATTEMPT_TOKEN``,
     ``WEFT_RANK`` (from 0) and ``WEFT_NUM_LEARNERS`` in its environment.
@@ -82,11 +81,11 @@ class LaunchSpec:
     job_name: str = ""
     placement: Placement = field(default_factory=Placement)
     grace: float = 120.0
-    """Seconds from SIGTERM to SIGKILL where the platform ends a learner by itself (a drained node)."""
+    """Seconds from SIGTERM to SIGKILL if the platform itself ends a learner (a drained node)."""
     endpoints: tuple[str, ...] = ()
-    """URLs of the S3 stores that the learners need."""
+    """The URLs of the S3 stores that the learners use."""
     traceparent: str | None = None
-    """Where their start belongs in a trace: becomes ``TRACEPARENT`` in their environment."""
+    """The place of the learners' start in a trace. It becomes ``TRACEPARENT`` in their environment."""
 
 
 # --- the learner's spec (JSON, from POST /api/v1/learner/start) ---------------------------------------------------
@@ -105,7 +104,7 @@ class S3Location(_Wire):
     secret_key: str = Field(repr=False)
     session_token: str | None = Field(default=None, repr=False)
     ca: str | None = None
-    """Certificates (PEM) to trust there, besides the system's."""
+    """Certificates (PEM) to trust for this store, besides the system's."""
     container: str
     prefix: str = ""  # no slash at its ends
 
@@ -187,7 +186,7 @@ class EvaluationMetrics(_Wire):
     type: Literal["logger", "regex_extractor", "tensorboard", "emetrics_file"] = "logger"
     image_tag: str | None = None
     path: str | None = None
-    """The manifest's ``in``."""
+    """The manifest's key ``in``."""
     line_lookahead: int = 4
     event_types: list[str] = Field(default_factory=list)
     groups: dict[str, MetricGroup] = Field(default_factory=dict)
@@ -212,27 +211,27 @@ class LearnerSpec(_Wire):
     mounts: list[MountInput] = Field(default_factory=list)
     pretrained: S3Location | None = None
     model: ModelInput | None = None
-    """The registry's version that it is; without ``pretrained`` it is in the installation's own store, by the API
-    (`/learner/objects`, space ``pretrained``)."""
+    """The version in the registry. Without ``pretrained``, its files are in the installation's own store, and the API
+    gives access to them (`/learner/objects`, space ``pretrained``)."""
     results: S3Location | None = None
-    """Where RESULT_DIR goes: ``<prefix>/<job id>/``, already joined. None: the installation's own store, by the API
-    (`/learner/objects`)."""
+    """The place for RESULT_DIR: ``<prefix>/<job id>/``, already joined. None: the installation's own store, through the
+    API (`/learner/objects`)."""
     results_folder: str | None = None
-    """A folder of the learner's machine that a copy of RESULT_DIR goes to."""
+    """A folder of the learner's machine that gets a copy of RESULT_DIR."""
     registers: bool = False
-    """The results become a version of a model: the learner that stores last reports what they are."""
+    """Whether the results become a version of a model. If so, the learner that stores last reports their files."""
     checkpoints: S3Location | None = None
-    """Like ``results``: CHECKPOINT_DIR's place."""
+    """The place for CHECKPOINT_DIR, as for ``results``."""
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
     log: LogSpec | None = None
-    """None: the agent's own defaults."""
+    """None: the agent's defaults."""
     has_checkpoint: bool = False
-    """The job began with another job's checkpoint, so already its first attempt has one."""
+    """Whether the job began with another job's checkpoint, so that even its first attempt has a checkpoint."""
     elastic: ElasticSpec | None = None
     memory: int | None = None  # bytes
     evaluation_metrics: EvaluationMetrics = Field(default_factory=EvaluationMetrics)
     heartbeat_seconds: float = 3.0
     system_metrics_seconds: float = 5.0
-    """Between two samples of system metrics; 0: none."""
+    """Seconds between two samples of system metrics; 0: no samples."""
     grace_seconds: float = 120.0
     max_runtime_seconds: float | None = None

@@ -1,7 +1,7 @@
-"""Who asks, by what FfDL's clients send with every call: HTTP Basic, and ``X-Watson-Userinfo``.
+"""The caller of a request of FfDL's clients, which send HTTP Basic and ``X-Watson-Userinfo`` with every call.
 
-A token is taken as the user name in both (whatever the password), as the password of its user, and as a bearer. A plain
-user name in the header is nobody: FfDL believed it.
+A token is accepted as the user name in both (with any password), as the password of its user, and as a bearer token. A
+user name alone in the header identifies nobody, although FfDL trusted it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Text frames for FfDL's client. It reads 8 KiB at a time, through a buffer of 4 KiB: a frame that goes on in the next
-filling of that comes in two pieces. To lines that makes no difference, a metric is lost."""
+"""Text frames for FfDL's client. The client reads 8 KiB at a time, through a buffer of 4 KiB, so it gets a frame that
+crosses the end of the buffer in two pieces. Lines survive that; a metric is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADER = 4
 
 
 def text_frames(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, each with a newline, as many together as a frame holds; a longer line goes on in the next frame."""
+    """The lines, each with a newline, as many as fit into each frame. A longer line continues in the next frame."""
     held = bytearray()
     for line in lines:
         data = f"{line}\n".encode("utf-8", "replace")
@@ -34,7 +34,7 @@ def text_frames(lines: Iterable[str]) -> Iterator[str]:
 
 
 def metric_frames(data: Json) -> Iterator[str]:
-    """One object as JSON: the client parses each frame by itself, so one that is too large becomes several."""
+    """An object as JSON. The client parses each frame on its own, so an object that is too large becomes several."""
     text = json.dumps(data)
     values = list(data["Values"].items())
     if len(text) <= _BUFFER - _HEADER:
@@ -49,8 +49,8 @@ def metric_frames(data: Json) -> Iterator[str]:
 
 
 def _filled(text: str) -> str:
-    """With spaces before it, which the client skips, so that frames behind each other end where the buffer does: the
-    whole frame has a size that divides the buffer's, the same one for all but unusually large ones."""
+    """Pad the text with leading spaces, which the client skips, so that consecutive frames end where the buffer ends.
+    The size of a frame divides the size of the buffer, and is the same for all frames except unusually large ones."""
     size = _UNIT
     while size < len(text) + _HEADER:
         size *= 2

@@ -1,4 +1,5 @@
-"""An upload of FfDL's client: ``manifest`` and ``model_definition`` in one multipart body, chunked, within 10 s."""
+"""An upload of FfDL's client: ``manifest`` and ``model_definition`` in a chunked multipart body, answered within 10
+s."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ from weft_core.objects import StoreError, code_key
 from weft_core.settings import LimitSettings
 
 _PATIENCE = 9.0
-"""Seconds from a request's first byte to its answer: FfDL's client gives up 10 s after its call. What it says then has
-nothing to do with what happened, so an answer must come before."""
+"""Seconds from a request's first byte to its answer. FfDL's client gives up 10 s after its call, and its message is
+then misleading, so the answer must come earlier."""
 
 _UPLOADS = Shared(
     lambda _: ThreadPoolExecutor(16, thread_name_prefix="ffdl-upload"),
@@ -43,7 +44,7 @@ _UPLOADS = Shared(
 
 
 async def read_upload(request: Request, context: Ctx, _: Editor) -> AsyncIterator[Upload]:
-    """A FastAPI dependency. It reads the body after the sign-in."""
+    """A FastAPI dependency, which reads the body after the caller has been identified."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
         raise Problem(UNSUPPORTED_MEDIA, f"found {kind or 'no Content-Type'!r}: send multipart/form-data")
@@ -74,18 +75,18 @@ async def read_upload(request: Request, context: Ctx, _: Editor) -> AsyncIterato
 
 
 def _is_ffdls_client(request: Request) -> bool:
-    """Others have limits of their own, or none."""
+    """Other parts have limits of their own, or none."""
     agent = request.headers.get("user-agent", "")
     return agent.startswith("Go-http-client/") and "x-watson-userinfo" in request.headers
 
 
 class Upload:
-    """A submission, and its code on the way to the store.
+    """A submission, and the upload of its code to the store.
 
-    The code goes on its way by itself when that takes too long: who sends it again then finds it there.
+    If the upload takes too long, it continues in the background. A client that submits again then finds the code there.
 
     Args:
-        until: when the answer must have been sent, by :func:`time.monotonic`; None: it may take as long as it takes.
+        until: the deadline of the answer, by :func:`time.monotonic`; None: there is no deadline.
     """
 
     def __init__(self, manifest: str | bytes, definition: UploadFile | None, until: float | None) -> None:
@@ -108,10 +109,10 @@ class Upload:
         return cls(text, definition, until)
 
     def start(self, context: Context, project_id: str, manifest: Manifest) -> None:
-        """Begin to bring the code to the store, and check it meanwhile: until it is recorded nobody can use it.
+        """Begin to upload the code to the store, and check it meanwhile. Nobody can use it before it is recorded.
 
         Raises:
-            BundleError: it is no zip that we take.
+            BundleError: the code is not an acceptable zip.
         """
         if self._definition is None:
             return
@@ -127,7 +128,7 @@ class Upload:
             raise
 
     def arrived(self, context: Context, project_id: str, code: Spooled) -> BundleInfo:
-        """Wait for the code to be in the store, but not for too long. Raises StoreError."""
+        """Wait until the code is in the store or the deadline comes. Raises StoreError."""
         assert self._stored is not None
         assert self._info is not None
         try:
@@ -141,7 +142,7 @@ class Upload:
         return self._info
 
     def let_go(self) -> None:
-        """The code's file is not needed any more once it is in the store."""
+        """Remove the local file of the code, which is not needed once the code is in the store."""
         code = self.submission.code
         if code and self._stored:
             self._stored.add_done_callback(lambda _: code.discard())
@@ -150,7 +151,7 @@ class Upload:
 
 
 def _take_back(context: Context, project_id: str, code: Spooled, stored: Future[bool]) -> None:
-    """Remove code from the store that was refused, if it was this upload that had brought it there."""
+    """Remove refused code from the store, if this upload has put it there."""
     if stored.exception() is None and stored.result():
         context.objects.delete([code_key(project_id, code.sha256)])
 

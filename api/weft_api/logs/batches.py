@@ -1,4 +1,4 @@
-"""A batch of log lines as it comes over the wire."""
+"""A batch of log lines, as it arrives over the wire."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft_api.logs.schemas import MOST_LINES, LogsCall, LogsHead
 
 @dataclass(frozen=True)
 class Batch:
-    """``body``: as :class:`weft_api.logs.chunks.Chunk` has it; ``times``: one a line."""
+    """``body`` is in the form of :class:`weft_api.logs.chunks.Chunk`. ``times`` has an entry for each line."""
 
     head: LogsHead
     body: bytes
@@ -20,7 +20,8 @@ class Batch:
 
 
 def parse_batch(data: bytes) -> Batch:
-    """A LogsCall's JSON, read by hand: what user programs print is not always UTF-8, and no line may be lost for it.
+    """Parse the JSON of a LogsCall by hand. Programs do not always print UTF-8, and no line may be lost for that
+    reason.
 
     Raises:
         Problem, RequestValidationError: it is not valid.
@@ -37,8 +38,8 @@ def parse_batch(data: bytes) -> Batch:
 
 
 def _lines(call: dict[str, Any]) -> tuple[bytes, list[int]] | None:
-    """Of what an agent sends; None: of anything that is not quite that, and is to be looked at more closely. A model a
-    line would take five times as long as all the rest, and there may be 50,000 a second."""
+    """The batch, if it has exactly the form that an agent sends; None for any other form, which needs a closer check. A
+    model for each line would take five times as long as all the rest, and there may be 50,000 lines a second."""
     lines = call.get("lines")
     if not isinstance(lines, list) or not 0 < len(lines) <= MOST_LINES:
         return None

@@ -1,4 +1,4 @@
-"""Following a job's log: what one follower is sent, whether by server-sent events or over a WebSocket."""
+"""A follower of a job's log: the messages that it gets, by server-sent events or over a WebSocket."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from weft_api.telemetry import METRICS
 from weft_core.objects import StoreError
 
 _BATCH = 64 << 10
-"""Characters sent at once: all that is in memory for one follower."""
+"""The most characters that are sent at once, which is all that a follower takes of memory."""
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One event. ``data`` is JSON in ASCII, so without any line end."""
+    """An event. ``data`` is JSON in ASCII and therefore has no line end."""
 
     name: str
     data: str
@@ -46,14 +46,14 @@ class Frame:
 
 
 class LogFollower:
-    """One follower of a job's log.
+    """A follower of a job's log.
 
-    He is up to date when he has had all lines that are there. From then on he may be :data:`live.BEHIND` lines behind;
-    one who takes them too slowly is sent a ``gap`` that says which lines he is not sent, and goes on near the end. One
-    who asked for old lines gets them at his own pace.
+    A follower is up to date when it has received all lines that exist. From then on, it may be :data:`live.BEHIND`
+    lines behind. If it reads more slowly, it gets a ``gap`` that names the lines that are left out, and continues near
+    the end. A follower that asked for old lines gets them at its own pace.
 
     Args:
-        start: the number of the first line that he gets.
+        start: the number of the first line to send.
     """
 
     def __init__(self, context: Context, who: Principal, job_id: str, wanted: ChunkFilter, start: int) -> None:
@@ -70,7 +70,7 @@ class LogFollower:
         self._trusted = time.monotonic()
 
     async def batches(self) -> AsyncGenerator[list[Frame], None]:
-        """What he is sent, until the job has ended, or his token is no longer good."""
+        """The messages, until the job has ended or the follower's token is no longer valid."""
         with METRICS.of(self._context).followers.labels("logs").track_inprogress():
             async with LIVE_LOGS.of(self._context).of(self._who, self._job_id) as log:
                 while await self._is_trusted():
@@ -100,7 +100,7 @@ class LogFollower:
         return Frame("gap", json.dumps({"from": first, "to": last, "lines": last - first + 1}), last)
 
     async def _lines(self, log: LiveLog) -> AsyncGenerator[list[Frame], None]:
-        """The next lines: those that are held, or else some from the store."""
+        """The next lines: the ones in memory, or else some from the store."""
         end = log.end
         if self._position >= log.start:
             self._up_to_date = True
@@ -129,7 +129,7 @@ class LogFollower:
         self._position = max(self._position, reached)
 
     def _wanted_of(self, held: Held) -> Iterator[tuple[int, str]]:
-        """Numbers and JSON of the lines that are still to be sent."""
+        """The numbers and the JSON of the lines that are still to be sent."""
         chunk = held.chunk
         if not self._wanted.takes_chunk(chunk):
             return iter(())
@@ -150,7 +150,8 @@ class LogFollower:
         return True
 
     async def _ask(self, question: Callable[[], Answer]) -> Answer | None:
-        """None, a moment later, when Postgres or S3 is away: the stream stays, the next question may be answered."""
+        """None, after a moment, if Postgres or S3 does not answer: the stream stays open, and the next query may
+        succeed."""
         try:
             return await anyio.to_thread.run_sync(question, limiter=following.FOLLOWER_THREADS.of(self._context))
         except (DBAPIError, PoolTimeout, StoreError):

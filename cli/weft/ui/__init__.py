@@ -1,1 +1,1 @@
-"""How things look in a terminal."""
+"""Output in a terminal."""

@@ -1,4 +1,4 @@
-"""What programs print may hold control sequences: colours are shown, all else is made harmless."""
+"""Control sequences in the output of programs: colours are shown, and all others are made harmless."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def plain(text: str) -> str:
 
 
 def shown(text: str, *, colours: bool) -> str:
-    """``text`` as a terminal may be given it: with its colours if wanted, and with no other power over the terminal.
+    """``text`` in a form that is safe for a terminal: with its colours if wanted, and without any other control
+    sequence.
 
-    Of what a progress bar wrote over itself, the last state is left.
+    Of a progress bar that overwrites itself, only the last state remains.
     """
     if text.isprintable():
         return text
@@ -35,7 +36,7 @@ def shown(text: str, *, colours: bool) -> str:
 
 
 def harmless(text: str, *, colours: bool) -> str:
-    """Like :func:`shown`, of a part of a line."""
+    """Like :func:`shown`, for a part of a line."""
     if text.isprintable():
         return text
     pieces = []
@@ -52,12 +53,12 @@ def harmless(text: str, *, colours: bool) -> str:
 
 
 def visible(text: str) -> str:
-    """Text of several lines without any power over a terminal."""
+    """Text of several lines, without control sequences."""
     return "\n".join(harmless(line, colours=False) for line in text.split("\n"))
 
 
 def _picture(found: re.Match[str]) -> str:
-    """A control character as something that can be seen."""
+    """A visible form of a control character."""
     character = found[0]
     if character in _UNSEEN:
         return ""

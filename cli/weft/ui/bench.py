@@ -18,7 +18,7 @@ _BAR = 40
 
 
 def bench_panel(points: Sequence[BenchJob]) -> RenderableType:
-    """The table; below it in a terminal the bars, and the reasons of what has not been measured."""
+    """The table. In a terminal, bars follow, and the reasons for what has not been measured."""
     made = table(
         *("LEARNERS", "DEVICES", "IMAGES/SEC", "±", "PER DEVICE", "EFFICIENCY", "JOB", "STATE"),
         numbers=("LEARNERS", "DEVICES", "IMAGES/SEC", "±", "PER DEVICE", "EFFICIENCY"),
@@ -53,7 +53,7 @@ def _why_not(point: BenchJob) -> str:
 
 
 def _bars(points: Sequence[BenchJob]) -> list[Text]:
-    """Images/sec, and a mark where each would be if all devices were as quick as with the fewest learners."""
+    """Images/sec, with a mark for perfect scaling: each device as fast as with the fewest learners."""
     measured = [(point, point.measured) for point in points if point.measured]
     ideal = _ideal(measured)
     most = max(*ideal, *(result.images_per_second for _, result in measured))

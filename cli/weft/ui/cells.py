@@ -20,7 +20,7 @@ def state(name: str) -> Text:
 
 
 def styled_state(name: str, width: int = 0) -> str:
-    """The same as markup, filled up to ``width`` characters."""
+    """A state in its colour as markup, padded to ``width`` characters."""
     return f"[{_style(name)}]{name:<{width}}[/]" if _style(name) else f"{name:<{width}}"
 
 
@@ -31,7 +31,7 @@ def first_line(text: str) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """At most ``width`` characters, with … for what is left out."""
+    """At most ``width`` characters of the text, with … in place of the rest."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 

@@ -1,7 +1,7 @@
 """Line charts in a terminal: braille dots in colours, or a letter for each curve where there are no colours.
 
-Of our own: the library for it (plotext) is a binary for a few platforms now, and tells curves apart by colour only.
-"""
+Weft has its own code for this: the library plotext has become a binary for a few platforms, and only colours
+distinguish its curves."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _x_label(x: int, axis: Axis, span: int) -> str:
 
 
 def _tick_labels(ticks: Sequence[float], log: bool) -> list[str]:
-    """As short as they can be and still differ."""
+    """The shortest labels that still differ."""
     values = [10**tick for tick in ticks] if log else list(ticks)
     for digits in range(3, 16):
         labels = [f"{value:.{digits}g}" for value in values]

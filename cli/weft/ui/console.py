@@ -1,4 +1,4 @@
-"""The two ways out: data on stdout, chatter on stderr; colours only where a terminal shows them."""
+"""Output: data goes to stdout and messages go to stderr, with colours only in a terminal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _C1 = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 
 
 class _Console(Console):
-    """Names and reasons hold what programs have written: it gets no power over a terminal."""
+    """Remove control sequences: names and reasons contain text that programs have written."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
@@ -71,7 +71,7 @@ def out() -> Console:
 
 @cache
 def err() -> Console:
-    """stderr, for everything that is no data."""
+    """stderr, for everything that is not data."""
     return _console(True)
 
 
@@ -81,12 +81,12 @@ def show(renderable: RenderableType) -> None:
 
 
 def say(markup: str = "", *, style: str | None = None) -> None:
-    """Print chatter; rich's markup, so quote what is not ours by :func:`rich.markup.escape`."""
+    """Print a message in rich's markup. Quote text from elsewhere with :func:`rich.markup.escape`."""
     err().print(markup, style=style, soft_wrap=True)
 
 
 def show_json(value: Any) -> None:
-    """Print data for a program: indented for a terminal's reader, or else one line."""
+    """Print data for a program: indented in a terminal, otherwise on one line."""
     print(to_json(value, indent=2 if sys.stdout.isatty() else None), flush=True)
 
 
@@ -97,10 +97,10 @@ def show_json_lines(values: Iterable[Any]) -> None:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """With every letter as it is, and no control character."""
+    """JSON with all letters unescaped, and without control characters."""
     return json.dumps(value, indent=indent, ensure_ascii=False).translate(_C1)
 
 
 def tell(line: str) -> None:
-    """Print data as it is, but for what a terminal would obey."""
+    """Print data unchanged, except for control sequences in a terminal."""
     print(visible(line) if sys.stdout.isatty() else line, flush=True)

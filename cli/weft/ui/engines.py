@@ -17,12 +17,12 @@ from weft.ui.jobs import table
 _WIDE = 100
 _BAR = 10
 _NAME = 16
-"""Of an engine, where there is little room."""
+"""The load of an engine, where there is little room."""
 _HEALTH = {"up": ("up", "green"), "unreachable": ("no answer", "red"), "unseen": ("not seen", "yellow")}
 _STATES = {"ready": "green", "not ready": "red", "potential": "dim"}
 _KINDS = ("cpus", "gpus", "memory")
 _NODES = 30
-"""More are counted, not listed, but in a pipe."""
+"""Beyond this number, entries are counted and not listed, except in a pipe."""
 
 
 def engine_table(engines: Sequence[Engine]) -> RenderableType:
@@ -42,7 +42,7 @@ def engine_table(engines: Sequence[Engine]) -> RenderableType:
 
 
 def engine_panel(engine: Engine) -> RenderableType:
-    """All of one engine: its load, its nodes, what waits for it."""
+    """An engine: its load, its nodes, and the jobs that wait for it."""
     head = Text.assemble((engine.name, "bold"), f"  {engine.type}  ", _health(engine))
     if engine.default:
         head.append("  default", style="dim")
@@ -94,7 +94,7 @@ def _style(engine: Engine) -> str:
 
 
 def _roomy() -> bool:
-    """A wide terminal; a pipe is wide."""
+    """Whether there is much room. A pipe has much room."""
     return out().width >= _WIDE
 
 
@@ -173,7 +173,7 @@ def _sum(base: Json, other: Json) -> dict[str, float]:
 
 
 def _use(kind: str, whole: Json, used: Json) -> Text:
-    """``6.5/16``, where there is room with a bar."""
+    """``6.5/16``, with a bar if there is room."""
     there = whole.get(kind) or 0
     if not there:
         return Text("–")

@@ -1,4 +1,4 @@
-"""Prints what comes from a followed job: log lines to stdout, states and progress dimly to stderr."""
+"""Prints the messages of a followed job: log lines to stdout, states and progress dimly to stderr."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEARNER_COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95, 92, 94, 91)  # ANSI fore
 
 
 class Feed:
-    """One printer for both streams, so that they don't run into each other.
+    """A printer for both streams, which keeps their lines apart.
 
     Args:
         tags: put ``[learner]`` before each line.
@@ -54,11 +54,11 @@ class Feed:
 
     @property
     def complete(self) -> bool:
-        """Whether every line is wanted, as in a file; one who looks at a terminal wants to see the newest."""
+        """Whether every line is printed, as into a file. In a terminal, users look at the newest lines."""
         return self.as_json or not self._to_terminal
 
     def show(self, item: LogLine | StateChange | Event | Gap) -> None:
-        """Print one thing."""
+        """Print a line, an event or a gap."""
         self._back()
         if isinstance(item, LogLine):
             self.line(item)
@@ -98,7 +98,7 @@ class Feed:
             say(f"  [command]{escape(command)}[/]")
 
     def show_matches(self, matches: Iterable[LogMatch]) -> int:
-        """Print lines that were searched for and those around them, each once. Returns how many match."""
+        """Print matching lines and the lines around them, each once. Returns the number of matches."""
         count = 0
         last: int | None = None
         waiting: Sequence[LogLine] = ()  # those after the last match: one of them may be the next match
@@ -126,7 +126,7 @@ class Feed:
         return count
 
     def _marked(self, match: LogMatch) -> str:
-        """The line's text, with what matches in bold red."""
+        """The line's text, with the matches in bold red."""
         if not self._colours:
             return self._text(match.line)
         text, end, pieces = match.line.text, 0, []
@@ -180,7 +180,7 @@ class Feed:
             self.note("connected again")
 
     def _settle(self) -> None:
-        """Let the progress line stand: something else follows it."""
+        """End the progress line, before other output follows."""
         if self._passing is not None:
             self._passing = None
             err().file.write("\n")

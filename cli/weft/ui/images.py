@@ -11,11 +11,11 @@ from weft.models import Json
 from weft.ui.jobs import table
 
 _STATES = {"ready": "", "unknown": "?"}
-"""What stands behind an engine's name; where an image is not yet, its name does not stand at all."""
+"""The mark behind an engine's name. An engine that does not have the image is not listed."""
 
 
 def image_table(images: Sequence[Json], only: str | None = None) -> RenderableType:
-    """One line a framework (or of ``only`` this one) and version; below it what else manifests may write."""
+    """A line for each framework (or for the framework ``only``) and version. Other accepted versions follow below."""
     made = table("FRAMEWORK", "VERSION", "IMAGE", "RUNS ON", "LAUNCHERS", "ENGINES")
     also = []
     for image in images:

@@ -41,7 +41,7 @@ _NUMBERS = ("LEARNERS", "TIME")
 
 
 def metric_columns(metrics: Sequence[str], sort: str | None) -> list[tuple[str, str]]:
-    """(metric, ``last``, ``min`` or ``max``) of what ``--metric`` and ``--sort`` name."""
+    """Parse a value of ``--metric`` or ``--sort`` into the metric's name and ``last``, ``min`` or ``max``."""
     named = [(re.split(r"\s*[<>=]", text, maxsplit=1)[0], ".") for text in metrics]
     if sort and sort.removeprefix("-").startswith("metric:"):
         named.append((sort.removeprefix("-").removeprefix("metric:"), ":"))
@@ -137,7 +137,7 @@ def job_panel(job: Job) -> RenderableType:
 
 
 def _metric_table(job: Job) -> Table:
-    """The newest and the best of what it measures."""
+    """The newest and the best values of its metrics."""
     shown = list(job.metric_values.items())[:_MOST_METRICS]
     made = table("METRIC", "LAST", "MIN", "MAX", "STEP", numbers=("LAST", "MIN", "MAX", "STEP"))
     for name, values in shown:
@@ -262,7 +262,7 @@ def _learner_table(attempt: Attempt) -> Table:
 
 
 def results_place(job: Job) -> str | None:
-    """Where in the user's own store the results go, when the manifest says."""
+    """The place of the results in the user's store, if the manifest names a place."""
     for store in job.manifest.get("data_stores") or []:
         place: dict[str, Any] | None = store.get("training_results")
         if place and place.get("container"):
@@ -273,7 +273,7 @@ def results_place(job: Job) -> str | None:
 
 
 def outcome(job: Job) -> list[str]:
-    """The lines (markup) that end a followed job: what became of it, how long it took, where the results are."""
+    """The last lines (markup) of a followed job: its end, its duration, and the place of its results."""
     took = f" in {times.span(job.duration)}" if job.duration is not None else ""
     lines = [f"{cells.styled_state(job.state)}  {escape(job.name)} ({job.id}){took}"]
     if job.state == "COMPLETED":

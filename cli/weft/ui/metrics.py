@@ -20,7 +20,7 @@ _MOST_CHARTS, _MOST_CURVES = 6, 8
 _HEIGHT, _LEAST_HEIGHT = 12, 4
 """Rows of a chart without its title, legend and x axis."""
 _AROUND = 5
-"""Rows of these, and an empty one."""
+"""The rows of these, and an empty row."""
 _PIPE_WIDTH = 80
 
 
@@ -64,7 +64,7 @@ def chart_names(found: Sequence[Series]) -> list[str]:
 
 
 def chart_style(charts: int, *, log: bool, fit: bool) -> ChartStyle:
-    """For so many charts below each other in this terminal; ``fit``: all of them at once."""
+    """The rows of each of several charts in this terminal. ``fit``: all charts fit at once."""
     console = out()
     width = console.width if console.is_terminal else int(os.environ.get("COLUMNS", _PIPE_WIDTH))
     room = (console.height - 1) // max(charts, 1) - _AROUND if fit and console.is_terminal else _HEIGHT

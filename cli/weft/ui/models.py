@@ -97,7 +97,7 @@ def _listing(listing: Json | None) -> str:
 
 
 def _short(digest: str | None) -> str:
-    """The beginning of a digest, as long as people compare."""
+    """The beginning of a digest, long enough to compare by eye."""
     return (digest or "").removeprefix("sha256:")[:16]
 
 

@@ -21,7 +21,7 @@ _WIDEST = 100
 
 
 def explain(name: str, text: str, problems: Sequence[Problem], detail: str) -> None:
-    """Print the problems of the manifest ``name`` to stderr; its lines are told only where there is its ``text``."""
+    """Print the problems of the manifest ``name`` to stderr. Its lines are quoted if its ``text`` is given."""
     if not problems:
         say(f"[bold red]✗[/] {escape(name)} is not valid: {escape(detail)}")
         return
@@ -54,7 +54,8 @@ def _coloured(row: str) -> str:
 
 
 def quote(line: str, problem: Problem) -> list[str]:
-    """The manifest's line, and its underline where there is something to underline; of credentials only the key."""
+    """The manifest's line, with an underline if there is something to underline. Of credentials, only the key is
+    shown."""
     line = line.expandtabs(4).rstrip()
     span = _span(line, problem)
     if _SECRET.search(problem.path) or _SECRET.search(line):
@@ -73,7 +74,7 @@ def quote(line: str, problem: Problem) -> list[str]:
 
 
 def _span(line: str, problem: Problem) -> tuple[int, int] | None:
-    """The text to underline: the value that was found, else the key that the path ends with."""
+    """The text to underline: the value, or else the last key of the path."""
     key = re.sub(r"\[\d+\]$", "", problem.path).rpartition(".")[2]
     match = re.search(rf"(?<![\w-]){re.escape(key)}(?=\s*:)", line) if key else None
     found = (problem.found or "").strip("'\"")

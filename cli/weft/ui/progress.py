@@ -1,4 +1,4 @@
-"""Bars for uploads and downloads: on stderr, in a terminal; elsewhere nothing."""
+"""Bars for uploads and downloads, on stderr in a terminal. Elsewhere, nothing is shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from weft.ui.console import err
 
 @contextmanager
 def bar(label: str, total: int | None) -> Iterator[Report]:
-    """A bar for ``total`` bytes (None: nobody knows); call what it yields with the bytes that passed."""
+    """A bar for ``total`` bytes (None: unknown). Call the yielded function with the number of bytes that have
+    passed."""
     if not sys.stderr.isatty():
         yield silent
         return
@@ -47,7 +48,8 @@ def bar(label: str, total: int | None) -> Iterator[Report]:
 
 @contextmanager
 def images_bar(label: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """A bar for ``total`` images; call what it yields with how many are done by now, and a word on the rest."""
+    """A bar for ``total`` images. Call the yielded function with the number of finished images, and a word on the
+    rest."""
     if not sys.stderr.isatty():
         yield lambda done, word: None
         return
@@ -75,7 +77,7 @@ def images_bar(label: str, total: int) -> Iterator[Callable[[int, str], None]]:
 
 @contextmanager
 def listing(label: str) -> Iterator[Callable[[str], None]]:
-    """A spinner for what has no measure; call what it yields with a word on where it is."""
+    """A spinner for work of unknown length. Call the yielded function with the current step."""
     if not sys.stderr.isatty():
         yield lambda word: None
         return

@@ -43,7 +43,7 @@ def ago(then: datetime | None, now: datetime | None = None) -> str:
 
 
 def age(then: datetime) -> float:
-    """Seconds since then."""
+    """The seconds since ``then``."""
     return (datetime.now(UTC) - then).total_seconds()
 
 

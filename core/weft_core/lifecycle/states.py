@@ -1,7 +1,7 @@
-"""The life cycle of a job: one table of transitions, from which everything else follows.
+"""The life cycle of a job. All of it follows from one table of transitions.
 
-``docs/lifecycle.md`` draws it. A transition that is not in the table is refused, terminal states absorb.
-"""
+``docs/lifecycle.md`` shows it as a picture. A transition that is not in the table is refused. Terminal states have
+none."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ class JobState(StrEnum):
     """The state of a job. The API, the CLI, the dashboard and FfDL's clients use the same words."""
 
     QUEUED = "QUEUED"
-    """Waits for admission."""
+    """The job waits for admission."""
     PENDING = "PENDING"
-    """Admitted; the engine is starting learners."""
+    """The job is admitted, and the engine is starting its learners."""
     DOWNLOADING = "DOWNLOADING"
-    """Learners have their start grant and bring code, data, pretrained model and checkpoint."""
+    """The learners have their start grant and download code, data, pretrained model and checkpoint."""
     PROCESSING = "PROCESSING"
     """User code runs in all learners."""
     STORING = "STORING"
-    """User code has ended in all learners; results go to S3."""
+    """User code has ended in all learners, which upload the results to S3."""
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     HALTED = "HALTED"
 
 
 class Desired(StrEnum):
-    """What the user wants of a job; the workers converge to it."""
+    """The user's last request for a job. The workers converge to it."""
 
     RUNNING = "RUNNING"
     HALTED = "HALTED"
@@ -35,12 +35,12 @@ class Desired(StrEnum):
 
 
 class LearnerPhase(StrEnum):
-    """What a learner last said of itself, in order of progress."""
+    """The phase that a learner has last reported, in order of progress."""
 
     WAITING = "WAITING"
-    """No start grant yet: its process may or may not exist."""
+    """The learner has no start grant. Its process may or may not exist."""
     STARTED = "STARTED"
-    """Has the start grant, waits for its peers."""
+    """The learner has the start grant and waits for its peers."""
     DOWNLOADING = "DOWNLOADING"
     PROCESSING = "PROCESSING"
     STORING = "STORING"
@@ -48,27 +48,27 @@ class LearnerPhase(StrEnum):
 
     @property
     def order(self) -> int:
-        """Position in the order of progress, from 0."""
+        """The position in the order of progress, from 0."""
         return list(LearnerPhase).index(self)
 
 
 class Outcome(StrEnum):
-    """How an attempt ended."""
+    """The ending of an attempt."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
-    """User code failed, or took more memory or storage than it has: counts against ``retries``."""
+    """User code failed, or used more memory or storage than it has. This uses up one of the ``retries``."""
     LOST = "LOST"
-    """Learners vanished (node lost, killed with no exit report): counts against ``retries``."""
+    """Learners vanished (a lost node; killed without an exit report). This uses up one of the ``retries``."""
     HALTED = "HALTED"
     DELETED = "DELETED"
     INTERRUPTED = "INTERRUPTED"
-    """The platform took it back (an orderly ``weft down``, preemption, start timeout): counts against nothing."""
+    """The platform ended the attempt (an orderly ``weft down``, preemption, a start timeout). This uses up no retry."""
 
 
 TERMINAL: frozenset[JobState] = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.HALTED})
 ACTIVE: frozenset[JobState] = frozenset({JobState.PENDING, JobState.DOWNLOADING, JobState.PROCESSING, JobState.STORING})
-"""States in which an attempt is open."""
+"""The states in which an attempt is open."""
 
 _S = JobState
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
@@ -85,11 +85,11 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 }
 
 RESUMABLE: frozenset[JobState] = frozenset({JobState.HALTED, JobState.FAILED})
-"""States from which ``resume`` opens the job again as QUEUED, with the next attempt."""
+"""The states from which ``resume`` opens the job again as QUEUED, for its next attempt."""
 
 
 class IllegalTransition(Exception):
-    """Raised when a transition is asked for that the table does not have."""
+    """The table does not have the requested transition."""
 
 
 def check_transition(before: JobState, after: JobState) -> None:

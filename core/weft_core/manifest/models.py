@@ -1,6 +1,6 @@
-"""The canonical form of a manifest: everything resolved, defaults filled in, no credential in it.
+"""The canonical form of a manifest: names are resolved, defaults are filled in, and it has no credentials.
 
-``manifest.model_dump(mode="json", exclude_none=True)`` is what a job's row keeps.
+A job's row keeps ``manifest.model_dump(mode="json", exclude_none=True)``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class _Form(BaseModel):
 class Framework(_Form):
     name: str
     version: str
-    """As the manifest asked for it when an alias maps it, else the image's full version; ``custom``: the reference."""
+    """The version in the manifest if an alias maps it, else the image's full version; for ``custom``, the image's
+    reference."""
     launcher: Launcher
     command: str
     image: str
@@ -45,7 +46,8 @@ class TrainingData(Place):
 
 
 class TrainingResults(_Form):
-    """A place, and the model whose next version the results become. Without a place: the installation's own store."""
+    """A place, and the model whose next version the results become. Without a place, they go to the installation's own
+    store."""
 
     container: str | None = None
     prefix: str = ""
@@ -73,19 +75,20 @@ class MountConnection(_Form):
     path: str
 
     def folder(self, place: Place) -> str:
-        """Where a place in it is: its container is a folder."""
+        """The folder of a ``place`` in it. The place's container is a folder, too."""
         return "/".join(filter(None, (self.path.rstrip("/"), place.container, place.prefix)))
 
 
 class DataStore(_Form):
-    """One data store. Exactly one of ``connection``, ``datastore``, ``mount`` is there (none: it names models only)."""
+    """A data store. It has ``connection``, ``datastore`` or ``mount``; one that only names models has none of the
+    three."""
 
     id: str
     type: Literal["s3", "mount_cos", "s3_datastore", "mount_volume"] = "s3"
-    """As the manifest named it; all but ``mount_volume`` are S3."""
+    """The manifest's type. All except ``mount_volume`` are S3."""
     connection: S3Connection | None = None
     datastore: str | None = None
-    """Name of a data store kept on the server."""
+    """The name of a data store that the server keeps."""
     mount: MountConnection | None = None
     training_data: TrainingData | None = None
     training_results: TrainingResults | None = None
@@ -94,7 +97,7 @@ class DataStore(_Form):
 
 
 class Stall(_Form):
-    """What happens when all learners have been idle for so long."""
+    """The action after all learners have been idle for a time."""
 
     after_seconds: float
     action: Literal["warn", "end", "ignore"] = "warn"
@@ -106,7 +109,7 @@ class Notify(_Form):
 
 
 class Manifest(_Form):
-    """What a job is, as its user described it."""
+    """A job, as its user has described it."""
 
     name: str
     description: str = ""
@@ -127,20 +130,20 @@ class Manifest(_Form):
     max_runtime_seconds: float | None = None
     env: dict[str, str] = Field(default_factory=dict)
     secrets: dict[str, str] = Field(default_factory=dict)
-    """Environment name → name of a secret kept on the server."""
+    """Names of environment variables, and for each the name of a secret that the server keeps."""
     evaluation_metrics: EvaluationMetrics = Field(default_factory=EvaluationMetrics)
     notify: list[Notify] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
-    """What the user should know that is no error: ``framework version 1.5.0-py3 runs on image tensorflow:2.21.0``."""
+    """Hints for the user that are not errors: ``framework version 1.5.0-py3 runs on image tensorflow:2.21.0``."""
 
     @property
     def inputs(self) -> list[tuple[DataStore, TrainingData]]:
-        """The training data, in manifest order."""
+        """The training data, in the order of the manifest."""
         return [(store, store.training_data) for store in self.data_stores if store.training_data]
 
     @property
     def results(self) -> tuple[DataStore, Place] | None:
-        """Where results go; None: the installation's own store (a mounted folder gets a copy)."""
+        """The store for the results; None: the installation's own store (a mounted folder gets a copy)."""
         for store in self.data_stores:
             results = store.training_results
             if results and results.container and not store.mount:
@@ -155,7 +158,7 @@ class Manifest(_Form):
 
     @property
     def pretrained(self) -> tuple[DataStore, Place | ModelReference] | None:
-        """Where the pretrained model comes from: a place in the data store, or the registry."""
+        """The source of the pretrained model: a place in the data store, or the registry."""
         for store in self.data_stores:
             place = store.pretrained_model or store.model
             if place:
@@ -165,19 +168,21 @@ class Manifest(_Form):
 
 @dataclass(frozen=True)
 class Credentials:
-    """What opens a data store; lifted out of the manifest, to be kept encrypted."""
+    """The credentials of a data store. They are lifted out of the manifest and kept encrypted."""
 
     user_name: str
     password: str = field(repr=False)
     session_token: str | None = field(default=None, repr=False)
     ca: str | None = field(default=None, repr=False)
-    """Certificates (PEM) of a private authority to trust there; no secret, but they go where the others go."""
+    """Certificates (PEM) of a private authority to trust for this store. They are not secret, but they belong to the
+    credentials."""
 
 
 @dataclass(frozen=True)
 class ParsedManifest:
     manifest: Manifest
     credentials: dict[str, Credentials]
-    """By data store id."""
+    """By the id of the data store."""
     position: Callable[[str], tuple[int | None, int | None]] = field(repr=False, compare=False)
-    """Line and column, from 1, of what stands at a path (or of what holds it); None for what came with ``--set``."""
+    """Line and column, from 1, of the value at a path, or of the value that holds it; None for values from
+    ``--set``."""

@@ -1,4 +1,4 @@
-"""What one field alone does not tell.
+"""Checks that need more than one field.
 
 Fields that exclude or need each other, and names that the installation gives a meaning.
 """
@@ -35,7 +35,7 @@ def resolve(
     findings: Findings,
     known: Mapping[tuple[str, str], Credentials],
 ) -> ParsedManifest | None:
-    """The canonical form of what was read, or None when ``findings`` has problems."""
+    """The canonical form of the manifest, or None if ``findings`` has problems."""
     notes: list[str] = []
     engine = _engine(values, settings, findings)
     resources = _resources(values, settings, findings)
@@ -167,7 +167,7 @@ def _launcher(asked: Launcher | Literal["auto"], image: Image, values: dict[str,
 
 
 def _custom(asked: dict[str, Any], engine: str, settings: Settings, findings: Findings) -> Framework | None:
-    """An image of the user's own; on a local engine that is a virtual environment."""
+    """An image of the user's. On a local engine, that is a virtual environment."""
     if findings.has("engine"):
         return None  # what is accepted depends on it
     version = asked.get("version", "")
