@@ -55,7 +55,8 @@ _NOTES = {
     "framework.name": f"FfDL's {', '.join(code(name) for name in FFDL_FRAMEWORKS)} are recognized, and refused with a "
     "message that says what to use instead.",
     "framework.version": "Versions of FfDL's images are mapped to current images, with a note in the job's events.",
-    "framework.launcher": "With one learner, `auto` is `none` for TensorFlow and Keras.",
+    "framework.launcher": "With one learner, `auto` is `none` for TensorFlow and Keras, and for PyTorch with at most "
+    "one GPU.",
     "data_stores": "Each entry has exactly one of `connection` and `datastore`, unless it names only models of the "
     "registry. See [S3](../s3.md).",
     "data_stores[].connection.path": "The engine's `host_mounts` must allow the folder: "

@@ -273,8 +273,11 @@ def test_durations(written: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     ("framework", "launcher", "image"),
     [
-        ("{name: pytorch, command: x}", "torchrun", "pytorch:2.13.0"),
-        ("{name: pytorch, version: 2.13, command: x}", "torchrun", "pytorch:2.13.0"),
+        ("{name: pytorch, command: x}", "none", "pytorch:2.13.0"),
+        ("{name: pytorch, version: 2.13, command: x}", "none", "pytorch:2.13.0"),
+        ("{name: pytorch, command: x, launcher: torchrun}", "torchrun", "pytorch:2.13.0"),
+        ("{name: pytorch, command: torchrun train.py}", "torchrun", "pytorch:2.13.0"),
+        ("{name: pytorch, command: python -m torch.distributed.run train.py}", "torchrun", "pytorch:2.13.0"),
         ("{name: tensorflow, command: x}", "none", "tensorflow:2.21.0"),
         ("{name: tensorflow, command: x, launcher: tensorflow}", "tensorflow", "tensorflow:2.21.0"),
         ("{name: keras, command: x}", "none", "tensorflow:2.21.0"),
@@ -289,6 +292,12 @@ def test_durations(written: str, seconds: float) -> None:
 def test_framework_of_one_learner(framework: str, launcher: str, image: str) -> None:
     found = parse(f"name: x\nframework: {framework}").framework
     assert (found.launcher, found.image) == (launcher, image)
+
+
+@pytest.mark.parametrize("sizes", ["learners: 2", "gpus: 2", "elastic: {min: 1, max: 2}"])
+def test_pytorch_with_several_processes_starts_them_as_torchrun_does(sizes: str) -> None:
+    assert parse(f"name: x\n{sizes}\nframework: {{name: pytorch, command: x}}").framework.launcher == "torchrun"
+    assert parse("name: x\ngpus: 1\nframework: {name: pytorch, command: x}").framework.launcher == "none"
 
 
 def test_tensorflow_with_several_learners_is_a_cluster() -> None:

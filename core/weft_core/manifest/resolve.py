@@ -39,7 +39,7 @@ def resolve(
     notes: list[str] = []
     engine = _engine(values, settings, findings)
     resources = _resources(values, settings, findings)
-    framework = _framework(values, engine, settings, catalogue, findings, notes)
+    framework = _framework(values, engine, resources, settings, catalogue, findings, notes)
     elastic = _elastic(values, framework, findings)
     stores, credentials = resolve_stores(values.get("data_stores", []), findings, known)
     for index, store in enumerate(values.get("data_stores", [])):
@@ -125,7 +125,13 @@ def _resources(values: dict[str, Any], settings: Settings, findings: Findings) -
 
 
 def _framework(
-    values: dict[str, Any], engine: str, settings: Settings, catalogue: Catalogue, findings: Findings, notes: list[str]
+    values: dict[str, Any],
+    engine: str,
+    resources: Resources,
+    settings: Settings,
+    catalogue: Catalogue,
+    findings: Findings,
+    notes: list[str],
 ) -> Framework | None:
     asked = values.get("framework")
     if not isinstance(asked, dict) or "name" not in asked or findings.has("framework.version"):
@@ -148,22 +154,33 @@ def _framework(
     return Framework(
         name=name,
         version=version if version and mapped else image.version,
-        launcher=_launcher(asked.get("launcher", "auto"), image, values, findings),
+        launcher=_launcher(asked.get("launcher", "auto"), image, values, resources, findings),
         command=asked.get("command", ""),
         image=image.reference,
     )
 
 
-def _launcher(asked: Launcher | Literal["auto"], image: Image, values: dict[str, Any], findings: Findings) -> Launcher:
+def _launcher(
+    asked: Launcher | Literal["auto"], image: Image, values: dict[str, Any], resources: Resources, findings: Findings
+) -> Launcher:
     if asked != "auto":
         if asked not in image.launchers:
             accepted = one_of(("auto", *image.launchers))
             message = f"image {image.reference} has no launcher {asked!r}: accepted is {accepted}"
             findings.add("framework.launcher", message, found=repr(asked), accepted=accepted)
         return asked
-    # One learner needs no cluster: without TF_CONFIG it uses its devices with MirroredStrategy.
     alone = values.get("learners", 1) == 1 and "elastic" not in values
-    return "none" if alone and image.default_launcher == "tensorflow" else image.default_launcher
+    return "none" if alone and _runs_alone(image.default_launcher, values, resources) else image.default_launcher
+
+
+def _runs_alone(launcher: Launcher, values: dict[str, Any], resources: Resources) -> bool:
+    """Whether a single learner starts its command without the launcher."""
+    if launcher == "torchrun":
+        # One process, which many programs recognise by an environment without RANK. The command torchrun itself needs
+        # free ports, or two jobs on one machine would use the same ones.
+        command = str(values["framework"].get("command", ""))
+        return resources.gpus <= 1 and not re.search(r"\btorchrun\b|\btorch\.distributed\b", command)
+    return launcher == "tensorflow"  # without TF_CONFIG, it uses its devices with MirroredStrategy
 
 
 def _custom(asked: dict[str, Any], engine: str, settings: Settings, findings: Findings) -> Framework | None:

@@ -108,7 +108,7 @@ def stores(s3: S3Settings) -> Stores:
         ),
         pytest.param(
             'version: "1.0"\ngpus: 0\ncpus: 1\nmemory: 1000MiB\n',
-            *("mount_cos", 'pytorch\n  version: "latest"', PYTORCH, "torchrun", (1.0, 0.0, 1000.0, "MiB", 1)),
+            *("mount_cos", 'pytorch\n  version: "latest"', PYTORCH, "none", (1.0, 0.0, 1000.0, "MiB", 1)),
             id="pytorch-model",
         ),
         pytest.param(

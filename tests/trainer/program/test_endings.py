@@ -61,6 +61,20 @@ def test_a_gpu_without_memory_left(lines: list[str], amounts: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, "
+        "but not set",
+        "KeyError: 'LOCAL_RANK'",
+    ],
+)
+def test_a_program_that_needs_a_launcher(line: str) -> None:
+    ending = describe(1, "python train.py", [TRACEBACK, line])
+    assert ending.reason == "exit code 1; `framework: {launcher: torchrun}` sets RANK, WORLD_SIZE and the rest"
+    assert describe(1, "python train.py", [TRACEBACK, line, TRACEBACK, "ValueError: x"]).reason == "exit code 1"
+
+
+@pytest.mark.parametrize(
     "lines",
     [
         [f"step 7 left out: {TORCH}"],  # the program's own words, then `sys.exit(1)`

@@ -25,6 +25,11 @@ _GPU_MEMORY = re.compile(
     r"|RESOURCE_EXHAUSTED: Out of memory while trying to allocate"  # JAX; on a CPU it words that otherwise
     r"|\bcupy\.\S+OutOfMemoryError: "
 )
+_NO_RANK = re.compile(
+    r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set"  # torch.distributed
+    r"|KeyError: '(?:RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)'"
+)
+_SETS_RANK = "`framework: {launcher: torchrun}` sets RANK, WORLD_SIZE and the rest"
 _AMOUNTS = re.compile(r"Tried to allocate [\d.]+ \w+(?:\. GPU \d+ has a total capaci?ty of .*? is free)?")
 """The part of the message that says how much was requested and how much there is."""
 
@@ -58,6 +63,10 @@ def describe(code: int, command: str, last_lines: Sequence[str], out_of_memory: 
         return Ending(code, f"command not executable: {_culprit(command, last_lines)}")
     if code < 128 and (memory := gpu_memory(last_lines)):
         return Ending(code, f"the GPU ran out of memory ({describe_exit(code)}): {memory}")
+    if code < 128 and _lacks_rank(last_lines):
+        return Ending(
+            code, f"{describe_exit(code)}; `framework: {{launcher: torchrun}}` sets RANK, WORLD_SIZE and the rest"
+        )
     name = signal_name(code - 128) if code > 128 else ""
     if name:
         # A shell's code for the signal that ended the program that it ran.
@@ -82,6 +91,12 @@ def gpu_memory(last_lines: Sequence[str]) -> str:
             return f"{amounts[0]}; {_LESS_GPU_MEMORY}" if amounts else _LESS_GPU_MEMORY
         after = at
     return ""
+
+
+def _lacks_rank(last_lines: Sequence[str]) -> bool:
+    """Whether the exception that ended the program says that it lacks the environment of a launcher."""
+    last = next((line for line in reversed(last_lines) if _EXCEPTION.match(line)), "")
+    return bool(_NO_RANK.search(last))
 
 
 def was_killed(code: int) -> bool:
