@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from tests.e2e.stack import ENVIRONMENTS
@@ -13,6 +14,7 @@ FIRST_RUN = 1500
 """Seconds that a test may take on a machine's first run, which builds the environment (Horovod is compiled)."""
 
 
+@cache
 def python_of(image: str) -> Path:
     """The interpreter of an image's environment on this machine, built if need be."""
     done = subprocess.run(

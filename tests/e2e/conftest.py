@@ -1,29 +1,37 @@
-"""A stack for the tests that only use it, and one a test for those that break it."""
+"""One stack for all tests: those that break a part of it wait until it is whole again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.stack import Stack, running
+from tests.e2e.stack import REPOSITORY, Stack, running
+
+SETTINGS = {
+    # Seven GPUs that are not there, for tests of what launchers make of GPUs. CPUs and memory are the machine's.
+    "WEFT_ENGINES": json.dumps({"local": {"type": "local", "gpus": 7}}),
+    # Elastic jobs get new learners soon.
+    "WEFT_TIMINGS__ELASTIC_COOLDOWN": "4",
+    # Jobs that write nothing are soon told of.
+    "WEFT_TIMINGS__NO_OUTPUT": "7",
+}
 
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """One stack for all tests that leave it as they found it."""
-    with running(tmp_path_factory.mktemp("stack") / "home") as started:
+    with running(tmp_path_factory.mktemp("stack") / "home", SETTINGS) as started:
         yield started
 
 
-@pytest.fixture
-def own_stack(tmp_path: Path) -> Iterator[Callable[..., Stack]]:
-    """Starts a stack for this test alone, with these settings."""
-    with ExitStack() as opened:
-
-        def start(**environment: str) -> Stack:
-            context: AbstractContextManager[Stack] = running(tmp_path / "home", environment)
-            return opened.enter_context(context)
-
-        yield start
+@pytest.fixture(scope="session")
+def digits(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MNIST's four files, also in the embedded S3 where the examples look for them."""
+    folder = tmp_path_factory.mktemp("mnist")
+    subprocess.run([sys.executable, str(REPOSITORY / "examples/data/digits.py"), str(folder)], check=True)
+    stack.client.data.put(folder, "default:mnist-data")
+    stack.client.data.create("default:mnist-models")
+    return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,11 +15,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import httpx
 import psutil
 import yaml
 
-from weft import Client, Job
+from weft import Client, Job, LogLine
+from weft_embedded.home import Home
 
 T = TypeVar("T")
 PROGRAMS = Path(__file__).parent / "programs"
@@ -29,12 +30,12 @@ ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache
 
 def eventually(condition: Callable[[], T | None], what: str, seconds: float = 120) -> T:
     """The first true value of ``condition()``; fails after a time that is generous on any machine."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    begun = time.monotonic()
+    while (waited := time.monotonic() - begun) < seconds:
         value = condition()
         if value:
             return value
-        time.sleep(0.1)
+        time.sleep(min(max(0.1, 0.05 * waited), 1))  # asking takes CPU time from what is waited for
     raise AssertionError(f"{what}: not within {seconds:.0f} s")
 
 
@@ -64,6 +65,7 @@ class Stack:
             "WEFT_ENVIRONMENTS_DIR": ENVIRONMENTS,
             **(environment or {}),
         }
+        self._clients: dict[tuple[str, str], Client] = {}
 
     def up(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         port = () if (self.home / "weft.toml").exists() else ("--port", "0")
@@ -86,8 +88,12 @@ class Stack:
 
     @property
     def client(self) -> Client:
+        """The client of this stack; there is one for each profile that `weft up` has written, as making one is slow."""
         profile = tomllib.loads(self.profile.read_text())["profiles"]["default"]
-        return Client(profile["url"], profile["token"])
+        key = (profile["url"], profile["token"])
+        if key not in self._clients:
+            self._clients[key] = Client(*key)
+        return self._clients[key]
 
     def train(self, job: Mapping[str, Any], code: Path | None = PROGRAMS) -> Job:
         return self.client.train(job, code)
@@ -98,14 +104,25 @@ class Stack:
         path.write_text(yaml.safe_dump(dict(job)))
         return path
 
-    def parts(self) -> dict[str, int]:
-        """The pid of each part of the stack, the supervisor's as 'weft'."""
-        status = self.json("status", "--home", str(self.home))
-        return {"weft": status["supervisor"]["pid"], **{part["name"]: part["pid"] for part in status["parts"]}}
+    def parts(self) -> dict[str, int | None]:
+        """The pid of each part of the stack, the supervisor's as 'weft'; None: the part is down just now."""
+        state = Home(self.home).load_state()
+        assert state.supervisor is not None
+        return {"weft": state.supervisor.pid, **{part.name: part.pid for part in state.parts}}
 
-    def kill(self, part: str) -> None:
-        """kill -9 of one part, by its pid."""
-        os.kill(self.parts()[part], signal.SIGKILL)
+    def kill(self, *parts: str) -> None:
+        """kill -9 of these parts, at once."""
+        pids = self.parts()
+        for part in parts:
+            pid = pids[part]
+            assert pid is not None, f"{part} is down"
+            os.kill(pid, signal.SIGKILL)
+
+    def kill_and_await(self, *parts: str) -> None:
+        """kill -9 of these parts, which the supervisor starts again."""
+        before = self.parts()
+        self.kill(*parts)
+        eventually(lambda: all(self.parts()[part] not in (before[part], None) for part in parts), f"{parts} restarted")
 
     def processes(self) -> list[psutil.Process]:
         """Every process that has to do with this home: the stack's, learners', and what those started."""
@@ -138,19 +155,24 @@ def lines(job: Job, learner: int = 1) -> list[str]:
 
 def series(stack: Stack, job: Job, kind: str = "user") -> dict[tuple[str, int], dict[str, Any]]:
     """A job's metrics by displayed name and learner."""
-    with stack.client as client:
-        answer = httpx.get(
-            f"{client.url}/api/v1/jobs/{job.id}/metrics",
-            params={"kind": kind},
-            headers={"Authorization": f"Bearer {client._transport.server.token}"},
-            timeout=60,
-        )
-    answer.raise_for_status()
-    return {(metric["name"], metric["learner"]): metric for metric in answer.json()["series"]}
+    answer = stack.client._transport.json("GET", f"/jobs/{job.id}/metrics", params={"kind": kind})
+    return {(metric["name"], metric["learner"]): metric for metric in answer["series"]}
 
 
 def saw(job: Job, text: str, learner: int = 1) -> Callable[[], bool]:
     return lambda: any(text in line for line in lines(job, learner))
+
+
+def follow_to(job: Job, *patterns: str, learner: int = 1, attempt: int | None = None) -> None:
+    """Follow a learner's log until lines that fit these regular expressions have come, in this order."""
+    sought = list(patterns)
+    for line in job.follow_logs(learner=learner, attempt=attempt):
+        if isinstance(line, LogLine) and re.search(sought[0], line.text):
+            del sought[0]
+            if not sought:
+                return
+    job = job.refresh()
+    raise AssertionError(f"{job.id} is {job.state}, and learner {learner} has not said {sought[0]!r}: {job.reason}")
 
 
 @contextmanager

@@ -3,159 +3,134 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
-import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.stack import REPOSITORY, Stack, alive, eventually, lines, saw, series
+from tests.e2e.stack import PROGRAMS, REPOSITORY, Stack, alive, eventually, follow_to, lines, series
+from tests.environments import python_of
+
+import weft
 
 EXAMPLES = REPOSITORY / "examples"
-METRICS = {
-    "mnist-horovod-pytorch": {("train/loss", 1): 12, ("train/accuracy", 1): 12, ("test/accuracy", 1): 1},
-    "mnist-torchrun": {("train/loss", 1): 12, ("train/accuracy", 1): 12, ("test/accuracy", 1): 1},
-    "mnist-tensorflow-mirrored": {("train/epoch_loss", 1): 12, ("train/epoch_accuracy", 1): 12},
-}
-"""How many points examples report."""
 
 
-@pytest.fixture(scope="session")
-def digits(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MNIST's four files, also in the embedded S3."""
-    folder = tmp_path_factory.mktemp("mnist")
-    subprocess.run([sys.executable, str(EXAMPLES / "data/digits.py"), str(folder)], check=True)
-    stack.weft("data", "put", str(folder), "default:mnist-data")
-    stack.weft("data", "create", "default:mnist-models")
-    return folder
-
-
-# The first run of an image builds its environment; Horovod is compiled twice (PyTorch, TensorFlow).
-@pytest.mark.timeout(1500)
-@pytest.mark.parametrize(
-    "name", ["mnist-horovod-pytorch", "mnist-horovod-tensorflow", "mnist-torchrun", "mnist-tensorflow-mirrored"]
-)
-def test_example(stack: Stack, digits: Path, tmp_path: Path, name: str) -> None:
-    folder = EXAMPLES / name
-    job = stack.client.train(folder / "manifest.yml", folder).wait(timeout=1400, check=False)
+def check_trained(job: weft.Job) -> None:
+    """All learners have taken part, and what was trained is good and stored."""
     shown = "\n".join(f"[{line.learner}] {line.text}" for line in job.logs())
     assert job.state == "COMPLETED", f"{job.reason}\n{shown}"
-    wanted = yaml.safe_load((folder / "manifest.yml").read_text())
-    assert {line.learner for line in job.logs()} == set(range(1, wanted["learners"] + 1))
+    assert {line.learner for line in job.logs()} == set(range(1, job.learners + 1))
     final = [line for line in lines(job, 1) if "accuracy" in line][-1]
     accuracy = float(final.split("accuracy")[1].split()[0].strip(":=,%"))
     assert accuracy >= 0.95, shown
     assert job.files(), "nothing was stored"
-    found = {(name, learner): metric["points"] for (name, learner), metric in series(stack, job).items()}
-    assert found.items() >= METRICS.get(name, {}).items()
 
 
-def _epoch(line: str) -> int:
-    """The epoch that a line tells the end of, or 0."""
-    found = re.match(r"epoch (\d+)/\d+  loss", line)
-    return int(found[1]) if found else 0
+def points(stack: Stack, job: weft.Job) -> dict[tuple[str, int], int]:
+    """How many points the job has reported, by the metric's name and the learner."""
+    return {of: metric["points"] for of, metric in series(stack, job).items()}
 
 
-def _kill_the_second_learner(stack: Stack, program: str) -> None:
-    """SIGKILL for its ``python program --epochs …``."""
+# The first run of an image builds its environment; Horovod is compiled twice (PyTorch, TensorFlow).
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("name", ["mnist-horovod-tensorflow", "mnist-tensorflow-mirrored"])
+def test_example(stack: Stack, digits: Path, name: str) -> None:
+    """Those of PyTorch are killed below, and trained in test_elastic.py and test_local_run.py."""
+    folder = EXAMPLES / name
+    wanted = yaml.safe_load((folder / "manifest.yml").read_text())
+    job = stack.client.train(folder / "manifest.yml", folder).wait(timeout=1400, check=False)
+    assert job.learners == wanted["learners"]
+    check_trained(job)
+    if name == "mnist-tensorflow-mirrored":
+        found = points(stack, job)
+        assert found["train/epoch_loss", 1] == found["train/epoch_accuracy", 1] == 12
+
+
+def train_and_kill(
+    stack: Stack, work: Path, example: str, manifest: str, program: str, save: str, stored: Mapping[int, int]
+) -> weft.Job:
+    """The job, ended, of an example whose second learner was killed after the first epoch, when that was ``stored``: by
+    which learners, and in how many files of each."""
+    folder, go = work / "code", work / "go"
+    shutil.copytree(EXAMPLES / example, folder)
+    shutil.copy2(PROGRAMS / "braked.py", folder)
+    command = f"python braked.py {save} {go} 600 {program} --epochs 12"
+    changes = {"framework.command": command, "checkpoint.every": "1s"}
+    job = stack.client.train(folder / manifest, folder, overrides=changes)
+    follow_to(job, "^epoch 1/12  loss")
+    eventually(
+        lambda: {(checkpoint.learner, checkpoint.files) for checkpoint in job.checkpoints()} >= stored.items(),
+        "the first epoch's checkpoint",
+    )
     [victim, *_] = alive(
         stack.learners(),
         lambda process: process.cmdline()[-3:-1] == [program, "--epochs"] and process.environ()["LEARNER_ID"] == "2",
     )
     victim.kill()
-
-
-@pytest.mark.timeout(1500)
-def test_a_horovod_learner_that_is_killed_costs_an_epoch_at_most(stack: Stack, digits: Path) -> None:
-    folder = EXAMPLES / "mnist-horovod-pytorch"
-    # The first attempt never ends by itself.
-    command = "python train.py --epochs $([ $WEFT_ATTEMPT = 1 ] && echo 10000 || echo 16)"
-    changes = {"framework.command": command, "checkpoint.every": "1s"}
-    job = stack.client.train(folder / "manifest.yml", folder, overrides=changes)
-    eventually(saw(job, "epoch 3/10000  loss"), "training under way", 1200)
-    _kill_the_second_learner(stack, "train.py")
+    go.touch()
     job = job.wait(timeout=1200)
     assert [attempt.outcome for attempt in job.attempts] == ["FAILED", "SUCCEEDED"]
     assert job.attempts[0].reason.startswith("learner 2 was killed by signal 9 (SIGKILL)")
     log = list(job.logs(learner=1))
-    trained = max(_epoch(line.text) for line in log if line.attempt == 1 and _epoch(line.text))
-    [resumed] = [line.text for line in log if line.attempt == 2 and line.text.startswith("resuming after epoch")]
-    assert int(resumed.split()[3]) in (trained - 1, trained)
-    final = [line for line in lines(job, 1) if line.startswith("test accuracy")][-1]
-    assert float(final.split()[2]) >= 0.95
+    assert max(epoch(line.text) for line in log if line.attempt == 1) == 1
+    assert [epoch(line.text) for line in log if line.attempt == 2 and epoch(line.text)] == list(range(2, 13))
+    [resumed] = [line.text for line in log if line.text.startswith("resuming after epoch")]
+    assert resumed.split()[3] == "1"
+    check_trained(job)
+    return job
+
+
+def epoch(line: str) -> int:
+    """The epoch that a line tells the end of, or 0."""
+    found = re.match(r"epoch (\d+)/\d+  loss", line)
+    return int(found[1]) if found else 0
 
 
 @pytest.mark.timeout(1500)
-def test_fsdp_goes_on_from_its_learners_shards(stack: Stack, digits: Path) -> None:
-    """A learner is killed; later another job goes on from the shards with another number of learners."""
-    folder = EXAMPLES / "mnist-torchrun"
-    command = "python train_fsdp.py --epochs"
-    until = "$([ $WEFT_ATTEMPT = 1 ] && echo 10000 || echo 24)"  # the first attempt never ends by itself
-    changes = {"framework.command": f"{command} {until}", "checkpoint.every": "1s"}
-    job = stack.client.train(folder / "manifest-fsdp.yml", folder, overrides=changes)
-    eventually(saw(job, "epoch 3/10000  loss"), "training under way", 1200)
-    _kill_the_second_learner(stack, "train_fsdp.py")
-    job = job.wait(timeout=1200)
-    assert [attempt.outcome for attempt in job.attempts] == ["FAILED", "SUCCEEDED"]
-    for learner in (1, 2):
-        assert f"rank {learner - 1} keeps 52,933 of 105,866 weights" in lines(job, learner)
-    log = list(job.logs(learner=1))
-    trained = max(_epoch(line.text) for line in log if line.attempt == 1)
-    [resumed] = [line.text for line in log if line.attempt == 2 and line.text.startswith("resuming after epoch")]
-    assert 0 < int(resumed.split()[3]) <= trained
-    assert float(next(line for line in reversed(lines(job, 1)) if line.startswith("test accuracy")).split()[2]) >= 0.95
-    assert any(file.path.endswith("model.pt") for file in job.files())
-
-    alone = {"learners": "1", "framework.command": f"{command} 25"}
-    again = job.rerun(alone, from_checkpoint=True).wait(timeout=1200)
-    assert "resuming after epoch 24 from epoch-0024" in lines(again)
-    assert "rank 0 keeps 105,866 of 105,866 weights" in lines(again)
-    assert sum(_epoch(line) > 0 for line in lines(again)) == 1
-
-
-@pytest.mark.timeout(1500)
-def test_one_program_for_one_worker_and_for_several(stack: Stack, digits: Path) -> None:
-    """MultiWorkerMirroredStrategy goes on after its last epoch when a learner is killed; alone, MirroredStrategy."""
-    folder = EXAMPLES / "mnist-tensorflow-mirrored"
-    # The first attempt never ends by itself.
-    command = "python train_workers.py --epochs $([ $WEFT_ATTEMPT = 1 ] && echo 10000 || echo 12)"
-    changes = {"framework.command": command, "checkpoint.every": "1s"}
-    job = stack.client.train(folder / "manifest-workers.yml", folder, overrides=changes)
-    eventually(saw(job, "epoch 2/10000  loss"), "training under way", 1200)
-    _kill_the_second_learner(stack, "train_workers.py")
-    job = job.wait(timeout=1200)
-    assert [attempt.outcome for attempt in job.attempts] == ["FAILED", "SUCCEEDED"]
-    for learner in (1, 2):
-        assert f"learner {learner}: MultiWorkerMirroredStrategy, 2 replicas in all" in lines(job, learner)
-    log = list(job.logs(learner=1))
-    trained = max(_epoch(line.text) for line in log if line.attempt == 1)
-    [resumed] = [line.text for line in log if line.attempt == 2 and line.text.startswith("resuming after epoch")]
-    assert 0 < int(resumed.split()[3]) <= trained
-    assert float(next(line for line in reversed(lines(job, 1)) if line.startswith("test accuracy")).split()[2]) >= 0.95
-
-    alone = stack.client.train(
-        folder / "manifest-workers.yml",
-        folder,
-        overrides={"learners": "1", "framework.command": "python train_workers.py --epochs 1"},
-    ).wait(timeout=1200)
-    assert "learner 1: MirroredStrategy, 1 replicas in all" in lines(alone)
-
-
-@pytest.mark.timeout(1500)
-def test_the_stored_model_can_be_loaded_and_evaluated(stack: Stack, digits: Path, tmp_path: Path) -> None:
-    job = next(listed for listed in stack.client.jobs.list(q="mnist-horovod-pytorch") if listed.state == "COMPLETED")
+def test_a_horovod_learner_that_is_killed_costs_an_epoch_at_most(stack: Stack, digits: Path, tmp_path: Path) -> None:
+    """And the model that is stored can be loaded and evaluated."""
+    job = train_and_kill(stack, tmp_path, "mnist-horovod-pytorch", "manifest.yml", "train.py", "torch.save", {1: 1})
+    found = points(stack, job)
+    assert (found["train/loss", 1], found["train/accuracy", 1], found["test/accuracy", 1]) == (12, 12, 1)
     stack.weft("download", job.id, "--trainedmodel", "--unpack", "-o", str(tmp_path / "model"))
-    python = subprocess.run(
-        [sys.executable, "-m", "weft_workers.environments", "python", "horovod"],
-        env=stack.environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
     done = subprocess.run(
-        [python, str(EXAMPLES / "mnist-horovod-pytorch/evaluate.py"), str(tmp_path / "model"), str(digits)],
+        [python_of("horovod"), EXAMPLES / "mnist-horovod-pytorch/evaluate.py", tmp_path / "model", digits],
         capture_output=True,
         text=True,
         check=True,
     )
     assert float(done.stdout.split("accuracy:")[1].split()[0]) >= 0.95
+
+
+@pytest.mark.timeout(1500)
+def test_fsdp_goes_on_from_its_learners_shards(stack: Stack, digits: Path, tmp_path: Path) -> None:
+    """A learner is killed; later another job goes on from the shards with another number of learners."""
+    save, program = "torch.distributed.checkpoint.save", "train_fsdp.py"
+    job = train_and_kill(stack, tmp_path, "mnist-torchrun", "manifest-fsdp.yml", program, save, {1: 2, 2: 1})
+    for learner in (1, 2):
+        assert f"rank {learner - 1} keeps 52,933 of 105,866 weights" in lines(job, learner)
+    assert any(file.path.endswith("model.pt") for file in job.files())
+
+    alone = {"learners": "1", "framework.command": f"python {program} --epochs 13"}
+    again = job.rerun(alone, from_checkpoint=True).wait(timeout=1200)
+    assert "resuming after epoch 12 from epoch-0012" in lines(again)
+    assert "rank 0 keeps 105,866 of 105,866 weights" in lines(again)
+    assert sum(epoch(line) > 0 for line in lines(again)) == 1
+
+
+@pytest.mark.timeout(1500)
+def test_one_program_for_one_worker_and_for_several(stack: Stack, digits: Path, tmp_path: Path) -> None:
+    """MultiWorkerMirroredStrategy goes on after its last epoch when a learner is killed; alone, MirroredStrategy."""
+    example, manifest, program = "mnist-tensorflow-mirrored", "manifest-workers.yml", "train_workers.py"
+    job = train_and_kill(stack, tmp_path, example, manifest, program, "keras.Model.save_weights", {1: 1})
+    for learner in (1, 2):
+        assert f"learner {learner}: MultiWorkerMirroredStrategy, 2 replicas in all" in lines(job, learner)
+
+    folder = EXAMPLES / example
+    alone = stack.client.train(
+        folder / manifest, folder, overrides={"learners": "1", "framework.command": f"python {program} --epochs 1"}
+    ).wait(timeout=1200)
+    assert "learner 1: MirroredStrategy, 1 replicas in all" in lines(alone)

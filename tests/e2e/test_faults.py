@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable
+import re
 from pathlib import Path
 
 import psutil
-import pytest
-from tests.e2e.stack import Stack, alive, eventually, lines, manifest, saw
+from tests.e2e.stack import Stack, alive, eventually, follow_to, lines, manifest
 
 import weft
 
@@ -17,8 +14,14 @@ import weft
 def start(stack: Stack, go: Path) -> weft.Job:
     """A job that runs, and ends soon after the file ``go`` is there."""
     job = stack.train(manifest(f"python count.py 20 0.05 {go}", learners=2))
-    eventually(saw(job, "line 10"), "the job under way", 120)
+    follow_to(job, "^line 10$")
     return job
+
+
+def goes_on(job: weft.Job) -> None:
+    """Wait for a line that the job has not said yet."""
+    said = len(lines(job))
+    follow_to(job, f"^line {said + 10}$")
 
 
 def check_complete(said: list[str]) -> None:
@@ -34,37 +37,26 @@ def check_ran_once(stack: Stack, job: weft.Job) -> None:
     assert stack.learners() == []
 
 
-@pytest.mark.parametrize("part", ["worker", "redis", "s3"])
-def test_kill_9_of_a_part(own_stack: Callable[..., Stack], tmp_path: Path, part: str) -> None:
-    stack = own_stack()
+def test_kill_9_of_parts_one_after_another_and_at_once(stack: Stack, tmp_path: Path) -> None:
+    """At the end the log moves to S3, and is the same there."""
     job = start(stack, tmp_path / "go")
-    before = stack.parts()[part]
-    stack.kill(part)
-    eventually(lambda: stack.parts()[part] not in (before, None), f"{part} restarted")
+    for parts in (("worker",), ("redis",), ("s3",), ("postgres", "api", "worker")):
+        stack.kill_and_await(*parts)
+        goes_on(job)
     (tmp_path / "go").touch()
     check_ran_once(stack, job)
-
-
-def test_kill_9_of_api_worker_and_postgres_at_once(own_stack: Callable[..., Stack], tmp_path: Path) -> None:
-    """Then the log moves to S3, and is the same there."""
-    stack = own_stack(WEFT_TIMINGS__LOG_SETTLE="0")
-    job = start(stack, tmp_path / "go")
-    parts = ("postgres", "api", "worker")
-    before = stack.parts()
-    for part in parts:
-        os.kill(before[part], signal.SIGKILL)
-    eventually(lambda: all(stack.parts()[part] not in (before[part], None) for part in parts), "all restarted")
-    (tmp_path / "go").touch()
-    check_ran_once(stack, job)
-    service = stack.home / "logs"
-    eventually(lambda: any("archived the log" in log.read_text() for log in service.glob("worker*")), "archived", 180)
+    logs = stack.home / "logs"
+    archived = f"{job.id}.*archived the log"
+    eventually(
+        lambda: any(re.search(archived, log.read_text()) for log in logs.glob("worker*")), "the log is archived", 180
+    )
     check_ran_once(stack, job)
 
 
-def test_what_a_killed_learner_had_not_sent_yet_is_there(own_stack: Callable[..., Stack], tmp_path: Path) -> None:
-    stack, go = own_stack(), tmp_path / "go"
+def test_what_a_killed_learner_had_not_sent_yet_is_there(stack: Stack, tmp_path: Path) -> None:
+    go = tmp_path / "go"
     job = stack.train(manifest(f"python count.py 20 0.05 {go}", retries=1))
-    eventually(saw(job, "line 5"), "the job under way", 120)
+    follow_to(job, "^line 5$")
     api = psutil.Process(stack.parts()["api"])
     api.suspend()
     try:
@@ -72,7 +64,7 @@ def test_what_a_killed_learner_had_not_sent_yet_is_there(own_stack: Callable[...
         [agent] = alive(
             learners, lambda process: "weft_trainer" in process.cmdline() and process.parent() not in learners
         )
-        [written] = stack.home.glob("runs/*/learner-0/agent/training-log.txt")
+        [written] = stack.home.glob(f"runs/*{job.id}*/learner-0/agent/training-log.txt")
         already = written.read_text().count("\n")
         eventually(lambda: written.read_text().count("\n") > already + 5, "lines that the API has not heard of")
         known = written.read_text().rpartition("\n")[0].splitlines()
@@ -90,27 +82,9 @@ def test_what_a_killed_learner_had_not_sent_yet_is_there(own_stack: Callable[...
     check_complete([line.text for line in job.logs() if line.attempt == 2])
 
 
-def test_kill_9_of_weft_up_itself_and_up_again(own_stack: Callable[..., Stack], tmp_path: Path) -> None:
-    stack = own_stack()
+def test_kill_9_of_weft_up_itself_and_up_again(stack: Stack, tmp_path: Path) -> None:
     job = start(stack, tmp_path / "go")
     stack.kill("weft")
     stack.up()
     (tmp_path / "go").touch()
     check_ran_once(stack, job)
-
-
-def test_an_orderly_down_interrupts_and_the_next_up_goes_on_from_the_checkpoint(
-    own_stack: Callable[..., Stack], tmp_path: Path
-) -> None:
-    stack, go = own_stack(), tmp_path / "go"
-    job = stack.train(manifest("exec python steps.py 20 0.1", env={"HOLD": str(go)}))
-    eventually(saw(job, "step 5"), "the job under way", 120)
-    stack.down()
-    eventually(lambda: not stack.processes(), f"left behind: {stack.processes()}")
-    go.touch()
-    stack.up()
-    job = stack.client.jobs.get(job.id).wait(timeout=120)
-    assert [attempt.outcome for attempt in job.attempts] == ["INTERRUPTED", "SUCCEEDED"]
-    assert job.failures == 0
-    starts = [line for line in lines(job) if line.startswith("attempt")]
-    assert int(starts[1].rsplit(" ", 1)[1]) >= 5

@@ -31,7 +31,7 @@ def images(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> None:
     for layout in set(LAYOUTS.values()):
         target = f"default:imagenet-{layout}"
         stack.weft("data", "prepare", "imagefolder", str(folder), target, "--layout", layout, "--records", "12")
-    stack.weft("data", "create", "default:imagenet-models")
+    stack.client.data.create("default:imagenet-models")
 
 
 # The first run of an image builds its environment.
@@ -39,12 +39,11 @@ def images(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.mark.parametrize(
     ("folder", "manifest", "more", "distribution", "model"),
     [
-        ("pytorch", "manifest.yml", "--amp bfloat16 --fp16-allreduce", "horovod", "model.pt"),
-        ("pytorch", "manifest-torchrun.yml", "--fp16-allreduce", "torch.distributed", "model.pt"),
+        ("pytorch", "manifest-torchrun.yml", "--amp bfloat16 --fp16-allreduce", "torch.distributed", "model.pt"),
         ("tensorflow", "manifest.yml", "--fp16-allreduce", "horovod", "model.keras"),
         ("keras", "manifest.yml", "--fp16-allreduce", "horovod", "model.keras"),
     ],
-    ids=["pytorch-horovod", "pytorch-torchrun", "tensorflow", "keras"],
+    ids=["pytorch", "tensorflow", "keras"],
 )
 def test_it_trains_on_two_learners(
     stack: Stack,
@@ -56,6 +55,7 @@ def test_it_trains_on_two_learners(
     distribution: str,
     model: str,
 ) -> None:
+    """PyTorch with Horovod: below, and in tests/examples/test_imagenet_runs.py."""
     command = f"python train.py {SMALL} --epochs 3 --decay-epochs 2 {more}"
     values = {"framework.command": command, "memory": "3Gb"}
     job = stack.client.train(EXAMPLE / folder / manifest, EXAMPLE / folder, overrides=values)

@@ -6,7 +6,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from tests.e2e.stack import PROGRAMS, Stack, eventually, lines, manifest, saw
+from tests.e2e.stack import PROGRAMS, Stack, eventually, follow_to, lines, manifest
 
 import weft
 
@@ -69,7 +69,7 @@ def test_what_a_learner_finds(stack: Stack, tmp_path: Path) -> None:
 def test_halt_saves_a_checkpoint_and_resume_goes_on_from_it(stack: Stack, tmp_path: Path) -> None:
     go = tmp_path / "go"
     job = stack.train(manifest("exec python steps.py 20 0.1", env={"HOLD": str(go)}))
-    eventually(saw(job, "step 5"), "training under way", 120)
+    follow_to(job, "^step 5$")
     job.halt()
     job.halt()  # idempotent
     job = job.wait(timeout=120, check=False)
@@ -111,7 +111,7 @@ def test_delete_of_a_running_job_leaves_nothing(stack: Stack) -> None:
 
 
 def test_a_job_that_must_wait_says_for_what_and_priority_decides_who_is_next(stack: Stack) -> None:
-    cpus = stack.json("engines")[0]["capacity"]["cpus"]
+    cpus = stack.client.engine("local").capacity["cpus"]
     holder = stack.train(manifest("sleep 600", cpus=cpus))
     eventually(lambda: holder.refresh().state == "PROCESSING", "processing", 120)
     low = stack.train(manifest("python count.py 1 0", cpus=cpus, priority=10))

@@ -47,11 +47,8 @@ def test_versions_in_wefts_own_store(stack: Stack, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1500)
-def test_transfer_learning(stack: Stack, tmp_path: Path) -> None:
-    digits = tmp_path / "mnist"
-    subprocess.run([sys.executable, str(REPOSITORY / "examples/data/digits.py"), str(digits)], check=True)
-    stack.weft("data", "put", str(digits), "default:mnist-data")
-    stack.weft("data", "create", "default:models")
+def test_transfer_learning(stack: Stack, digits: Path, tmp_path: Path) -> None:
+    stack.client.data.create("default:models")
     first = completed(stack.client.train(TRANSFER / "manifest-base.yml", TRANSFER))
     second = completed(stack.client.train(TRANSFER / "manifest-registry.yml", TRANSFER))
     assert "features of digits@1, which knows the digits [0, 1, 2, 3, 4]" in lines(second)
@@ -82,7 +79,7 @@ def test_transfer_learning(stack: Stack, tmp_path: Path) -> None:
 
     # A pretrained model in S3 that no registry knows; what comes of it is a version all the same.
     stack.weft("models", "download", "digits@1", "--unpack", "-o", str(tmp_path / "v1"))
-    stack.weft("data", "put", str(tmp_path / "v1"), "default:models/digits/1")
+    stack.client.data.put(tmp_path / "v1", "default:models/digits/1")
     third = completed(stack.client.train(TRANSFER / "manifest.yml", TRANSFER))
     assert "features of a pretrained model, which knows the digits [0, 1, 2, 3, 4]" in lines(third)
     version = stack.client.models.version("digits@latest")

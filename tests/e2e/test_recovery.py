@@ -7,13 +7,12 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.e2e.stack import PROGRAMS, Stack, alive, eventually, lines, manifest
+from tests.e2e.stack import PROGRAMS, Stack, alive, eventually, follow_to, lines, manifest
 
 import weft
 
@@ -80,22 +79,15 @@ def stored_by_all(job: weft.Job) -> bool:
     return {checkpoint.learner for checkpoint in job.checkpoints()} == set(range(1, job.learners + 1))
 
 
-def attempt_runs(job: weft.Job, n: int) -> Callable[[], bool]:
-    """The attempt's program has done some steps since it began."""
-
-    def runs() -> bool:
-        for learner in range(1, job.learners + 1):
-            said = [line.text for line in job.logs(learner=learner, attempt=n)]
-            if not any(text.startswith("step") for text in said):
-                return False
-        return True
-
-    return runs
+def await_steps(job: weft.Job, n: int) -> None:
+    """Wait until each learner has done some steps in this attempt."""
+    for learner in range(1, job.learners + 1):
+        follow_to(job, "^step", learner=learner, attempt=n)
 
 
 def disturb_once(stack: Stack, job: weft.Job, what: str, chance: random.Random) -> None:
     n = job.refresh().attempt or 1
-    eventually(attempt_runs(job, n), f"attempt {n} of {job.name} under way", 120)
+    await_steps(job, n)
     eventually(lambda: stored_by_all(job), f"a checkpoint of {job.name}", 60)
     time.sleep(chance.uniform(0, 2.5))
     if what == "halt":
@@ -112,12 +104,11 @@ def disturb_once(stack: Stack, job: weft.Job, what: str, chance: random.Random) 
 def disturb(stack: Stack, job: weft.Job, how: list[str], chance: random.Random) -> None:
     for what in how:
         disturb_once(stack, job, what, chance)
-    eventually(attempt_runs(job, job.refresh().attempt), f"the last attempt of {job.name} under way", 120)
+    await_steps(job, job.refresh().attempt)
 
 
 @pytest.mark.timeout(600)
-def test_the_end_is_the_same_whatever_is_killed_and_when(own_stack: Callable[..., Stack], tmp_path: Path) -> None:
-    stack = own_stack()
+def test_the_end_is_the_same_whatever_is_killed_and_when(stack: Stack, tmp_path: Path) -> None:
     wanted = {learners: undisturbed(learners, tmp_path) for learners in (1, 2)}
     plans = {
         "one-killed": (1, ["program", "agent"]),
@@ -135,13 +126,17 @@ def test_the_end_is_the_same_whatever_is_killed_and_when(own_stack: Callable[...
             future.result()
     # And all of them are preempted: the platform goes down in an orderly way, and comes back.
     stack.down()
+    eventually(lambda: not stack.processes(), f"left behind: {stack.processes()}")
     (tmp_path / "go").touch()
     stack.up()
     for name, (learners, how) in plans.items():
         job = stack.client.jobs.get(jobs[name].id).wait(timeout=180, check=False)
         shown = [f"{line.attempt}.{line.learner} {line.text}" for line in job.logs()]
         assert job.state == "COMPLETED", (name, job.reason, shown[-20:])
-        assert len(job.attempts) >= len(how) + 2
+        outcomes = [attempt.outcome for attempt in job.attempts]
+        assert len(outcomes) >= len(how) + 2
+        assert outcomes[-2:] == ["INTERRUPTED", "SUCCEEDED"]
+        assert job.failures == outcomes.count("FAILED"), "what the platform's end interrupts is no failure"
         for learner in range(1, learners + 1):
             assert lines(job, learner)[-1] == wanted[learners], (name, SEED)
         begun = [line for line in lines(job, 1) if line.startswith("starts at step")]

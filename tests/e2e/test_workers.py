@@ -31,10 +31,9 @@ while True:
 @pytest.fixture
 def notebook(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Iterator[weft.Client]:
     """This process as a notebook on the stack; its workers are gone afterwards."""
-    with stack.client as client:
-        yield client
-        weft.stop_workers(client=client)
-        eventually(lambda: not stack.learners(), "workers are left")
+    yield stack.client
+    weft.stop_workers(client=stack.client)
+    eventually(lambda: not stack.learners(), "workers are left")
 
 
 def ask(worker: dict[str, object]) -> str:
@@ -91,7 +90,7 @@ def test_a_script_with_arguments_to_its_end(notebook: weft.Client, tmp_path: Pat
 
 
 def test_a_part_of_the_workers_is_an_error_and_given_back(notebook: weft.Client, stack: Stack) -> None:
-    cpus = stack.json("engines")[0]["capacity"]["cpus"]
+    cpus = stack.client.engine("local").capacity["cpus"]
     holder = stack.train(manifest("sleep 600", cpus=cpus / 2))
     eventually(lambda: holder.refresh().state == "PROCESSING", "the holder runs", 120)
     launch = partial(weft.launch_workers, n=2, memory=0.2, framework="python", client=notebook)

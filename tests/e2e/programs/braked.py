@@ -1,18 +1,19 @@
-"""``python braked.py GO SECONDS PROGRAM [ARGUMENT …]``: an example that waits after each save until GO is there, or for
-so many seconds.
+"""``python braked.py SAVE GO SECONDS PROGRAM [ARGUMENT …]``: an example that waits after each save until GO is there,
+or for so many seconds. SAVE is the function that it saves with, such as torch.save.
 
-Waiting costs no processor, so a learner that is to join meanwhile is soon there.
+Waiting costs no processor. A learner that is to join meanwhile is soon there, and one that is to be killed is alive.
 """
 
+import pkgutil
 import runpy
 import sys
 import time
 from pathlib import Path
 
-import torch
-
-GO, SECONDS = Path(sys.argv[1]), float(sys.argv[2])
-save = torch.save
+place, _, name = sys.argv[1].rpartition(".")
+owner = pkgutil.resolve_name(place)
+save = getattr(owner, name)
+GO, SECONDS = Path(sys.argv[2]), float(sys.argv[3])
 
 
 def save_and_wait(*arguments, **options) -> None:
@@ -22,6 +23,6 @@ def save_and_wait(*arguments, **options) -> None:
         time.sleep(0.1)
 
 
-torch.save = save_and_wait
-sys.argv = sys.argv[3:]
+setattr(owner, name, save_and_wait)
+sys.argv = sys.argv[4:]
 runpy.run_path(sys.argv[0], run_name="__main__")

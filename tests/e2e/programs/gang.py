@@ -47,11 +47,6 @@ def tensorflow() -> tuple[int, int, int, list]:
     """One process a learner: it has all of the learner's GPUs (MirroredStrategy's share of the work)."""
     import tensorflow as tf
 
-    if LEARNERS == 1:
-        assert "TF_CONFIG" not in os.environ
-        strategy = tf.distribute.MirroredStrategy()
-        assert strategy.num_replicas_in_sync == 1  # with no GPU that works, the CPU
-        return 0, 1, 0, [(LEARNER, 0, 0, _device(None))]
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     resolver = strategy.cluster_resolver
     rank, size = resolver.task_id, strategy.num_replicas_in_sync

@@ -110,6 +110,30 @@ def test_horovod() -> None:
     assert [process.label for process in first.processes] == ["[0] ", "[1] "]
 
 
+@pytest.mark.parametrize(("learners", "gpus"), [(1, 0), (3, 1), (2, 2)])
+@pytest.mark.parametrize("launcher", ["horovod", "torchrun", "tensorflow", "none"])
+def test_any_number_of_learners_and_gpus_is_one_gang(launcher: str, learners: int, gpus: int) -> None:
+    peers = [Peer(rank, f"10.0.0.{rank + 1}", (1001, 1002, 1003, 1004)) for rank in range(learners)]
+    slots = max(1, gpus) if launcher in ("horovod", "torchrun") else 1
+    environments = [
+        process.env for rank in range(learners) for process in plan(launcher, rank, peers, gpus=gpus).processes
+    ]
+    size = learners * slots
+    if launcher in ("horovod", "torchrun"):
+        told = [(env["RANK"], env["WORLD_SIZE"], env["LOCAL_RANK"]) for env in environments]
+        assert told == [(str(rank), str(size), str(rank % slots)) for rank in range(size)]
+    elif learners == 1:
+        assert [dict(env) for env in environments] == [{}], "nobody to meet"
+    elif launcher == "tensorflow":
+        configs = [json.loads(env["TF_CONFIG"]) for env in environments]
+        assert [config["task"]["index"] for config in configs] == list(range(learners))
+        assert {len(config["cluster"]["worker"]) for config in configs} == {learners}
+    else:
+        assert [(env["RANK"], env["WORLD_SIZE"]) for env in environments] == [
+            (str(rank), str(learners)) for rank in range(learners)
+        ]
+
+
 def test_horovods_processes_wait_long_for_each_other_unless_the_manifest_says() -> None:
     name = "HOROVOD_GLOO_TIMEOUT_SECONDS"
     assert plan("horovod").processes[0].env[name] == "600"
