@@ -104,25 +104,28 @@ class Stack:
         path.write_text(yaml.safe_dump(dict(job)))
         return path
 
-    def parts(self) -> dict[str, int | None]:
-        """The pid of each part of the stack, the supervisor's as 'weft'; None: the part is down just now."""
+    def parts(self) -> dict[str, int]:
+        """The pid of each part of the stack that answers, the supervisor's as 'weft'."""
         state = Home(self.home).load_state()
         assert state.supervisor is not None
-        return {"weft": state.supervisor.pid, **{part.name: part.pid for part in state.parts}}
+        return {
+            "weft": state.supervisor.pid,
+            **{part.name: part.pid for part in state.parts if part.pid and part.state == "running"},
+        }
 
     def kill(self, *parts: str) -> None:
         """kill -9 of these parts, at once."""
         pids = self.parts()
         for part in parts:
-            pid = pids[part]
-            assert pid is not None, f"{part} is down"
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pids[part], signal.SIGKILL)
 
     def kill_and_await(self, *parts: str) -> None:
-        """kill -9 of these parts, which the supervisor starts again."""
+        """kill -9 of these parts; returns when new ones answer, which the supervisor has started."""
         before = self.parts()
         self.kill(*parts)
-        eventually(lambda: all(self.parts()[part] not in (before[part], None) for part in parts), f"{parts} restarted")
+        eventually(
+            lambda: all(self.parts().get(part, before[part]) != before[part] for part in parts), f"{parts} restarted"
+        )
 
     def processes(self) -> list[psutil.Process]:
         """Every process that has to do with this home: the stack's, learners', and what those started."""

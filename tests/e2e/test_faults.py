@@ -18,10 +18,15 @@ def start(stack: Stack, go: Path) -> weft.Job:
     return job
 
 
-def goes_on(job: weft.Job) -> None:
-    """Wait for a line that the job has not said yet."""
-    said = len(lines(job))
-    follow_to(job, f"^line {said + 10}$")
+def written(stack: Stack, job: weft.Job) -> Path:
+    """The file to which the agent of learner 1 writes each line before it sends it."""
+    [found] = stack.home.glob(f"runs/*{job.id}*/learner-0/agent/training-log.txt")
+    return found
+
+
+def goes_on(stack: Stack, job: weft.Job) -> None:
+    """Wait for a line that the job has not written yet."""
+    follow_to(job, f"^line {written(stack, job).read_text().count(chr(10))}$")
 
 
 def check_complete(said: list[str]) -> None:
@@ -42,7 +47,7 @@ def test_kill_9_of_parts_one_after_another_and_at_once(stack: Stack, tmp_path: P
     job = start(stack, tmp_path / "go")
     for parts in (("worker",), ("redis",), ("s3",), ("postgres", "api", "worker")):
         stack.kill_and_await(*parts)
-        goes_on(job)
+        goes_on(stack, job)
     (tmp_path / "go").touch()
     check_ran_once(stack, job)
     logs = stack.home / "logs"
@@ -64,10 +69,10 @@ def test_what_a_killed_learner_had_not_sent_yet_is_there(stack: Stack, tmp_path:
         [agent] = alive(
             learners, lambda process: "weft_trainer" in process.cmdline() and process.parent() not in learners
         )
-        [written] = stack.home.glob(f"runs/*{job.id}*/learner-0/agent/training-log.txt")
-        already = written.read_text().count("\n")
-        eventually(lambda: written.read_text().count("\n") > already + 5, "lines that the API has not heard of")
-        known = written.read_text().rpartition("\n")[0].splitlines()
+        file = written(stack, job)
+        already = file.read_text().count("\n")
+        eventually(lambda: file.read_text().count("\n") > already + 5, "lines that the API has not heard of")
+        known = file.read_text().rpartition("\n")[0].splitlines()
         agent.kill()
     finally:
         api.resume()

@@ -22,15 +22,14 @@ def test_two_learners_that_start_torchrun_themselves_are_one_gang(stack: Stack) 
     ("framework", "launcher"),
     [
         ({"name": "horovod", "version": "0.28.1-torch2.13"}, "horovod"),
-        ({"name": "horovod", "version": "0.28.1-tf2.21"}, "horovod"),
         ({"name": "pytorch"}, "torchrun"),
-        ({"name": "tensorflow"}, "tensorflow"),
         ({"name": "python"}, "none"),
     ],
-    ids=["horovod-torch", "horovod-tensorflow", "torchrun", "tensorflow", "none"],
+    ids=["horovod", "torchrun", "none"],
 )
 def test_rank_world_size_and_device_are_right(stack: Stack, framework: dict[str, str], launcher: str) -> None:
-    """Two learners of two GPUs. Other numbers: tests/trainer/launchers."""
+    """Two learners of two GPUs. Other numbers: tests/trainer/launchers; TensorFlow, alone and with Horovod:
+    test_examples.py."""
     asked = framework | {"launcher": launcher, "command": f"python gang.py {launcher}"}
     job = stack.train(manifest("", learners=2, gpus=2, memory="2Gb", framework=asked)).wait(timeout=800, check=False)
     shown = "\n".join(f"[{line.learner}] {line.text}" for line in job.logs())

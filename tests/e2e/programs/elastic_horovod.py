@@ -1,8 +1,9 @@
 """A training loop of Horovod in small, with its elastic state: what is lost with a learner is what came since a commit.
 
-usage: elastic_horovod.py STEPS SECONDS_BETWEEN UNTIL [COMMIT_EVERY]
+usage: elastic_horovod.py STEPS SECONDS_BETWEEN UNTIL BLIND
 
-It trains for STEPS steps at least, and until all processes find the file UNTIL.
+It trains for STEPS steps at least, and until all processes find the file UNTIL. While the file BLIND is there, it commits
+nothing, and so sees no change of its gang.
 Each step adds 1 in all processes together, so that the sum at the end tells of every step that was lost or done twice.
 """
 
@@ -14,8 +15,7 @@ from pathlib import Path
 import horovod.torch as hvd
 import torch
 
-steps, pause, until = int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3])
-every = int(sys.argv[4]) if len(sys.argv) > 4 else 5
+steps, pause, until, blind = int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
 checkpoint = Path(os.environ["CHECKPOINT_DIR"], "state.pt")
 
 
@@ -30,7 +30,7 @@ def train(state) -> None:
         state.step += 1
         if hvd.rank() == 0:
             print(f"step {state.step} with {hvd.size()}", flush=True)
-        if state.step % every == 0:
+        if state.step % 5 == 0 and not blind.exists():
             if hvd.rank() == 0:
                 part = checkpoint.with_suffix(".part")
                 torch.save({"step": state.step, "sum": state.sum}, part)

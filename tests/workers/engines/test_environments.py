@@ -467,7 +467,9 @@ def test_all_jobs_that_waited_for_a_build_hear_of_its_failure_and_the_next_is_an
     until(lambda: not bench.engine.prepare({"job-a": "tiny:1.0"}))
 
 
-def test_the_orderly_end_of_a_home_ends_its_builds(bench: Bench, waiting: Path) -> None:
+def test_the_orderly_end_of_a_home_ends_its_builds_and_the_next_start_begins_them_again(
+    bench: Bench, waiting: Path
+) -> None:
     recipe = recipe_of(bench.images)
     until(lambda: "gate" in str(bench.engine.prepare({"job-a": "tiny:1.0"})))
     environment = {**os.environ, "WEFT_ENVIRONMENTS_DIR": str(bench.images.root)}
@@ -476,6 +478,8 @@ def test_the_orderly_end_of_a_home_ends_its_builds(bench: Bench, waiting: Path) 
     assert not waits.is_building(recipe.folder)
     assert not recipe.is_complete()
     assert not Path(recipe.folder).exists()
+    again = bench.new_engine()
+    until(lambda: "gate" in str(again.prepare({"job-a": "tiny:1.0"})))
 
 
 def test_interrupting_a_run_that_waits(bench: Bench, waiting: Path) -> None:
