@@ -2,8 +2,8 @@
 
 usage: elastic_horovod.py STEPS SECONDS_BETWEEN UNTIL BLIND
 
-It trains for STEPS steps at least, and until all processes find the file UNTIL. While the file BLIND is there, it commits
-nothing, and so sees no change of its gang.
+It trains for STEPS steps at least, and until all processes find the file UNTIL. Once one has found the file BLIND, they
+commit nothing more, and so see no change of their gang.
 Each step adds 1 in all processes together, so that the sum at the end tells of every step that was lost or done twice.
 """
 
@@ -25,12 +25,13 @@ def train(state) -> None:
     told = 0.0
     while state.step < steps or told < 1:
         time.sleep(pause)
-        share, told = hvd.allreduce(torch.tensor([1, float(until.exists())]), name="share").tolist()  # the averages
+        mine = torch.tensor([1, float(until.exists()), float(blind.exists())])
+        share, told, blinded = hvd.allreduce(mine, name="share").tolist()  # the averages
         state.sum += share
         state.step += 1
         if hvd.rank() == 0:
             print(f"step {state.step} with {hvd.size()}", flush=True)
-        if state.step % 5 == 0 and not blind.exists():
+        if state.step % 5 == 0 and not blinded:
             if hvd.rank() == 0:
                 part = checkpoint.with_suffix(".part")
                 torch.save({"step": state.step, "sum": state.sum}, part)
