@@ -245,8 +245,8 @@ def test_an_upgrade_migrates_first_and_disturbs_no_job(installation: Installatio
 
 def _rights(installation: Installation) -> set[str]:
     """Of the release, in the whole cluster."""
-    found = installation.kube.items("clusterroles", installation.namespace)
-    found += installation.kube.items("clusterrolebindings", installation.namespace)
+    found = installation.kube.items("clusterroles")
+    found += installation.kube.items("clusterrolebindings")
     names = {resource["metadata"]["name"] for resource in found}
     return {name for name in names if name.startswith(installation.namespace)}
 

@@ -85,11 +85,15 @@ class Installation:
         return {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
 
     def can(self, account: str, verb: str, what: str, namespace: str) -> bool:
-        user = f"system:serviceaccount:{self.namespace}:{account}"
+        groups = ["system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{self.namespace}"]
         resource, _, part = what.partition("/")
-        command = ("auth", "can-i", verb, resource, f"--subresource={part}", "-n", namespace, "--as", user)
-        said = self.kube.kubectl(*command, check=False)
-        return said.strip() == "yes"
+        asked = {"verb": verb, "resource": resource, "subresource": part, "namespace": namespace}
+        if resource == "rolebindings":
+            asked["group"] = "rbac.authorization.k8s.io"
+        user = f"system:serviceaccount:{self.namespace}:{account}"
+        review = {"spec": {"user": user, "groups": groups, "resourceAttributes": asked}}
+        answer = self.kube.request("POST", "apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(answer and answer["status"]["allowed"])
 
 
 def eventually(condition: Callable[[], Any], what: str, seconds: float = 120) -> Any:

@@ -81,11 +81,14 @@ class Bench(ABC):
         """How much of it others use."""
         raise NotImplementedError
 
+    def rest(self) -> None:  # noqa: B027 - not every kind keeps something up
+        """Between two cases: let go of what the engines of the last keep up, such as threads that watch."""
+
     # --- what is the same for all ---
 
     def leftovers(self, spec: LaunchSpec) -> list[str]:
-        """Everything that still exists of a run."""
-        return [*self.things(spec.run_name), *processes.of(spec.run_name, spec.token)]
+        """Something that still exists of a run: its processes are looked for once nothing else is left."""
+        return self.things(spec.run_name) or processes.of(spec.run_name, spec.token)
 
     def kill_agent(self, run_name: str, rank: int) -> None:
         """SIGKILL from outside."""
@@ -225,7 +228,7 @@ class Case:
 
 def until(look: Callable[[], T | None], describe: Callable[[], object] = lambda: "") -> T:
     """The first true answer; an engine that can't be reached for a moment is asked again, as the reconciler does."""
-    deadline = time.monotonic() + PATIENCE
+    began = time.monotonic()
     while True:
         answer: T | str | None
         try:
@@ -234,8 +237,9 @@ def until(look: Callable[[], T | None], describe: Callable[[], object] = lambda:
                 return answer
         except EngineUnreachable as error:
             answer = str(error)
-        assert time.monotonic() < deadline, f"not within {PATIENCE:g} s; last answer {answer!r}; {describe()}"
-        time.sleep(0.1)
+        passed = time.monotonic() - began
+        assert passed < PATIENCE, f"not within {PATIENCE:g} s; last answer {answer!r}; {describe()}"
+        time.sleep(min(max(0.1, passed / 20), 1))
 
 
 def answer_of(ask: Callable[[], T]) -> T:

@@ -35,6 +35,7 @@ def _ended(bench: Bench) -> Iterator[list[Case]]:
     yield cases
     for case in cases:
         case.settle()
+        bench.rest()
     assert not [left for case in cases for run in case.runs for left in run.leftovers], "something has come back"
 
 
@@ -53,6 +54,7 @@ def case(bench: Bench, request: pytest.FixtureRequest, _ended: list[Case]) -> It
     yield made
     made.close()
     _ended.append(made)
+    bench.rest()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import base64
 import os
 import ssl
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,26 +39,27 @@ class KubernetesBench(Bench):
         version = client.VersionApi(api).get_code()
         if (int(version.major), int(version.minor.rstrip("+"))) < (1, 22):
             self.lacks = {"shortening": f"a kubelet before 1.22 keeps the first grace; this is {version.git_version}"}
-        self._core, self._networking = client.CoreV1Api(api), client.NetworkingV1Api(api)
+        self._cluster, self._core = cluster, client.CoreV1Api(api)
         self.proxy, self._kubeconfig = _proxied(cluster.kubeconfig, folder)
+        self._engines: list[KubernetesEngine] = []
 
     def engine(self, installation: str = OURS, timeout: float = 20.0) -> Engine:
         settings = KubernetesSettings(kubeconfig=self._kubeconfig, namespace=self._namespace, timeout=timeout)
-        return KubernetesEngine("kubernetes", settings, _REPOSITORY, installation)
+        made = KubernetesEngine("kubernetes", settings, _REPOSITORY, installation)
+        self._engines.append(made)
+        return made
+
+    def rest(self) -> None:
+        """An engine watches for as long as its process lives; one that is asked again begins anew."""
+        for engine in self._engines:
+            engine.close()
 
     def things(self, run_name: str) -> list[str]:
-        lists: dict[str, Callable[[str], Any]] = {
-            "pod": self._core.list_namespaced_pod,
-            "secret": self._core.list_namespaced_secret,
-            "service": self._core.list_namespaced_service,
-            "configmap": self._core.list_namespaced_config_map,
-            "networkpolicy": self._networking.list_namespaced_network_policy,
-        }
+        kinds = "pods,secrets,services,configmaps,networkpolicies"
         return [
-            f"{kind}/{item.metadata.name}"
-            for kind, items in lists.items()
-            for item in items(self._namespace).items
-            if run_name in item.metadata.name
+            f"{item['kind']}/{item['metadata']['name']}"
+            for item in self._cluster.items(kinds, self._namespace)
+            if run_name in item["metadata"]["name"]
         ]
 
     def remove_learner(self, run_name: str, rank: int) -> None:

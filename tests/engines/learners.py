@@ -27,7 +27,7 @@ class LearnersApi(ApiDouble):
 
     def __init__(self, name: str, command: str, learners: int, host: str) -> None:
         specs = {
-            rank: spec(command, rank=rank, learners=learners, env={MARK: name}, heartbeat_seconds=0.25)
+            rank: spec(command, rank=rank, learners=learners, env={MARK: name}, heartbeat_seconds=1)
             for rank in range(learners)
         }
         super().__init__(specs, host, f"weft_a_{uuid.uuid4().hex}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 from tests.engines.learners import MARK
@@ -10,15 +11,14 @@ from tests.engines.learners import MARK
 
 def of(run_name: str, token: str) -> list[str]:
     """Everything that has the run's token or mark in its environment: agents, and what they have started."""
-    return [
-        f"process {process.pid}: {' '.join(process.info['cmdline'] or ['?'])[:100]}"
-        for process in psutil.process_iter(["cmdline", "environ", "status"])
-        if process.info["status"] != psutil.STATUS_ZOMBIE and _belongs(process.info["environ"] or {}, run_name, token)
-    ]
-
-
-def _belongs(environment: dict[str, str], run_name: str, token: str) -> bool:
-    return environment.get(MARK) == run_name or token in environment.values()
+    marks = (f"{MARK}={run_name}\0".encode(), f"={token}\0".encode())
+    found = []
+    for pid in psutil.pids():
+        with suppress(OSError, psutil.Error):  # one of a moment; a zombie has no environment any more
+            environment = Path(f"/proc/{pid}/environ").read_bytes() + b"\0"
+            if any(mark in environment for mark in marks):
+                found.append(f"process {pid}: {' '.join(psutil.Process(pid).cmdline() or ['?'])[:100]}")
+    return found
 
 
 def agent(run_name: str, rank: int) -> psutil.Process:

@@ -9,12 +9,14 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 import psutil
 from kubernetes import client, config
@@ -25,6 +27,14 @@ _GIVEN = {name: value for name, value in os.environ.items() if name.startswith("
 _FOLDER = Path(_GIVEN.get("WEFT_KUBERNETES_DIR") or REPOSITORY.parent / "shared" / "kubernetes")
 # A lost node is noticed after 16 s instead of 40; tests wait for it, and depend on no time.
 _FLAGS = {"WEFT_KUBE_KCM_FLAGS": "--node-monitor-grace-period=16s"}
+_GROUPS = {
+    "clusterrolebindings": "apis/rbac.authorization.k8s.io/v1",
+    "clusterroles": "apis/rbac.authorization.k8s.io/v1",
+    "jobs": "apis/batch/v1",
+    "networkpolicies": "apis/networking.k8s.io/v1",
+    "workloads": "apis/kueue.x-k8s.io/v1beta1",
+}
+"""Of the kinds that are not of the core's group."""
 MISSING = f"NOT RUN: no Kubernetes ({_FOLDER} is not there; WEFT_KUBERNETES_DIR names another folder)"
 NOT_ROOT = "NOT RUN: no Kubernetes (the cluster's scripts want root)"
 
@@ -40,6 +50,7 @@ class Cluster:
         self.home = Path(_GIVEN.get("WEFT_KUBE_HOME") or "/tmp/weft-kube")
         self._environment = {**os.environ, **_FLAGS, **_GIVEN, "WEFT_KUBE_HOME": str(self.home)}
         self._ours = False
+        self._client: client.ApiClient | None = None
 
     @property
     def kubeconfig(self) -> Path:
@@ -81,10 +92,12 @@ class Cluster:
         records = self.home / "run" / "pids"
         if any(_is_alive(record) for record in records.glob("[!.]*")):
             self._script("up", "--nodes", str(nodes), timeout=600)
+            for node in self.nodes:
+                self._use_spec(node)
             return
         if records.exists():
             self.down()
-        self._ours = True
+        self._ours, self._client = True, None
         for attempt in range(3):  # the script gives a server 90 s, and goes on where it was when it is run again
             try:
                 self._script("up", "--nodes", str(nodes), timeout=600)
@@ -144,12 +157,30 @@ class Cluster:
         assert not check or done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 
-    def items(self, kind: str, namespace: str, selector: str = "") -> list[dict[str, Any]]:
-        """Objects of a kind in a namespace."""
-        flags = ["-l", selector] if selector else []
-        found: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "-n", namespace, *flags, "-o", "json"))[
-            "items"
-        ]
+    def request(self, method: str, path: str, body: Any = None, **query: str) -> dict[str, Any] | None:
+        """The API server's answer, None if there is no such thing. A hundred of these cost as much as one kubectl."""
+        self._client = self._client or self.api()
+        answer = self._client.rest_client.pool_manager.request(
+            method,
+            f"{self._client.configuration.host}/{path}?{urlencode(query)}",
+            body=None if body is None else json.dumps(body),
+            headers={"Content-Type": "application/json"},
+            timeout=60,
+        )
+        assert answer.status < 300 or answer.status == 404, f"{method} {path}: {answer.data.decode()}"
+        found: dict[str, Any] = json.loads(answer.data)
+        return None if answer.status == 404 else found
+
+    def get(self, kind: str, name: str, namespace: str) -> dict[str, Any] | None:
+        return self.request("GET", f"{_place(kind, namespace)}/{name}")
+
+    def items(self, kinds: str, namespace: str = "", selector: str = "") -> list[dict[str, Any]]:
+        """Objects of some kinds (plurals, with commas) in a namespace, or in all."""
+        found = []
+        for kind in kinds.split(","):
+            listed = self.request("GET", _place(kind, namespace), labelSelector=selector)
+            assert listed, f"the cluster knows no {kind}"
+            found += [{"kind": listed["kind"].removesuffix("List"), **item} for item in listed["items"]]
         return found
 
     def free_cpus(self) -> dict[str, float]:
@@ -162,17 +193,16 @@ class Cluster:
 
     def cpus(self) -> dict[str, float]:
         """By node, what its pods may ask for together."""
-        nodes = json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]
-        return {node["metadata"]["name"]: _cpus(node["status"]["allocatable"]["cpu"]) for node in nodes}
+        return {node["metadata"]["name"]: _cpus(node["status"]["allocatable"]["cpu"]) for node in self.items("nodes")}
 
     def pods(self) -> list[dict[str, Any]]:
         """Everybody's, as of one moment."""
-        found: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", "-A", "-o", "json"))["items"]
-        return found
+        return self.items("pods")
 
     def is_ready(self, node: str) -> bool:
-        path = "{.status.conditions[?(@.type=='Ready')].status}"
-        return self.kubectl("get", "node", node, "-o", f"jsonpath={path}") == "True"
+        found = self.request("GET", f"api/v1/nodes/{node}")
+        assert found, f"there is no {node}"
+        return ("Ready", "True") in [(each["type"], each["status"]) for each in found["status"]["conditions"]]
 
     def proxy(self) -> subprocess.Popen[str]:
         """`kubectl proxy` at a port that its first line of output names."""
@@ -182,12 +212,14 @@ class Cluster:
     @contextmanager
     def namespace(self, name: str) -> Iterator[str]:
         """A namespace for the time of the block; all in it goes at once at its end."""
-        self.kubectl("create", "namespace", name)
+        self.request("POST", "api/v1/namespaces", {"metadata": {"name": name}})
+        while not self.get("serviceaccounts", "default", name):  # until then the server takes no pod
+            time.sleep(0.05)
         try:
             yield name
         finally:
-            self.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=0", "--force", check=False)
-            self.kubectl("delete", "namespace", name, "--wait=false", check=False)
+            self.request("DELETE", f"api/v1/namespaces/{name}/pods", gracePeriodSeconds="0")
+            self.request("DELETE", f"api/v1/namespaces/{name}")
 
     # --- images ---
 
@@ -197,12 +229,50 @@ class Cluster:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._script("image", name, *arguments, timeout=1400)
 
+    def lend(self, folder: Path, place: str) -> None:
+        """Have every container that starts from now on find a folder of this machine there, to read."""
+        mount = {"destination": place, "type": "bind", "source": str(folder), "options": ["rbind", "ro"]}
+        for node in self.nodes:
+            path = self._spec(node)
+            spec = json.loads(path.read_text() if path.exists() else self._ctr(node, "oci", "spec"))
+            if mount not in spec["mounts"]:
+                spec["mounts"].append(mount)
+                path.write_text(json.dumps(spec))
+                self._use_spec(node, again=True)
+
+    def _spec(self, node: str) -> Path:
+        return self.home / "run" / node / "spec.json"
+
+    def _use_spec(self, node: str, *, again: bool = False) -> None:
+        """Have a node's containerd begin its containers' specs with ours, if there is one. It reads it when it starts,
+        and the script that starts a node writes its settings anew."""
+        settings, spec = self._spec(node).with_name("containerd.toml"), self._spec(node)
+        text, runtime = settings.read_text(), '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]\n'
+        is_used = "base_runtime_spec" in text
+        if not spec.exists() or (is_used and not again):
+            return
+        if not is_used:
+            settings.write_text(text.replace(runtime, f'{runtime}base_runtime_spec = "{spec}"\n'))
+        name = node.replace("node", "containerd")
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGKILL)  # it is started again, and its containers run on
+        deadline = time.monotonic() + 120
+        while self.pid(name) == pid or not self._answers(node):
+            assert time.monotonic() < deadline, f"the containerd of {node} does not come back"
+            time.sleep(0.2)
+
+    def _answers(self, node: str) -> bool:
+        try:
+            return bool(self._ctr(node, "version"))
+        except subprocess.CalledProcessError:
+            return False
+
     def load(self, archive: Path, images: Collection[str]) -> None:
         """Load an archive that an engine's `save` wrote into every node that lacks some of these names and ids."""
         for node in self.nodes:
             if not self._missing(node, images):
                 continue
-            self._ctr(node, "import", str(archive), timeout=1400)
+            self._ctr(node, "image", "import", str(archive), timeout=1400)
             deadline = time.monotonic() + 300
             while missing := self._missing(node, images):  # the kubelet's view follows
                 assert time.monotonic() < deadline, f"{node} does not show {sorted(missing)}"
@@ -213,20 +283,22 @@ class Cluster:
         return {image_name for node in self.nodes for image_name in self._missing(node, images)}
 
     def _missing(self, node: str, images: Collection[str]) -> set[str]:
-        return set(images) - {line.split()[0] for line in self._ctr(node, "ls").splitlines()}
+        return set(images) - {line.split()[0] for line in self._ctr(node, "image", "ls").splitlines()}
 
     def has_image(self, name: str, mark: str) -> bool:
         """Whether every node has the image with this mark of its content (see :meth:`mark_image`)."""
-        return all(f"weft.test.mark={mark}" in self._ctr(node, "ls", f"name=={full(name)}") for node in self.nodes)
+        return all(
+            f"weft.test.mark={mark}" in self._ctr(node, "image", "ls", f"name=={full(name)}") for node in self.nodes
+        )
 
     def mark_image(self, name: str, mark: str) -> None:
         for node in self.nodes:
-            self._ctr(node, "label", full(name), f"weft.test.mark={mark}")
+            self._ctr(node, "image", "label", full(name), f"weft.test.mark={mark}")
 
     def _ctr(self, node: str, *arguments: str, timeout: float = 60) -> str:
         socket = self.home / "run" / node / "containerd.sock"
         program = self.home / "debian" / "usr" / "bin" / "ctr"
-        command = [str(program), "-a", str(socket), "-n", "k8s.io", "image", *arguments]
+        command = [str(program), "-a", str(socket), "-n", "k8s.io", *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=True).stdout
 
 
@@ -239,6 +311,11 @@ def _is_alive(record: Path) -> bool:
     except (OSError, ValueError):
         return False
     return told[0] not in "ZX" and int(told[19]) == started
+
+
+def _place(kind: str, namespace: str) -> str:
+    within = f"namespaces/{namespace}/" if namespace else ""
+    return f"{_GROUPS.get(kind, 'api/v1')}/{within}{kind}"
 
 
 def _cpus(quantity: str) -> float:

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-import json
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.kubernetes.cluster import Cluster, is_bygone
-from tests.workers.engines.bench import until
 from tests.workers.engines.kubernetes import samples
 
 from weft_core.engine import LearnerObservation, LearnerState, Observation
 from weft_core.launch import LaunchSpec
 from weft_workers.engines.kubernetes import KubernetesEngine
 
+T = TypeVar("T")
 Json = dict[str, Any]
 STANDIN_IMAGE = "weft.test/standin:1"
 STANDIN = """#!/bin/sh
 # Stands in for the agent where the agent does not matter: runs what comes after the # of the API's URL.
 exec sh -c "${WEFT_API_URL#*#}"
 """
-FOREVER = "trap 'exit 0' TERM; while :; do sleep 0.2; done"
-STUBBORN = "trap '' TERM; while :; do sleep 0.2; done"
-SLOW = "trap 'sleep 4; exit 0' TERM; while :; do sleep 0.2; done"
+FOREVER = "trap 'exit 0' TERM; sleep 600 & wait"
+STUBBORN = "trap '' TERM; exec sleep 600"
+SLOW = "trap 'sleep 4; exit 0' TERM; sleep 600 & wait"
 PATIENCE = 240.0
+
+
+def until(look: Callable[[], T | None], seconds: float = PATIENCE) -> T:
+    """The first true answer. Each look asks the cluster, so the pauses grow with the time that has passed."""
+    began = time.monotonic()
+    while not (answer := look()):
+        passed = time.monotonic() - began
+        assert passed < seconds, f"not within {seconds} s; last answer: {answer!r}"
+        time.sleep(min(max(0.05, passed / 20), 1))
+    return answer
 
 
 class KubeBench:
@@ -56,10 +66,8 @@ class KubeBench:
 
     # --- what is there ---
 
-    def get(self, kind: str, name: str = "", namespace: str | None = None) -> Json | None:
-        where = ["-n", namespace or self.namespace]
-        found = self.kube.kubectl("get", kind, name, *where, "--ignore-not-found", "-o", "json")
-        return json.loads(found) if found.strip() else None
+    def get(self, kind: str, name: str) -> Json | None:
+        return self.kube.get(kind, name, self.namespace)
 
     def things(self, run_name: str, namespace: str | None = None) -> list[str]:
         """Names of what is left of a run, with the uids; but for the objects of pods that have ended and go."""

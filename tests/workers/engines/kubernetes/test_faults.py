@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.workers.engines.bench import until
-from tests.workers.engines.kubernetes.bench import PATIENCE, KubeBench
+from tests.workers.engines.kubernetes.bench import PATIENCE, KubeBench, until
 
 from weft_core.engine import EngineUnreachable, LearnerState
 
@@ -65,7 +64,7 @@ def account(bench: KubeBench, *, everywhere: bool = True) -> Path:
         "type": "kubernetes.io/service-account-token",
     }
     bench.kube.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(token))
-    found = until(lambda: (bench.get("secret", "weft-token") or {}).get("data", {}).get("token"), PATIENCE)
+    found = until(lambda: (bench.get("secrets", "weft-token") or {}).get("data", {}).get("token"), PATIENCE)
     theirs = yaml.safe_load(bench.kube.kubeconfig.read_text())
     theirs["users"] = [
         {"name": user["name"], "user": {"token": base64.b64decode(found).decode()}} for user in theirs["users"]

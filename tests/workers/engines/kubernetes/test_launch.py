@@ -7,9 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.workers.engines.bench import until
 from tests.workers.engines.kubernetes import samples
-from tests.workers.engines.kubernetes.bench import PATIENCE, KubeBench
+from tests.workers.engines.kubernetes.bench import PATIENCE, KubeBench, until
 
 from weft_core.engine import EngineUnreachable, LaunchRefused, LearnerState
 from weft_core.launch import Placement
@@ -97,7 +96,7 @@ def test_what_is_of_others_is_not_adopted(bench: KubeBench) -> None:
     with pytest.raises(EngineUnreachable, match=rf"the secret {bench.namespace}/{spec.run_name} is there, of another"):
         bench.engine.launch(spec)
     bench.engine.stop(spec.run_name, NOW)
-    assert bench.get("secret", spec.run_name), "nor deleted"
+    assert bench.get("secrets", spec.run_name), "nor deleted"
     bench.kube.kubectl("delete", "secret", "-n", bench.namespace, spec.run_name)
 
     foreign = bench.spec(job_id="another")
@@ -127,7 +126,7 @@ def test_a_secret_that_is_being_deleted_is_not_adopted(bench: KubeBench) -> None
         bench.engine.launch(spec)
     patch = json.dumps({"metadata": {"finalizers": None}})
     bench.kube.kubectl("patch", "secret", "-n", bench.namespace, spec.run_name, "--type=merge", "-p", patch)
-    until(lambda: not bench.get("secret", spec.run_name), PATIENCE)
+    until(lambda: not bench.get("secrets", spec.run_name), PATIENCE)
     bench.engine.launch(spec)
     bench.running(spec)
 
@@ -136,7 +135,7 @@ def test_a_pod_that_is_created_after_the_stop_is_collected(bench: KubeBench) -> 
     """A request that was stuck somewhere, while its attempt was stopped."""
     spec = bench.spec(cpus=64)
     bench.engine.launch(spec)
-    secret = bench.get("secret", spec.run_name)
+    secret = bench.get("secrets", spec.run_name)
     assert secret is not None
     bench.engine.stop(spec.run_name, NOW)
     bench.gone(spec)
@@ -153,7 +152,7 @@ def test_a_quota_is_waited_for_and_nothing_is_half_started(bench: KubeBench) -> 
         "spec": {"hard": {"pods": "2"}},
     }
     apply(bench, quota)
-    until(lambda: (bench.get("resourcequota", "small") or {}).get("status", {}).get("used"), PATIENCE)
+    until(lambda: (bench.get("resourcequotas", "small") or {}).get("status", {}).get("used"), PATIENCE)
     spec = bench.spec(learners=3)
     with pytest.raises(EngineUnreachable, match="waiting for quota on engine kube: exceeded quota: small"):
         bench.engine.launch(spec)
@@ -246,7 +245,7 @@ def test_gpu_types_are_the_nodes_own(bench: KubeBench) -> None:
         for n, wanted in enumerate(("v100", "h100")):
             spec = bench.spec(run_name=f"weft-gpu-{n}-1", gpus=1, gpu_type=wanted)
             engine.launch(spec)
-            pod = bench.get("pod", f"{spec.run_name}-1")
+            pod = bench.get("pods", f"{spec.run_name}-1")
             assert pod is not None
             terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
             asked[wanted] = terms["nodeSelectorTerms"][0]["matchExpressions"][0]["values"]
@@ -257,8 +256,16 @@ def test_gpu_types_are_the_nodes_own(bench: KubeBench) -> None:
 
 
 def test_what_can_not_be_scheduled_says_why(bench: KubeBench) -> None:
-    spec = bench.spec(cpus=64)
-    bench.engine.launch(spec)
-    seen = bench.wait(spec, lambda learner: learner.reason)
-    assert seen.state is LearnerState.STARTING
-    assert seen.reason.startswith("unschedulable: no node has 64 CPUs free (")
+    nowhere = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "weft.test/nowhere", "operator": "Exists"}]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": nowhere}}
+    large = bench.spec(cpus=64)
+    choosy = bench.spec(run_name="weft-choosy-1", placement=Placement(affinity=affinity))
+    for spec in (large, choosy):
+        bench.engine.launch(spec)
+    for spec, why in (
+        (large, "unschedulable: no node has 64 CPUs free ("),
+        (choosy, "unschedulable: no node fits (2 nodes: 2 not of the kind asked for)"),
+    ):
+        seen = bench.wait(spec, lambda learner: learner.reason)
+        assert seen.state is LearnerState.STARTING
+        assert seen.reason.startswith(why)

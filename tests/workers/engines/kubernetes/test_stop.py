@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
-from tests.workers.engines.bench import until
-from tests.workers.engines.kubernetes.bench import PATIENCE, SLOW, STUBBORN, KubeBench
+from tests.workers.engines.kubernetes.bench import PATIENCE, SLOW, STUBBORN, KubeBench, until
 
 from weft_core.engine import LearnerState
 
@@ -35,7 +34,7 @@ _WORKLOADS = {
 
 def deadline(bench: KubeBench, name: str) -> tuple[datetime, int] | None:
     """When a pod is to be killed, and its grace in seconds."""
-    pod = bench.get("pod", name)
+    pod = bench.get("pods", name)
     metadata = pod["metadata"] if pod else {}
     ends = metadata.get("deletionTimestamp")
     return (datetime.fromisoformat(ends), metadata["deletionGracePeriodSeconds"]) if ends else None
@@ -50,10 +49,10 @@ def test_one_stop_is_enough_and_its_ways_stay_open_until_the_last_pod_has_ended(
     assert seen is not None
     assert [learner.state for learner in seen.learners.values()] == [LearnerState.RUNNING] * 2
     assert not any(learner.interrupted for learner in seen.learners.values())
-    assert bench.get("secret", spec.run_name) is None
+    assert bench.get("secrets", spec.run_name) is None
 
     def ended() -> bool:
-        policy = bench.get("networkpolicy", spec.run_name)  # asked first: who lives later lived then
+        policy = bench.get("networkpolicies", spec.run_name)  # asked first: who lives later lived then
         lives = [pod for pod in bench.kube.items("pods", bench.namespace) if pod["status"]["phase"] == "Running"]
         assert policy or not lives, "a living learner has lost its network policy"
         return not lives
@@ -98,7 +97,7 @@ def test_a_drained_pod_is_interrupted(bench: KubeBench) -> None:
 
     assert until(first, PATIENCE)
     until(lambda: first() is LearnerState.EXITED, PATIENCE)
-    until(lambda: bench.get("pod", name) is None, PATIENCE)
+    until(lambda: bench.get("pods", name) is None, PATIENCE)
     seen = bench.look(spec)
     assert seen is not None
     assert seen.learners[0].state is LearnerState.EXITED, "also when the object is gone"
@@ -153,7 +152,7 @@ def test_kueue_lets_go_of_pods_that_never_ran(bench: KubeBench) -> None:
         engine.stop(spec.run_name, timedelta(seconds=60))
         assert bench.exited(spec, engine).exit_code is None
         engine.stop(spec.run_name, timedelta(seconds=60))
-        assert bench.get("workload", spec.run_name) is None
+        assert bench.get("workloads", spec.run_name) is None
         for n in (1, 2):
             free = json.dumps({"metadata": {"finalizers": None}})
             bench.kube.kubectl("patch", "pod", "-n", bench.namespace, f"{spec.run_name}-{n}", "-p", free)
