@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +20,9 @@ from tests.servers import Servers
 from weft_core.settings import S3Settings
 from weft_embedded import home as homes
 from weft_embedded.__main__ import main
+from weft_embedded.config import create_config, read_settings
 from weft_embedded.home import Home
+from weft_embedded.stack import Choice, Stack
 
 
 @pytest.fixture
@@ -94,14 +98,6 @@ def test_wrong_setting(folder: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_servers_of_others_are_used_and_not_started(outside: Weft) -> None:
-    outside.up("--no-api", "--no-worker")
-    assert outside.parts() == {}
-    assert not (outside.home / "postgres").exists()
-    assert outside.profile.exists()  # so the database was migrated and filled
-    assert outside.run("down").returncode == 0
-
-
 def test_own_postgres_beside_anothers_redis(folder: Path, redis_url: str, s3: S3Settings) -> None:
     weft = Weft(
         folder,
@@ -112,16 +108,32 @@ def test_own_postgres_beside_anothers_redis(folder: Path, redis_url: str, s3: S3
     )
     weft.up("--no-api", "--no-worker")
     assert set(weft.parts()) == {"postgres"}
-    # A shell that took over `weft env` still starts our own Postgres.
-    printed = dict(
-        line.removeprefix("export ").split("=", 1) for line in weft.run("env").stdout.splitlines() if "_URL" in line
-    )
-    assert weft.run("down").returncode == 0
-    weft.environment["WEFT_DATABASE_URL"] = printed["WEFT_DATABASE_URL"].strip("'")
-    weft.up("--no-api", "--no-worker")
-    assert set(weft.parts()) == {"postgres"}
     assert weft.run("down").returncode == 0
     assert weft.processes() == {}
+
+
+def test_a_shell_that_took_over_the_environment_still_starts_our_own_servers(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WEFT_CONFIG", "WEFT_HOME"):  # read_settings changes them
+        monkeypatch.setenv(name, "")
+    home = Home(folder)
+    home.open()
+    create_config(home)
+
+    def servers() -> list[str]:
+        return [server.name for server in Stack(home, read_settings(home), Choice()).servers()]
+
+    ours = servers()
+    assert ours == ["postgres", "redis", "s3"]
+    assert main(["env", "--home", str(folder)]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        name, value = line.removeprefix("export ").split("=", 1)
+        if name in ("WEFT_DATABASE_URL", "WEFT_REDIS_URL"):  # S3 chooses its ports when it starts
+            monkeypatch.setenv(name, shlex.split(value)[0])
+    assert servers() == ours
+    monkeypatch.setenv("WEFT_DATABASE_URL", "postgresql://me@elsewhere/weft")
+    assert servers() == ["redis", "s3"]
 
 
 def test_an_s3_that_refuses_the_credentials(outside: Weft) -> None:
@@ -133,15 +145,18 @@ def test_an_s3_that_refuses_the_credentials(outside: Weft) -> None:
     assert outside.processes() == {}
 
 
-def test_ctrl_c_ends_a_foreground_up(outside: Weft) -> None:
+def test_servers_of_others_are_used_and_ctrl_c_ends_a_foreground_up(outside: Weft) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "weft_embedded", "up", "--home", str(outside.home), "--no-api", "--no-worker"],
         env=outside.environment,
         stdout=subprocess.PIPE,
         text=True,
     )
-    wait_for(lambda: outside.run("status").returncode == 0 and outside.status()["ready"], "it is ready")
-    process.send_signal(2)
+    wait_for(lambda: outside.status()["ready"] or process.poll() is not None, "it is ready")
+    assert outside.parts() == {}
+    assert not (outside.home / "postgres").exists()
+    assert outside.profile.exists()  # so the database was migrated and filled
+    process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "ready after" in said

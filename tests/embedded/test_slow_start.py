@@ -35,7 +35,8 @@ from weft_embedded.supervisor import Supervisor
 BEGIN = "import os, pathlib, signal, time\nwith open('starts', 'a') as file: print(time.monotonic(), file=file)\n"
 ANSWER = "pathlib.Path('up').touch()\ntime.sleep(600)"
 QUICK = BEGIN + ANSWER
-BUSY = BEGIN + "end = time.monotonic() + 8\nwhile time.monotonic() < end: pass\n" + ANSWER
+COMPUTE = "sum(range(2_000_000)); time.sleep(0.1)\n"  # a tenth of a core, several times what counts as work
+BUSY = BEGIN + f"end = time.monotonic() + 8\nwhile time.monotonic() < end: {COMPUTE}" + ANSWER
 STUCK_TWICE = BEGIN + "if len(open('starts').readlines()) <= 2: os.kill(os.getpid(), signal.SIGSTOP)\n" + ANSWER
 
 
@@ -190,7 +191,7 @@ def test_the_end_waits_for_what_gets_on(tmp_path: Path) -> None:
     code = "import signal, sys, time\n" + BEGIN + (
         "def end(*_):\n"
         "    stop = time.monotonic() + 3\n"
-        "    while time.monotonic() < stop: pass\n"
+        f"    while time.monotonic() < stop: {COMPUTE}"
         "    pathlib.Path('ended').touch(); sys.exit()\n"
         "signal.signal(signal.SIGTERM, end); pathlib.Path('up').touch()\n"
         "while True: time.sleep(1)"
@@ -212,9 +213,9 @@ def test_the_end_waits_for_what_gets_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "gets_on"),
     [
-        ("while True: pass", True),
+        (f"import time\nwhile True: {COMPUTE}", True),
         ("import time\nwhile True: time.sleep(0.2); print('step', flush=True)", True),
-        ("import os\nif os.fork(): os.wait()\nwhile True: pass", True),
+        (f"import os, time\nif os.fork(): os.wait()\nwhile True: {COMPUTE}", True),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", False),
         ("import time; time.sleep(600)", False),
     ],
@@ -259,10 +260,10 @@ def stop_the_api(weft: Weft) -> dict[str, Any]:
     """SIGSTOP to the API while it starts, which takes it a second at least."""
 
     def api() -> dict[str, Any] | None:
-        parts = json.loads((weft.home / "run/state.json").read_text())["parts"]
-        return next((part for part in parts if part["name"] == "api" and part["pid"]), None)
+        part = weft.parts().get("api")
+        return part if part and part["pid"] else None
 
-    wait_for(lambda: (weft.home / "run/state.json").exists() and api() is not None, "the API is being started")
+    wait_for(lambda: api() is not None, "the API is being started")
     found = api()
     assert found is not None
     assert found["state"] == "starting"
@@ -308,8 +309,8 @@ def test_status_and_down_while_a_part_is_stuck(api_alone: Weft) -> None:
     with detach(api_alone) as process:
         stopped = stop_the_api(api_alone)
         wait_for(lambda: "done nothing" in api_alone.parts()["api"]["note"] or process.poll() is not None, "it is told")
-        part = api_alone.parts()["api"]
-        assert (part["state"], part["pid"]) == ("starting", stopped["pid"])
+        [part] = json.loads(api_alone.run("status", "--json").stdout)["parts"]
+        assert (part["name"], part["state"], part["pid"]) == ("api", "starting", stopped["pid"])
         down = api_alone.run("down")
         assert down.returncode == 0, down.stderr
         assert "api is stopped" in down.stdout

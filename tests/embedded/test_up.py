@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +40,8 @@ def home() -> Iterator[Weft]:
 
 @pytest.fixture
 def weft(home: Weft) -> Weft:
-    home.up()
+    if not home.runs():
+        home.up()
     return home
 
 
@@ -66,8 +68,8 @@ def store(weft: Weft, identity: str) -> S3Client:
 
 
 def test_everything_runs_and_the_profile_opens_it(weft: Weft) -> None:
-    status = weft.status()
-    assert status["running"]
+    status = json.loads(weft.run("status", "--json").stdout)
+    assert status == {"running": True, **weft.status()}
     assert status["ready"]
     assert {part["name"]: part["state"] for part in status["parts"]} == dict.fromkeys(PARTS, "running")
     with client(weft) as api:
@@ -119,32 +121,11 @@ def test_up_prints_a_link_that_signs_in_once(weft: Weft) -> None:
         assert [answer.status_code for answer in answers] == [200, 401]
         assert browser.get("/api/v1/session").json()["user"] == "admin"
         assert browser.get("/api/v1/signin").json() == {"profile_file": str(weft.home / "client.toml")}
-
-
-def test_a_link_is_shown_in_a_terminal_and_never_logged(weft: Weft) -> None:
-    weft.run("down", "--grace", "0")
-    done = weft.run("up", "--detach", "--port", "0")
-    secret = link_in(done.stdout)
     logs = [path.read_text(errors="replace") for path in (weft.home / "logs").iterdir()]
     assert logs
-    assert not [text for text in logs if secret in text or "weft_l_" in text]
+    assert not [text for text in logs if "weft_l_" in text], "no link is logged"
     command = f"`WEFT_PROFILE_FILE={weft.home / 'client.toml'} weft login --browser`"
     assert command in (weft.home / "logs" / "supervisor.log").read_text()
-    weft.run("down", "--grace", "0")
-
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-    command_line = [sys.executable, "-m", "weft_embedded", "up", "--home", str(weft.home), "--port", "0"]
-    with subprocess.Popen(command_line, env=weft.environment, stdin=slave, stdout=slave, stderr=slave) as process:
-        os.close(slave)
-        shown = b""
-        while not re.search(rb"signin#weft_l_[\w-]{43}", shown):
-            shown += os.read(master, 4096)
-        process.send_signal(signal.SIGINT)
-        with contextlib.suppress(OSError):  # its end is told so
-            while os.read(master, 4096):
-                pass
-    os.close(master)
 
 
 def test_a_second_up_says_who_runs(weft: Weft) -> None:
@@ -170,35 +151,68 @@ def test_a_part_that_is_killed_is_started_again(weft: Weft, name: str) -> None:
 
 
 def test_killed_supervisor_takes_all_along_and_nothing_is_lost(weft: Weft) -> None:
+    """The next `up`, in a terminal, finds everything and shows a link; `down` ends it from outside."""
     with client(weft) as api:
         made = api.put("/api/v1/secrets/KEPT", json={"value": "x"})
         assert made.status_code < 300, made.text
     store(weft, "weft").put_object(Bucket="weft", Key="kept", Body=b"kept")
-    status = weft.status()
+    status, profile = weft.status(), weft.profile.read_text()
     os.kill(status["supervisor"]["pid"], signal.SIGKILL)
     wait_for(lambda: weft.processes() == {}, "all processes ended with their supervisor")
     assert weft.run("status").returncode == 3
 
-    weft.up()
-    assert weft.status()["url"] == status["url"]  # learners come back to it
-    with client(weft) as api:
-        assert "KEPT" in api.get("/api/v1/secrets").text
-    assert store(weft, "weft").get_object(Bucket="weft", Key="kept")["Body"].read() == b"kept"
+    with in_a_terminal(weft, "up", "--port", "0") as (process, shown):
+        shown.wait_for(rb"signin#weft_l_[\w-]{43}")
+        assert weft.status()["url"] == status["url"]  # learners come back to it
+        assert weft.profile.read_text() == profile
+        with client(weft) as api:
+            assert "KEPT" in api.get("/api/v1/secrets").text
+        assert store(weft, "weft").get_object(Bucket="weft", Key="kept")["Body"].read() == b"kept"
 
-
-def test_down_leaves_nothing_and_up_finds_everything(weft: Weft) -> None:
-    token, url = tomllib.loads(weft.profile.read_text())["profiles"]["default"]["token"], weft.status()["url"]
-    assert set(weft.processes()) >= {part["pid"] for part in weft.parts().values()}
-    down = weft.run("down")
+        assert set(weft.processes()) >= {part["pid"] for part in weft.parts().values()}
+        down = weft.run("down")
     assert down.returncode == 0, down.stderr
     assert [line for line in down.stdout.splitlines() if line.endswith("is stopped")][-6:] == [
         *(f"{name} is stopped" for name in ("worker", "api", "s3", "redis", "postgres")),
         "all is stopped",
     ]
+    assert process.returncode == 0
     assert weft.processes() == {}
     assert weft.run("down").stdout == "nothing runs\n"
 
-    weft.up()
-    assert tomllib.loads(weft.profile.read_text())["profiles"]["default"] == {"url": url, "token": token}
-    with client(weft) as api:
-        assert api.get("/api/v1/me").status_code == 200
+
+class Shown:
+    """What a program has written to its terminal. A thread reads it: a program whose terminal is full stands still."""
+
+    def __init__(self, master: int) -> None:
+        self._bytes = b""
+        self.reader = threading.Thread(target=self._read, args=(master,))
+        self.reader.start()
+
+    def _read(self, master: int) -> None:
+        with contextlib.suppress(OSError):  # its end is told so
+            while read := os.read(master, 4096):
+                self._bytes += read
+
+    def wait_for(self, pattern: bytes) -> None:
+        wait_for(lambda: re.search(pattern, self._bytes) is not None, f"{pattern!r} is shown")
+
+
+@contextlib.contextmanager
+def in_a_terminal(weft: Weft, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], Shown]]:
+    """`weft` in a terminal of 80 columns, until it ends."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+    command = [sys.executable, "-m", "weft_embedded", *words, "--home", str(weft.home)]
+    process = subprocess.Popen(command, env=weft.environment, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    shown = Shown(master)
+    try:
+        yield process, shown
+    except BaseException:
+        process.send_signal(signal.SIGINT)
+        raise
+    finally:
+        process.wait()
+        shown.reader.join()
+        os.close(master)
