@@ -23,6 +23,7 @@ class Weft:
         self.home = home
         self.profile = home.parent / f"{home.name}-profile.toml"
         self.environment = {**os.environ, "WEFT_PROFILE_FILE": str(self.profile), **environment}
+        self.said = ""
 
     def run(self, action: str, *flags: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -35,9 +36,10 @@ class Weft:
         )
 
     def up(self, *flags: str) -> None:
-        """Start it."""
+        """Start it; ``said`` is what that prints."""
         done = self.run("up", "--detach", "--port", "0", *flags)
         assert done.returncode == 0, done.stdout + done.stderr
+        self.said = done.stdout
 
     def runs(self) -> bool:
         """Whether a supervisor holds the home."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -21,6 +22,7 @@ from weft_workers.supervision.installer import Installer
 
 REPOSITORY = Path(__file__).parents[2]
 SERVER = {"alembic", "boto3", "celery", "fastapi", "kubernetes", "psycopg", "sqlalchemy", "uvicorn"}
+_SITE = Path(f"lib/python3.{sys.version_info.minor}/site-packages")
 PAGE = "api/weft_api/dashboard/static/index.html"
 
 
@@ -34,6 +36,16 @@ class Fresh:
         python = str(folder / "env/bin/python")
         limits = ["-c", str(REPOSITORY / "requirements/constraints.txt")]
         self._run(self._installer.install(python, ["--quiet", *limits, f"{wheel}{extra}"]))
+        self._take_bytecode()
+
+    def _take_bytecode(self) -> None:
+        """Copy what is compiled already, as it takes long and is not what is tested. Python takes the bytecode of those
+        files that uv has linked into both environments, and compiles the others."""
+        ours, fresh = (Path(prefix) / _SITE for prefix in (sys.prefix, self.folder / "env"))
+        for folder in ours.rglob("__pycache__"):
+            target = fresh / folder.relative_to(ours)
+            if target.parent.is_dir():
+                shutil.copytree(folder, target, dirs_exist_ok=True)
 
     def _run(self, command: list[str]) -> None:
         subprocess.run(command, env={**os.environ, **dict(self._installer.variables)}, check=True, capture_output=True)
@@ -58,8 +70,7 @@ class Fresh:
         return done.stdout
 
     def packages(self) -> set[str]:
-        site = self.folder / "env/lib" / f"python3.{sys.version_info.minor}" / "site-packages"
-        return {path.name.split("-")[0].lower() for path in site.glob("*.dist-info")}
+        return {path.name.split("-")[0].lower() for path in (self.folder / "env" / _SITE).glob("*.dist-info")}
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +116,8 @@ def test_the_bare_wheel_is_the_thin_client(wheel: Path, tmp_path: Path) -> None:
 def test_weft_up_from_the_wheel_serves_the_page_and_runs_a_job(wheel: Path, tmp_path: Path) -> None:
     fresh = Fresh(tmp_path, wheel, "[embedded]")
     home = tmp_path / "home"
-    fresh.weft("up", "--detach", "--home", home, "--port", "0")
     try:
+        fresh.weft("up", "--detach", "--home", home, "--port", "0")
         url = re.findall(r'^url = "(.*)"', (tmp_path / "profile.toml").read_text(), re.MULTILINE)[0]
         page = httpx.get(url, timeout=60, follow_redirects=True)
         [script] = re.findall(r'<script type="module"[^>]* src="([^"]+)"', page.text)
