@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import redis
@@ -19,6 +20,9 @@ from tests.servers import Servers
 
 from weft_core.settings import S3Settings, Settings
 from weft_core.store.database import Database
+
+if TYPE_CHECKING:
+    from tests.ray.cluster import RayCluster
 
 # Of `make test`'s processes: what shares a cluster or a stack stays together, and the slowest begins first.
 _TOGETHER = ("kubernetes", "training", "e2e", "ray", "dashboard", "gpu")
@@ -144,6 +148,15 @@ def postgres_url(servers: Servers) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def redis_url(servers: Servers) -> str:
     return servers.redis.url
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[RayCluster]:
+    """A Ray cluster of one node, for all tests that leave it as they found it."""
+    from tests.ray.cluster import RayCluster
+
+    with RayCluster(cpus=4, memory=16 << 30, resources={"few": 1, "slot": 1}) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -158,6 +159,11 @@ class RayCluster:
             "RAY_health_check_initial_delay_ms": "1000",
             "RAY_health_check_period_ms": "500",
             "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+            # A dozen processes start on what a busy machine has left.
+            "RAY_DASHBOARD_STARTUP_TIMEOUT_S": f"{_PATIENCE:.0f}",
+            "RAY_agent_register_timeout_ms": f"{_PATIENCE * 1000:.0f}",
+            "RAY_START_HOOK": "ray_start_hook.prepare",
+            "PYTHONPATH": str(Path(__file__).parent / "provider"),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         if self.token:
@@ -274,22 +280,27 @@ class RayCluster:
             env |= {
                 "RAY_FAKE_CLUSTER": "1",
                 "RAY_OVERRIDE_NODE_ID_FOR_TESTING": _FAKE_HEAD,
-                "PYTHONPATH": str(Path(__file__).parent / "provider"),
             }
         self._start_node(self.head, argv, env)
 
     def _start_node(self, node: RayNode, argv: list[str], env: Mapping[str, str]) -> None:
         log = self.folder / f"{node.name}.log"
 
+        ports: dict[str, int] = {}
+
         def start() -> None:
             # As launcher `ray` does: a raylet that has to find its agents' ports out gives up after 15 s.
-            node.start([*argv, *(f"--{name}-port={free_port()}" for name in AGENT_PORTS)], env, log)
+            ports.update({name: free_port() for name in AGENT_PORTS})
+            node.start([*argv, *(f"--{name}-port={port}" for name, port in ports.items())], env, log)
 
         def joined() -> bool:
             if not node.alive:  # Ray gives up where a busy machine takes too long
                 node.kill()
                 start()
-            return node.name in self.node_names()
+            if node.name not in self.node_names():
+                return False
+            socket.create_connection(("127.0.0.1", ports["dashboard-agent-listen"])).close()  # through it jobs come in
+            return True
 
         start()
 
