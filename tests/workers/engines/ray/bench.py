@@ -24,15 +24,18 @@ from weft_workers.engines.ray import RayEngine
 
 T = TypeVar("T")
 INSTALLATION = "inst-test"
-PATIENCE = 120.0
+PATIENCE = 240.0
 MIB = 1 << 20
 FOREVER = "echo ready; sleep 600 & wait"
 _counter = itertools.count(1)
 
 
 def until(look: Callable[[], T | None], what: Callable[[], object] = lambda: "", seconds: float = PATIENCE) -> T:
-    """The first true answer; an engine that does not answer is asked again."""
-    deadline = time.monotonic() + seconds
+    """The first true answer; an engine that does not answer is asked again.
+
+    The longer it takes, the more seldom it is asked: answering takes Ray's CPU time, too.
+    """
+    began = time.monotonic()
     while True:
         answer: Any
         try:
@@ -40,8 +43,9 @@ def until(look: Callable[[], T | None], what: Callable[[], object] = lambda: "",
                 return answer
         except EngineUnreachable as error:
             answer = error
-        assert time.monotonic() < deadline, f"not within {seconds:g} s; last answer {answer!r}; {what()}"
-        time.sleep(0.1)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"not within {seconds:g} s; last answer {answer!r}; {what()}"
+        time.sleep(min(max(0.1, waited / 5), 1.0))
 
 
 def processes_with(*words: str) -> list[int]:
@@ -143,7 +147,10 @@ class Bench:
         memory: int = 64 * MIB,
     ) -> Run:
         """A run that is not launched yet."""
-        specs = {rank: learner_spec(command, rank=rank, learners=learners, cpus=cpus) for rank in range(learners)}
+        specs = {
+            rank: learner_spec(command, rank=rank, learners=learners, cpus=cpus, heartbeat_seconds=1)
+            for rank in range(learners)
+        }
         token = f"weft_a_{secrets.token_hex(16)}"
         api = self._stack.enter_context(ApiDouble(specs, token=token).serving())
         job = f"job-{secrets.token_hex(4)}{next(_counter)}"

@@ -14,7 +14,7 @@ _POOL = {"resources": {"CPU": 1, "memory": 1 << 30, "quick": 1}, "node_config": 
 _SETTINGS = {"autoscaling": [{"max": 2, "cpus": 1, "memory": 1 << 30, "extra": {"quick": 1}}]}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def growing() -> Iterator[Bench]:
     with RayCluster(cpus=0, autoscaling={"small": _POOL}) as cluster:
         bench = Bench(cluster, **_SETTINGS)

@@ -22,58 +22,43 @@ def _killed(pids: list[int]) -> bool:
     return all(ended(pid) for pid in pids)
 
 
-def test_an_agent_that_is_killed(bench: Bench) -> None:
-    run = bench.run(ESCAPES, learners=2).launch().started()
+def test_a_gang_that_is_lost_piece_by_piece(bench: Bench, tmp_path: Path) -> None:
+    """An actor before its agent runs, an agent, an actor with all of its learner, and the driver."""
+    held, go = tmp_path / "python", tmp_path / "go"
+    held.write_text(f'#!/bin/sh\nuntil [ -e {go} ]; do sleep 0.1; done\nexec {sys.executable} "$@"\n')
+    held.chmod(0o755)
+    run = bench.run(ESCAPES, learners=3).launch(bench.new_engine(environments={"*": str(held)}))
+    until(lambda: len(bench.cluster.actors(run.name)) == 3, run.describe)
+    os.kill(bench.cluster.actors(run.name)[0]["pid"], signal.SIGKILL)
+    go.touch()
+    run.started()
+    assert run.api.calls["start"] == 3  # that actor was started again
     before = run.processes()
+
     [agent] = [pid for pid in processes_with(run.api.url, "WEFT_RANK=1", "weft_trainer") if _is_agent(pid)]
     os.kill(agent, signal.SIGKILL)
     seen = run.wait(lambda seen: seen.learners[1].state is LearnerState.EXITED)
     assert seen.learners[1].exit_code == -9
     assert seen.learners[1].reason == "killed by signal 9 (SIGKILL)"
     assert not seen.learners[1].interrupted
-    assert seen.learners[0].state is LearnerState.RUNNING
+    assert seen.learners[0].state is seen.learners[2].state is LearnerState.RUNNING
     until(lambda: not processes_with(run.api.url, "WEFT_RANK=1"), run.describe)
-    run.stop()
-    run.forgotten()
-    assert _killed(before)
 
-
-def test_an_actor_that_is_killed_takes_all_of_its_learner_along(bench: Bench) -> None:
-    run = bench.run(ESCAPES, learners=2).launch().started()
-    actor = bench.cluster.actors(run.name)[0]
-    os.kill(actor["pid"], signal.SIGKILL)
+    os.kill(bench.cluster.actors(run.name)[0]["pid"], signal.SIGKILL)
     seen = run.wait(lambda seen: seen.learners[0].state is LearnerState.EXITED)
     assert seen.learners[0].reason.startswith("its Ray actor was killed: ")
-    assert seen.learners[1].state is LearnerState.RUNNING
+    assert seen.learners[2].state is LearnerState.RUNNING
     until(lambda: not processes_with(run.api.url, "WEFT_RANK=0"), run.describe)
-    run.stop()
-    run.forgotten()
 
-
-def test_an_actor_that_dies_before_its_agent_runs_is_started_again(bench: Bench, tmp_path: Path) -> None:
-    held, go = tmp_path / "python", tmp_path / "go"
-    held.write_text(f'#!/bin/sh\nuntil [ -e {go} ]; do sleep 0.1; done\nexec {sys.executable} "$@"\n')
-    held.chmod(0o755)
-    run = bench.run(learners=2).launch(bench.new_engine(environments={"*": str(held)}))
-    until(lambda: len(bench.cluster.actors(run.name)) == 2, run.describe)
-    os.kill(bench.cluster.actors(run.name)[0]["pid"], signal.SIGKILL)
-    go.touch()
-    run.started()
-    assert run.api.calls["start"] == 2
-    run.stop()
-    run.forgotten()
-
-
-def test_a_driver_that_is_killed_takes_its_run_along(bench: Bench) -> None:
-    run = bench.run(ESCAPES, learners=2).launch().started()
     [driver] = [pid for pid in processes_with("weft_trainer.ray_gang", run.name) if _is_driver(pid)]
     os.kill(driver, signal.SIGKILL)
-    ends = run.ended()
-    assert all(learner.interrupted for learner in ends.values())
-    assert all(learner.reason.startswith("its driver on the Ray cluster was lost: ") for learner in ends.values())
+    learner = run.ended()[2]
+    assert learner.interrupted
+    assert learner.reason.startswith("its driver on the Ray cluster was lost: ")
     until(lambda: not run.processes(), run.describe)
     run.stop()
     run.forgotten()
+    assert _killed(before)
 
 
 def test_the_actor_of_a_lone_learner_takes_it_along(bench: Bench) -> None:
@@ -89,27 +74,14 @@ def test_the_actor_of_a_lone_learner_takes_it_along(bench: Bench) -> None:
     run.forgotten()
 
 
-def test_a_node_that_is_lost_interrupts_its_learners(bench: Bench) -> None:
-    node = bench.cluster.add_node(cpus=1, resources={"far": 1})
-    try:
-        run = bench.run(extra={"far": 1}).launch().started()
-        assert run.learners()[0].node == node.name
-        node.kill()
-        [learner] = run.ended().values()
-        assert (learner.interrupted, learner.reason) == (True, f"its node {node.name} was lost")
-        run.stop()
-        run.forgotten()
-    finally:
-        bench.cluster.remove_node(node)
-
-
-def test_a_raylet_that_is_killed_leaves_no_learner(bench: Bench) -> None:
+def test_a_node_whose_raylet_is_killed_interrupts_its_learners_and_leaves_none(bench: Bench) -> None:
     node = bench.cluster.add_node(cpus=1, resources={"far": 1})
     try:
         run = bench.run(ESCAPES, extra={"far": 1}).launch().started()
+        assert run.learners()[0].node == node.name
         os.kill(node.raylet(), signal.SIGKILL)
         [learner] = run.ended().values()
-        assert learner.interrupted
+        assert (learner.interrupted, learner.reason) == (True, f"its node {node.name} was lost")
         until(lambda: not run.processes(), run.describe)
         run.stop()
         run.forgotten()
@@ -118,7 +90,7 @@ def test_a_raylet_that_is_killed_leaves_no_learner(bench: Bench) -> None:
 
 
 def test_a_head_that_is_lost_and_comes_back(bench: Bench) -> None:
-    """The last of this module's tests: it leaves another cluster."""
+    """A new one, at the old addresses."""
     node = bench.cluster.add_node(cpus=1, resources={"far": 1})
     try:
         run = bench.run(ESCAPES, extra={"far": 1}).launch().started()

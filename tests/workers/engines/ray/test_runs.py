@@ -6,34 +6,62 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.workers.engines.ray.bench import Bench, processes_with, until
+from tests.ray.cluster import RayCluster
+from tests.workers.engines.ray.bench import Bench, Run, processes_with, until
 
 from weft_core.engine import EngineUnreachable, LearnerState
 from weft_workers.engines.ray import RayEngine
 
 
-def test_a_gang_runs_and_ends_well(bench: Bench, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def _shared(ray_cluster: RayCluster) -> Iterator[Bench]:
+    made = Bench(ray_cluster)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def standing(_shared: Bench) -> Run:
+    """A run of one learner that runs."""
+    for run in _shared.runs[-1:]:
+        if (seen := run.look()) and not seen.gone:
+            return run
+    command = "trap 'echo saved; exit 0' TERM; echo ready; sleep 600 & wait"
+    return _shared.run(command, cpus=1, extra={"few": 1}).launch().started()
+
+
+def test_a_gang_runs_and_each_learner_ends_in_its_own_way(bench: Bench, tmp_path: Path) -> None:
+    """In the environment of its image; the first fails, and the other goes on."""
     go = tmp_path / "go"
-    run = bench.run(f"echo ready; env; until [ -e {go} ]; do sleep 0.1; done", learners=2).launch()
+    command = (
+        "echo ready; env; python -c 'import sys; print(sys.prefix)'; [ $LEARNER_ID = 1 ] && exit 3; "
+        f"until [ -e {go} ]; do sleep 0.1; done"
+    )
+    engine = bench.new_engine(environments={"python:3.11": sys.executable, "*": "/nowhere/bin/python"})
+    run = bench.run(command, learners=2).launch(engine)
     first = run.wait(lambda seen: seen.learners)
     assert [learner.state for learner in first.learners.values()] == [LearnerState.STARTING] * 2
     assert all(learner.reason for learner in first.learners.values())
-    seen = run.wait(lambda seen: all(learner.state is LearnerState.RUNNING for learner in seen.learners.values()))
+    seen = run.wait(lambda seen: seen.learners[0].state is LearnerState.EXITED)
+    assert seen.learners[0].exit_code == 3
+    assert "3" in seen.learners[0].reason
+    assert not seen.learners[0].interrupted
+    seen = run.wait(lambda seen: seen.learners[1].state is LearnerState.RUNNING)
     assert {learner.node for learner in seen.learners.values()} == {"head"}
     go.touch()
-    ended = run.ended()
-    assert {rank: (learner.exit_code, learner.reason) for rank, learner in ended.items()} == {0: (0, ""), 1: (0, "")}
+    last = run.ended()[1]
+    assert (last.exit_code, last.reason) == (0, "")
     for rank in (0, 1):
         lines = run.api.learners[rank].lines
         assert run.api.learners[rank].phases[-1] == "EXITED"
         assert f"LEARNER_ID={rank + 1}" in lines
+        assert sys.prefix in lines
         assert not [line for line in lines if bench.cluster.token in line]
         assert [line for line in lines if line.startswith("RAY_")] == ["RAY_ADDRESS=local"]
         assert not [line for line in lines if run.spec.token in line]
@@ -44,93 +72,26 @@ def test_a_gang_runs_and_ends_well(bench: Bench, tmp_path: Path) -> None:
     until(lambda: not list(work.glob(f"{run.name}*")), seconds=30)
 
 
-def test_a_failure_has_its_exit_code_and_the_others_go_on(bench: Bench) -> None:
-    run = bench.run('echo ready; [ "$LEARNER_ID" = 1 ] && exit 3; sleep 600 & wait', learners=2).launch()
-    seen = run.wait(lambda seen: seen.learners[0].state is LearnerState.EXITED)
-    assert seen.learners[0].exit_code == 3
-    assert "3" in seen.learners[0].reason
-    assert not seen.learners[0].interrupted
-    assert seen.learners[1].state is not LearnerState.EXITED
-    run.stop()
-    run.forgotten()
-
-
-def test_launched_again_it_is_adopted(bench: Bench) -> None:
-    run = bench.run().launch()
-    run.launch()
-    run.launch(bench.new_engine()).started()
-    threads = [threading.Thread(target=run.launch, args=(bench.new_engine(),)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert run.api.calls["start"] == 1
-    assert list(bench.engine.observe()).count(run.name) == 1
-    run.stop()
-    run.forgotten()
-
-
-def test_a_foreign_run_of_the_same_name_is_left_alone(bench: Bench) -> None:
-    run = bench.run().launch().started()
-    with pytest.raises(EngineUnreachable, match=f"{run.name} is there, of another engine"):
-        bench.new_engine("second").launch(run.spec)
+def test_a_foreign_run_of_the_same_name_is_left_alone(bench: Bench, standing: Run) -> None:
+    with pytest.raises(EngineUnreachable, match=f"{standing.name} is there, of another engine"):
+        bench.new_engine("second").launch(standing.spec)
     theirs = bench.new_engine(installation="inst-other")
-    assert run.name not in theirs.observe()
-    theirs.stop(run.name, timedelta(0))
+    assert standing.name not in theirs.observe()
+    theirs.stop(standing.name, timedelta(0))
     time.sleep(1)
-    assert run.learners()[0].state is LearnerState.RUNNING
-    run.stop()
-    run.forgotten()
+    assert standing.learners()[0].state is LearnerState.RUNNING
 
 
-def test_a_stop_is_sigterm_and_a_grace(bench: Bench) -> None:
-    run = bench.run("trap 'echo told; sleep 2; echo saved; exit 0' TERM; echo ready; sleep 600 & wait", learners=2)
-    run.launch().started()
-    run.stop(60)
-    run.forgotten()
-    for rank in (0, 1):
-        assert run.api.learners[rank].lines == ["ready", "told", "saved"]
-
-
-def test_a_shorter_grace_shortens_a_stop(bench: Bench) -> None:
-    run = bench.run("trap 'echo told' TERM; echo ready; while :; do sleep 1; done").launch().started()
-    run.stop(600)
-    until(lambda: "told" in run.api.learners[0].lines, run.describe)
-    time.sleep(2)
-    assert run.learners()[0].state is LearnerState.RUNNING
-    run.stop(1)
-    run.stop(900)
-    run.forgotten()
-    assert run.api.learners[0].lines.count("told") == 1
-
-
-def test_stopping_what_is_not_there_is_no_error(bench: Bench) -> None:
-    bench.run().stop(5)
-
-
-def test_a_stop_right_after_the_launch(bench: Bench) -> None:
-    runs = [bench.run(learners=2) for _ in range(3)]
-    for run in runs:
-        run.launch()
-        run.stop()
-    for run in runs:
-        run.forgotten()
-    assert not any(run.look() for run in runs)
-
-
-def test_the_token_is_in_no_listing_and_on_no_command_line(bench: Bench) -> None:
-    run = bench.run().launch().started()
-    cluster = bench.cluster
+def test_the_token_is_in_no_listing_and_on_no_command_line(bench: Bench, standing: Run) -> None:
+    cluster, token = bench.cluster, standing.spec.token
     listings = [cluster.jobs(), *(cluster.get(f"/api/v0/{what}?detail=1") for what in ("actors", "tasks", "workers"))]
-    assert run.spec.token not in json.dumps(listings)
-    assert not any(
-        run.spec.token.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_with(run.name)
-    )
+    assert token not in json.dumps(listings)
+    running = processes_with(standing.name)
+    assert running
+    assert not any(token.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in running)
     logs = [path for path in cluster.folder.rglob("logs/**/*") if path.is_file()]
     assert len(logs) > 5
-    assert not [path for path in logs if run.spec.token.encode() in path.read_bytes()]
-    run.stop()
-    run.forgotten()
+    assert not [path for path in logs if token.encode() in path.read_bytes()]
 
 
 def test_what_does_not_fit_waits_and_runs_when_a_node_joins(bench: Bench) -> None:
@@ -149,16 +110,6 @@ def test_what_does_not_fit_waits_and_runs_when_a_node_joins(bench: Bench) -> Non
     finally:
         bench.cluster.remove_node(node)
     until(lambda: {counted.name for counted in bench.engine.capacity().nodes} == {"head"})
-
-
-def test_a_gang_that_waits_is_taken_back_at_once(bench: Bench) -> None:
-    run = bench.run(learners=2, cpus=64).launch()
-    run.wait(lambda seen: seen.learners[0].reason.startswith("waiting"))
-    run.stop(600)
-    run.forgotten()
-    groups = bench.cluster.get("/api/v0/placement_groups?detail=1")["data"]["result"]["result"]
-    assert not [group for group in groups if group["name"] == run.name and group["state"] != "REMOVED"]
-    assert not run.api.calls
 
 
 def test_one_that_fits_nowhere_is_taken_back(bench: Bench) -> None:
@@ -181,26 +132,21 @@ def test_one_that_fits_nowhere_is_taken_back(bench: Bench) -> None:
     assert not run.api.calls
 
 
-def test_images_have_their_environments(bench: Bench) -> None:
-    engine = bench.new_engine(environments={"python:3.11": sys.executable, "*": "/nowhere/bin/python"})
-    run = bench.run("echo $(python -c 'import sys; print(sys.prefix)'); sleep 600").launch(engine).started()
-    assert run.api.learners[0].lines == [sys.prefix]
-    lost = bench.run(image="pytorch:9.9").launch(engine)
-    seen = lost.wait(lambda seen: seen.failed)
+def test_an_image_whose_environment_does_not_run(bench: Bench) -> None:
+    run = bench.run(image="pytorch:9.9").launch(bench.new_engine(environments={"*": "/nowhere/bin/python"}))
+    seen = run.wait(lambda seen: seen.failed)
     assert seen.failed == (
         "image pytorch:9.9: the Python of its environment, /nowhere/bin/python, does not run: No such file or directory"
     )
     assert seen.failed_code == "S103"
-    for stopped in (run, lost):
-        stopped.stop()
-        stopped.forgotten()
+    run.stop()
+    run.forgotten()
 
 
-def test_capacity_tells_ours_from_others(bench: Bench) -> None:
+def test_capacity_tells_ours_from_others(bench: Bench, standing: Run) -> None:
     [node] = bench.engine.capacity().nodes
-    assert (node.name, node.cpus, node.gpus, node.extra, node.potential) == ("head", 2, 0, {"few": 1}, False)
-    assert node.memory == 4 << 30
-    run = bench.run(cpus=1, extra={"few": 1}).launch().started()
+    assert (node.name, node.cpus, node.gpus, node.potential) == ("head", 4, 0, False)
+    assert (node.memory, node.extra) == (16 << 30, {"few": 1, "slot": 1})
     theirs = bench.new_engine(installation="inst-other")
 
     def busy(engine: RayEngine) -> tuple[float, int, Mapping[str, float]]:
@@ -210,8 +156,6 @@ def test_capacity_tells_ours_from_others(bench: Bench) -> None:
     # Ray takes its time to tell what has come, and what of an earlier run has gone.
     until(lambda: busy(theirs) == (1, 64 << 20, {"few": 1}), lambda: busy(theirs))
     until(lambda: busy(bench.engine) == (0, 0, {}), lambda: busy(bench.engine))
-    run.stop()
-    run.forgotten()
     script = "import ray, time; ray.init(); ray.get(ray.remote(num_cpus=1.5)(lambda: time.sleep(600)).remote())"
     other = bench.cluster.run_driver(script)
     try:
@@ -221,8 +165,8 @@ def test_capacity_tells_ours_from_others(bench: Bench) -> None:
         other.wait()
 
 
-def test_twenty_at_once(bench: Bench) -> None:
-    runs = [bench.run("echo ready", cpus=0.1) for _ in range(20)]
+def test_several_at_once(bench: Bench) -> None:
+    runs = [bench.run("echo ready", cpus=0.1) for _ in range(4)]
     for run in runs:
         run.launch()
     left = {run.name for run in runs}
@@ -242,12 +186,11 @@ def test_twenty_at_once(bench: Bench) -> None:
     assert {run.api.calls["start"] for run in runs} == {1}
 
 
-def test_a_driver_that_is_stopped_by_hand_interrupts_its_run(bench: Bench) -> None:
-    run = bench.run("trap 'echo saved; exit 0' TERM; echo ready; sleep 600 & wait").launch().started()
-    bench.cluster.get(f"/api/jobs/{run.name}/stop", method="POST")
-    [learner] = run.ended().values()
+def test_a_driver_that_is_stopped_by_hand_interrupts_its_run(bench: Bench, standing: Run) -> None:
+    bench.cluster.get(f"/api/jobs/{standing.name}/stop", method="POST")
+    [learner] = standing.ended().values()
     assert learner.interrupted
     assert learner.reason == "its job was stopped on the Ray cluster"
-    assert run.api.learners[0].lines[-1] == "saved"
-    run.stop()
-    run.forgotten()
+    assert standing.api.learners[0].lines[-1] == "saved"
+    standing.stop()
+    standing.forgotten()
