@@ -157,6 +157,17 @@ class LogSpec(_Wire):
     file_bytes: int
 
 
+class LeftoverSpec(_Wire):
+    """What becomes of the files in the job's folder when the program has ended."""
+
+    results: list[str] = Field(default_factory=list)
+    """Globs of the files that are stored, whatever their size."""
+    keep: bool = True
+    """Whether leftovers, the other files that are new or have changed, are kept."""
+    bytes: int = 0
+    """At most so much of them, all together; 0: they are only listed."""
+
+
 class ElasticSpec(_Wire):
     min: int
     max: int
@@ -227,6 +238,8 @@ class LearnerSpec(_Wire):
     """None: the agent's defaults."""
     has_checkpoint: bool = False
     """Whether the job began with another job's checkpoint, so that even its first attempt has a checkpoint."""
+    leftovers: LeftoverSpec | None = None
+    """None: the agent does not look at them."""
     elastic: ElasticSpec | None = None
     memory: int | None = None  # bytes
     evaluation_metrics: EvaluationMetrics = Field(default_factory=EvaluationMetrics)

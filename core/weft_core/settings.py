@@ -150,6 +150,9 @@ class LimitSettings(_Section):
     """The size of the lines that wait on a learner's disk, for example while the API is away."""
     log_file_bytes: int = Field(1 << 30, ge=0)
     """The size of a learner's ``training-log.txt`` among the results. It has the lines that the log leaves out, too."""
+    leftover_bytes: int = Field(1 << 30, ge=0)
+    """The size of the files that a learner's program leaves in the folder of the code and that the results keep without
+    being asked to. 0: none are kept."""
 
 
 class TimingSettings(_Section):

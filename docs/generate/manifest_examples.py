@@ -185,6 +185,8 @@ data_stores:
     "max_runtime": "max_runtime: 12h",
     "env": 'env: {OMP_NUM_THREADS: "4", HOROVOD_CYCLE_TIME: "20"}',
     "secrets": "secrets: {WANDB_API_KEY: wandb}",
+    "results": 'results: [model.pt, "out/**"]',
+    "keep_leftovers": "keep_leftovers: false",
     "evaluation_metrics": _TENSORBOARD,
     "evaluation_metrics.type": "evaluation_metrics: {type: emetrics_file}",
     "evaluation_metrics.image_tag": "evaluation_metrics: {type: logger, image_tag: latest}",

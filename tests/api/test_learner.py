@@ -363,6 +363,35 @@ def test_the_exit_space_holds_one_object(gang: Attempted) -> None:
         assert agent.post("objects", space="exit", op=op, keys=keys).status_code == 400
 
 
+def test_files_in_the_jobs_folder_are_told_in_events_and_in_the_summary(ann: Person, gang: Attempted) -> None:
+    agent = gang.agents[0]
+    spec = agent.start()
+    assert spec["leftovers"] == {"results": [], "keep": True, "bytes": 1 << 30}
+    group = {"path": "runs/\0", "files": 2, "bytes": 2048}
+    kept = {"files": 3, "bytes": 3 << 20, "listed": [group]}
+    lost = {"files": 1, "bytes": 4 << 30, "listed": [group | {"path": "big.pt"}], "reason": "it is too large"}
+    nothing = {"files": 0, "bytes": 0, "listed": []}
+    told = {"place": "workdir/", "line": "results: [runs/**]", "named": nothing, "kept": kept, "lost": [lost]}
+    assert agent.post("exit", exit_code=0, leftovers=told | {"lost": [lost] * 50}).status_code == 400
+    assert agent.post("exit", exit_code=0, leftovers=told | {"unmatched": ["*.ckpt"]}).status_code == 204
+    path = f"/api/v1/jobs/{gang.job_id}"
+    events = [(event["kind"], event["message"]) for event in ann.http.get(f"{path}/events").json()["events"]]
+    line = "; to store them in their own places, add to the manifest: results: [runs/**]"
+    assert events[-3:] == [
+        (
+            "learner",
+            "learner 1: kept 3 files (3 MiB: runs/\ufffd 2 KiB, and 1 more file) that the program left in its "
+            f"folder, below workdir/{line}",
+        ),
+        ("warning", f"learner 1: not kept: 1 file (4 GiB: big.pt 2 KiB), as it is too large{line}"),
+        ("warning", "learner 1: no file matches these patterns of results: *.ckpt"),
+    ]
+    [attempt] = ann.http.get(path).json()["attempts"]
+    shown = attempt["learners"][0]["leftovers"]
+    assert (shown["kept"]["files"], shown["lost"][0]["reason"]) == (3, "it is too large")
+    assert attempt["learners"][1]["leftovers"] is None
+
+
 def test_exits_are_reported_once(api: Api, gang: Attempted) -> None:
     agent = gang.agents[0]
     agent.start()

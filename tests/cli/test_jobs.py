@@ -81,6 +81,28 @@ def test_show_tells_attempts_and_learners(double: Double, weft: Weft) -> None:
         assert text in out
 
 
+def test_show_lists_what_the_program_has_left_in_its_folder(double: Double, weft: Weft) -> None:
+    kept = {"files": 3, "bytes": 2048, "listed": [{"path": "runs/", "files": 2, "bytes": 2000}]}
+    lost = {"files": 1, "bytes": 4 << 30, "listed": [{"path": "[big].pt", "files": 1, "bytes": 4 << 30}]}
+    left = {
+        "place": "workdir/",
+        "line": "results: [runs/**]",
+        "named": {"files": 0, "bytes": 0, "listed": []},
+        "kept": kept,
+        "lost": [lost | {"reason": "it is too large"}],
+        "unmatched": ["*.ckpt"],
+    }
+    learner = {"learner": 1, "phase": "EXITED", "exit_code": 0, "leftovers": left}
+    double.on("GET", f"jobs/{ID}", as_json(job(attempts=[{"n": 1, "learners": [learner]}])))
+    lines = [line.strip() for line in weft("show", ID).out.splitlines()]
+    assert lines[-4:] == [
+        "learner 1: 3 files (2 KiB: runs/, …) kept below workdir/",
+        "learner 1: 1 file (4 GiB: [big].pt) not kept, as it is too large",
+        "learner 1: no file matches these patterns of results: *.ckpt",
+        "learner 1: the manifest's line for all of them: results: [runs/**]",
+    ]
+
+
 def test_show_names_the_nodes(double: Double, weft: Weft) -> None:
     learner = {"learner": 1, "phase": "PROCESSING", "node": "gpu-[1]", "address": "10.4.2.17"}
     attempt = {"n": 1, "learners": [learner, learner | {"learner": 2, "node": None}]}

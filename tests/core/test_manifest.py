@@ -76,6 +76,8 @@ retries: 2
 max_runtime: 2d
 env: {KEY: yes, OCTAL: 010, NOTHING: , TILDE: ~, HOROVOD_CYCLE_TIME: 20}
 secrets: {WANDB_API_KEY: wandb}
+results: [model.pt, "out/**"]
+keep_leftovers: no
 evaluation_metrics: {type: tensorboard, in: $JOB_STATE_DIR/logs/tb}
 notify: [{url: https://example.com/hook, on: failed}, {url: https://example.com/other}]
 """
@@ -164,6 +166,8 @@ def test_every_field() -> None:
         "max_runtime_seconds": 172800.0,
         "env": {"KEY": "yes", "OCTAL": "010", "NOTHING": "", "TILDE": "~", "HOROVOD_CYCLE_TIME": "20"},
         "secrets": {"WANDB_API_KEY": "wandb"},
+        "results": ["model.pt", "out/**"],
+        "keep_leftovers": False,
         "evaluation_metrics": {
             "type": "tensorboard",
             "path": "$JOB_STATE_DIR/logs/tb",
@@ -177,7 +181,7 @@ def test_every_field() -> None:
         ],
         "notes": [],
     }
-    assert parsed.manifest.results == (parsed.manifest.data_stores[0], Place(container="tf_trained_model"))
+    assert parsed.manifest.results_place == (parsed.manifest.data_stores[0], Place(container="tf_trained_model"))
     assert parsed.manifest.registers is None
     assert [store.id for store, _ in parsed.manifest.inputs] == ["cos", "kept"]
     assert parsed.manifest.pretrained == (
@@ -222,7 +226,7 @@ def test_defaults() -> None:
     assert manifest.resources == Resources(cpus=1, gpus=0, memory=2 << 30)
     assert (manifest.engine, manifest.priority, manifest.learners, manifest.retries) == ("here", 50, 1, 0)
     assert (manifest.checkpoint.every_seconds, manifest.checkpoint.keep) == (300, 3)
-    assert (manifest.max_runtime_seconds, manifest.elastic, manifest.results, manifest.pretrained) == (None,) * 4
+    assert (manifest.max_runtime_seconds, manifest.elastic, manifest.results_place, manifest.pretrained) == (None,) * 4
     assert manifest.evaluation_metrics.type == "logger"
 
 
@@ -396,7 +400,7 @@ data_stores:
     connection: {type: host_mount, name: host-mount, path: /cosdata}
 """
     manifest = parse(text)
-    assert manifest.results is None
+    assert manifest.results_place is None
     assert manifest.data_stores[0].mount is not None
     assert (manifest.data_stores[0].mount.name, manifest.data_stores[0].mount.path) == ("host-mount", "/cosdata")
 
@@ -417,9 +421,9 @@ def test_a_model_of_the_registry_needs_no_connection(where: str) -> None:
 def test_results_that_become_a_models_version() -> None:
     kept = parse(PLAIN + "data_stores: [{datastore: s, training_results: {container: c, prefix: /p/, model: resnet}}]")
     assert kept.registers == "resnet"
-    assert kept.results == (kept.data_stores[0], Place(container="c", prefix="p"))
+    assert kept.results_place == (kept.data_stores[0], Place(container="c", prefix="p"))
     own = parse(PLAIN + "data_stores: [{training_results: {model: resnet}, model: resnet@production}]")
-    assert (own.registers, own.results) == ("resnet", None)
+    assert (own.registers, own.results_place) == ("resnet", None)
 
 
 @pytest.mark.parametrize(

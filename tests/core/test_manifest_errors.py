@@ -281,6 +281,23 @@ def test_data_stores(stores: str, path: str, words: str) -> None:
     assert words in found.message
 
 
+@pytest.mark.parametrize(
+    ("written", "path", "words"),
+    [
+        ("results: [model.pt, ../up.pt]", "results[1]", "a pattern without '..'"),
+        ("results: /data/model.pt", "results", "relative to the folder of the code"),
+        ("results: [./out/**]", "results[0]", "write 'out/**'"),
+        ("results: ['[a']", "results[0]", "a ']' for each '['"),
+        ("results: {a: b}", "results", "a pattern such as 'model.pt'"),
+        ("keep_leftovers: maybe", "keep_leftovers", "true or false"),
+    ],
+)
+def test_results(written: str, path: str, words: str) -> None:
+    found = problem(PLAIN + written)
+    assert (found.path, found.line) == (path, 3)
+    assert words in found.message
+
+
 def test_results_go_to_one_place() -> None:
     store = "- {{datastore: kept, id: {}, training_results: {{container: x}}, pretrained_model: {{container: y}}}}\n"
     found = problems(PLAIN + "data_stores:\n" + store.format("a") + store.format("b"))

@@ -6,7 +6,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from tests.e2e.stack import PROGRAMS, Stack, eventually, follow_to, lines, manifest
+from tests.e2e.stack import PROGRAMS, Stack, eventually, follow_to, lines, manifest, series
 
 import weft
 
@@ -28,6 +28,24 @@ def test_results_of_a_job_without_a_store_are_kept_by_weft(stack: Stack, tmp_pat
     job = stack.train(manifest("python count.py 2 0", data_stores=[])).wait(timeout=120)
     model = job.download_trained_model(tmp_path / "model.zip")
     assert zipfile.ZipFile(model).read("learner-1.txt") == b"2\n"
+
+
+def test_a_script_that_knows_nothing_of_weft_loses_nothing(stack: Stack, tmp_path: Path) -> None:
+    wanted = manifest("python script.py", learners=1, results="out/*")
+    job = stack.train(wanted).wait(timeout=120)
+    assert {"out/x", "workdir/model.pt", "workdir/wandb/offline-run-1/run-1.wandb"} <= {
+        file.path for file in job.files()
+    }
+    run = "workdir/runs/Nov23_12-00-00_host/"
+    assert [file.path for file in job.files() if file.path.startswith(run)] == [run + "events.out.tfevents.torch"]
+    found = series(stack, job)
+    assert found.keys() == {("loss", 1)}, "not the event file that is part of the code"
+    assert (found["loss", 1]["points"], found["loss", 1]["last_step"]) == (3, 2)
+    [kept] = [event.message for event in job.events() if " kept " in event.message]
+    assert kept.endswith('add to the manifest: results: ["out/*", model.pt, runs/**, wandb/**]')
+    shown = stack.weft("show", job.id).stdout
+    assert "1 file (2 bytes: out/x) stored as results: names them" in shown
+    assert "kept below workdir/" in shown
 
 
 def test_what_a_learner_finds(stack: Stack, tmp_path: Path) -> None:

@@ -236,6 +236,19 @@ def test_lines_come_once_and_rank_0_stores_last(learners: Learners) -> None:
     assert learners.changes >= 8, "each step of a learner is news"
 
 
+def test_files_in_the_jobs_folder_are_told(learners: Learners) -> None:
+    learners.call("start", 1)
+    part = {"files": 1, "bytes": 5, "listed": [{"path": "model.pt", "files": 1, "bytes": 5}]}
+    nothing = {"files": 0, "bytes": 0, "listed": []}
+    told = {"place": "learner-2/workdir/", "line": "", "named": nothing, "kept": part, "lost": []}
+    learners.call("exit", 1, exit_code=0, leftovers=told)
+    [(what, fields)] = learners.told
+    assert (what, fields["kind"]) == ("event", "learner")
+    assert fields["message"].endswith(
+        "(5 bytes: model.pt 5 bytes) that the program left in its folder, below learner-2/workdir/"
+    )
+
+
 def test_metrics_come_once_and_nothing_in_them_breaks_file_or_terminal(learners: Learners) -> None:
     learners.call("start", 0)
     first = [

@@ -186,5 +186,5 @@ def test_nothing_written_is_said_once_an_attempt(world: World) -> None:
     for _ in range(3):
         beat(world, job, wrote=False)
     [warning] = world.events(job, "warning")
-    assert "has written nothing into RESULT_DIR or CHECKPOINT_DIR" in warning
+    assert "has written nothing into its folder, RESULT_DIR or CHECKPOINT_DIR" in warning
     assert world.job(job).condition is None

@@ -106,6 +106,12 @@ class LearnerView(BaseModel):
     lost: str | None = Field(
         default=None, description="Why the other learners of an elastic job went on without this learner."
     )
+    leftovers: dict[str, Any] | None = Field(
+        default=None,
+        description="The files that the learner's program has left in the folder of the code: `named` (stored, as the "
+        "manifest's `results` names them), `kept` (stored below `place`) and `lost` (not stored, with a reason), each "
+        "with the number of files, their bytes and the largest. `line` would store all of them.",
+    )
 
 
 class RoundView(BaseModel):

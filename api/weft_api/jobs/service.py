@@ -115,6 +115,7 @@ def _attempts(scope: Scope, job: Job) -> list[AttemptView]:
                 exit_code=learner.exit_code,
                 exit_reason=learner.exit_reason,
                 lost=None if learner.left_at is None else learner.left_reason,
+                leftovers=learner.leftovers,
             )
         )
     rounds = _rounds(scope, attempts) if job.manifest.get("elastic") else {}

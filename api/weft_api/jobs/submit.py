@@ -115,7 +115,7 @@ def submit(
 def _checkpoints(context: Context, who: Principal, checks: Checks, manifest: Manifest, job_id: str) -> CheckpointStore:
     """Where the job's checkpoints will be."""
     results = next((container for container in checks.containers if container.path.endswith(".training_results")), None)
-    if manifest.results is None or results is None:
+    if manifest.results_place is None or results is None:
         return own_checkpoint_store(context, who.project_id, job_id)
     with users_store():
         return users_checkpoint_store(checkpoints_in(results.opened, results.place, job_id))

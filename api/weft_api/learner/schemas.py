@@ -124,6 +124,41 @@ class ObjectsCall(LearnerCall):
     )
 
 
+class LeftGroup(BaseModel):
+    """A file of the job's folder, or a folder there (its path ends with a slash)."""
+
+    path: Annotated[Storable, Field(max_length=300)]
+    files: int = Field(ge=0, le=2**53)
+    bytes: int = Field(ge=0, le=2**62)
+
+
+class LeftFiles(BaseModel):
+    """Files of the job's folder: how many, and the largest."""
+
+    files: int = Field(ge=0, le=2**53)
+    bytes: int = Field(ge=0, le=2**62)
+    listed: list[LeftGroup] = Field(default_factory=list, max_length=20)
+
+
+class LostFiles(LeftFiles):
+    reason: Annotated[Storable, Field(max_length=2000)] = Field(description="Why these files are not kept.")
+
+
+class Leftovers(BaseModel):
+    """The files that the program has left in the job's folder."""
+
+    place: Annotated[Storable, Field(max_length=100)] = Field(description="The folder of the results for `kept`.")
+    line: Annotated[Storable, Field(max_length=70_000)] = Field(
+        description="The line of the manifest that would store all of them."
+    )
+    named: LeftFiles = Field(description="Stored, as the manifest's `results` names them.")
+    kept: LeftFiles = Field(description="Stored, although the manifest does not name them.")
+    lost: list[LostFiles] = Field(max_length=20, description="Not stored.")
+    unmatched: list[Annotated[Storable, Field(max_length=1000)]] = Field(
+        default_factory=list, max_length=100, description="Patterns of `results` that match no file."
+    )
+
+
 class ExitCall(LearnerCall):
     model_config = call_examples(exit_code=3, reason="exit code 3", last_lines=["RuntimeError: no such device"])
 
@@ -131,6 +166,9 @@ class ExitCall(LearnerCall):
     reason: Annotated[Storable, Field(max_length=10_000)] = ""
     last_lines: list[Annotated[Storable, Field(max_length=20_000)]] = Field(default_factory=list, max_length=200)
     outputs: Listing | None = Field(default=None, description="The results. The learner that stores last sends them.")
+    leftovers: Leftovers | None = Field(
+        default=None, description="What the program has left in the job's folder; absent if it has left nothing."
+    )
 
 
 class Peer(BaseModel):

@@ -33,6 +33,7 @@ from weft_api.learner.schemas import (
 from weft_api.learner.spec import SpecBuilder
 from weft_api.storage.locations import StoreGone
 from weft_core.launch import LearnerSpec
+from weft_core.lifecycle.leftovers import leftover_events
 from weft_core.lifecycle.states import LearnerPhase
 from weft_core.lifecycle.storing import may_store
 from weft_core.secrets import SecretsUnreadable
@@ -242,6 +243,11 @@ def exited(context: Context, token: AttemptToken, call: ExitCall) -> None:
         _exit(learner, call.exit_code, call.reason, "\n".join(call.last_lines))
         if call.outputs and call.rank == (_leader(session, attempt) or 0):
             attempt.outputs = call.outputs.model_dump()
+        if call.leftovers:
+            learner.leftovers = call.leftovers.model_dump()
+            for kind, message in leftover_events(call.rank + 1, learner.leftovers):
+                about = {"learner": call.rank + 1, "leftovers": learner.leftovers}
+                jobs.record_event(session, job, kind, message, attempt=attempt.n, data=about)
         jobs.due(job)
     context.wake.job(job.id)
 

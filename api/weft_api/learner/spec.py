@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from weft_api.context import Context
 from weft_api.storage.locations import OpenStore, StoreGone, checkpoints_in, open_job_store, version_location
-from weft_core.launch import CodeInput, DataInput, LearnerSpec, LogSpec, ModelInput, MountInput, S3Location
+from weft_core.launch import (
+    CodeInput,
+    DataInput,
+    LearnerSpec,
+    LeftoverSpec,
+    LogSpec,
+    ModelInput,
+    MountInput,
+    S3Location,
+)
 from weft_core.manifest import DataStore, Manifest, Place
 from weft_core.objects import code_key
 from weft_core.store.models import Attempt, CodeBundle, Job, Model, ModelVersion, Secret
@@ -68,6 +77,11 @@ class SpecBuilder:
             checkpoints=checkpoints,
             checkpoint=manifest.checkpoint,
             log=self._log(),
+            leftovers=LeftoverSpec(
+                results=manifest.results,
+                keep=manifest.keep_leftovers,
+                bytes=self._context.settings.limits.leftover_bytes,
+            ),
             has_checkpoint=self._job.checkpoint_of is not None,
             elastic=manifest.elastic,
             evaluation_metrics=manifest.evaluation_metrics,
@@ -116,9 +130,9 @@ class SpecBuilder:
 
     def _results(self) -> tuple[S3Location | None, S3Location | None]:
         """Where results and checkpoints go; None: the installation's own store."""
-        if self._manifest.results is None:
+        if self._manifest.results_place is None:
             return None, None
-        store, place = self._manifest.results
+        store, place = self._manifest.results_place
         opened = self._open(store)
         return (
             opened.at(place.container, place.prefix, self._job.id),

@@ -93,7 +93,7 @@ def results_location(session: Session, box: SecretBox, job: Job) -> S3Location |
     Raises:
         StoreGone: the store no longer exists.
     """
-    results = Manifest.model_validate(job.manifest).results
+    results = Manifest.model_validate(job.manifest).results_place
     if results is None:
         return None
     store, place = results
@@ -129,7 +129,7 @@ def checkpoints_location(session: Session, box: SecretBox, job: Job) -> S3Locati
     Raises:
         StoreGone: the store no longer exists.
     """
-    results = Manifest.model_validate(job.manifest).results
+    results = Manifest.model_validate(job.manifest).results_place
     if results is None:
         return None
     store, place = results

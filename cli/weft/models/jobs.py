@@ -31,6 +31,9 @@ class LearnerStatus(ServerValue):
     exit_reason: str | None = None
     lost: str | None = None
     """Why the others went on without it, in an elastic job."""
+    leftovers: Json | None = None
+    """The files that its program has left in the folder of the code: ``named``, ``kept`` and ``lost``, each with
+    ``files``, ``bytes`` and the largest (``listed``); ``place`` and ``line``."""
 
     @classmethod
     def from_json(cls, data: Json) -> LearnerStatus:
@@ -43,6 +46,7 @@ class LearnerStatus(ServerValue):
             exit_code=data.get("exit_code"),
             exit_reason=data.get("exit_reason"),
             lost=data.get("lost"),
+            leftovers=data.get("leftovers"),
             raw=data,
         )
 

@@ -133,6 +133,7 @@ def job_panel(job: Job) -> RenderableType:
         if attempt.checkpoint:
             parts.append(Text(f"  from the checkpoint {_checkpoint(attempt.checkpoint, job.id)}", style="dim"))
         parts.append(_learner_table(attempt))
+        parts += _leftovers(attempt)
     return Group(*parts)
 
 
@@ -259,6 +260,35 @@ def _learner_table(attempt: Attempt) -> Table:
             *(Text(code, style=style), Text(learner.lost or learner.exit_reason or "")),
         )
     return made
+
+
+def _leftovers(attempt: Attempt) -> list[Text]:
+    """The files that the program has left in the folder of the code: a line for what became of them."""
+    lines = []
+    for learner in attempt.learners:
+        told = learner.leftovers
+        if not told:
+            continue
+        who = f"  learner {learner.learner}: "
+        for key, what in (("named", "stored as results: names them"), ("kept", f"kept below {told['place']}")):
+            if told[key]["files"]:
+                lines.append(Text(f"{who}{_left(told[key])} {what}"))
+        for lost in told["lost"]:
+            files = f"{_left(lost)} " if lost["files"] else ""
+            lines.append(Text(f"{who}{files}not kept, as {lost['reason']}", style="yellow"))
+        if told.get("unmatched"):
+            patterns = ", ".join(told["unmatched"])
+            lines.append(Text(f"{who}no file matches these patterns of results: {patterns}", style="yellow"))
+        if told["line"]:
+            lines.append(Text(f"{who}the manifest's line for all of them: {told['line']}", style="dim"))
+    return lines
+
+
+def _left(part: Json) -> str:
+    """'3 files (1.2 MiB: runs/, model.pt)'."""
+    names = [str(entry["path"]) for entry in part["listed"]]
+    more = ["…"] if part["files"] > sum(entry["files"] for entry in part["listed"]) else []
+    return f"{words.count(part['files'], 'file')} ({words.size(part['bytes'])}: {', '.join(names + more)})"
 
 
 def results_place(job: Job) -> str | None:

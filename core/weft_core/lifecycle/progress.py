@@ -42,8 +42,8 @@ def _no_output(view: View, attempt: AttemptView) -> Notice | None:
         return None
     return Notice(
         "no_output",
-        f"has been training for {duration(limit)} and has written nothing into RESULT_DIR or CHECKPOINT_DIR: what it "
-        "writes elsewhere is lost at its end, and a retry begins anew",
+        f"has been training for {duration(limit)} and has written nothing into its folder, RESULT_DIR or "
+        "CHECKPOINT_DIR: what it writes elsewhere is lost at its end, and a retry begins anew",
     )
 
 

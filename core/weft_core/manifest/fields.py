@@ -7,7 +7,20 @@ from urllib.parse import urlsplit
 
 from weft_core.lifecycle.states import JobState
 from weft_core.manifest.environment import reserved
-from weft_core.manifest.kinds import Choice, Command, Duration, Field, ListOf, MapOf, Number, Section, Size, Text, Whole
+from weft_core.manifest.kinds import (
+    Choice,
+    Command,
+    Duration,
+    Field,
+    Flag,
+    ListOf,
+    MapOf,
+    Number,
+    Section,
+    Size,
+    Text,
+    Whole,
+)
 
 FRAMEWORKS = ("tensorflow", "keras", "pytorch", "horovod", "ray", "python", "custom")
 """What ``framework.name`` accepts; which of them has an image is the catalogue's affair."""
@@ -60,6 +73,20 @@ def _glob(text: str) -> str | None:
         return wrong
     if text.startswith("/"):
         return f"expected a pattern relative to the prefix: write {text.lstrip('/')!r}"
+    return _brackets(text)
+
+
+def _result(text: str) -> str | None:
+    if text.startswith(("/", "~", "$")):
+        return "expected a pattern relative to the folder of the code; what is in RESULT_DIR is stored in any case"
+    if text.startswith("./"):
+        return f"expected a pattern relative to the folder of the code: write {text.removeprefix('./')!r}"
+    if ".." in text.split("/"):
+        return "expected a pattern without '..': files outside the folder of the code are not stored"
+    return _prefix(text) or _brackets(text)
+
+
+def _brackets(text: str) -> str | None:
     if text.count("[") != text.count("]"):
         return "expected a ']' for each '['"
     return None
@@ -445,10 +472,25 @@ MANIFEST = Section(
             "Environment variables whose values are secrets that the server keeps (`weft secrets set`): the name of "
             "each variable, and the name of its secret.",
         ),
+        "results": Field(
+            ListOf(
+                Text("a pattern such as 'model.pt' or 'out/**'", most=900, check=_result),
+                "a list of patterns",
+                64,
+                single=True,
+            ),
+            "Files in the folder of the code that are stored with the contents of `RESULT_DIR`, under the same path. "
+            "The patterns are those of `include` in `training_data`.",
+        ),
+        "keep_leftovers": Field(
+            Flag(),
+            "Whether the results keep the other files that the program leaves in the folder of the code, below "
+            "`workdir/`. The server's settings limit their size.",
+        ),
         "evaluation_metrics": Field(
             _METRICS,
             "Where Weft finds metrics in addition to those that it always reads: calls of `log_metrics`, and "
-            "TensorBoard event files in `LOG_DIR` and `RESULT_DIR`.",
+            "TensorBoard event files in the folder of the code, `LOG_DIR` and `RESULT_DIR`.",
         ),
         "notify": Field(
             ListOf(

@@ -207,6 +207,24 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Flag:
+    """A truth value, in any of YAML's spellings."""
+
+    accepted: str = "true or false"
+
+    def read(self, node: Node, path: str, findings: Findings) -> Any:
+        text = _text(node).lower()
+        if text in ("true", "yes", "on"):
+            return True
+        if text in ("false", "no", "off"):
+            return False
+        return findings.expected(path, node, self.accepted)
+
+    def schema(self) -> Json:
+        return {"enum": [True, False, "true", "false", "yes", "no", "on", "off"]}
+
+
+@dataclass(frozen=True)
 class Field:
     """A key of a :class:`Section`."""
 

@@ -131,6 +131,9 @@ class Manifest(_Form):
     env: dict[str, str] = Field(default_factory=dict)
     secrets: dict[str, str] = Field(default_factory=dict)
     """Names of environment variables, and for each the name of a secret that the server keeps."""
+    results: list[str] = Field(default_factory=list)
+    """Globs of files in the folder of the code that are stored besides RESULT_DIR."""
+    keep_leftovers: bool = True
     evaluation_metrics: EvaluationMetrics = Field(default_factory=EvaluationMetrics)
     notify: list[Notify] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
@@ -142,7 +145,7 @@ class Manifest(_Form):
         return [(store, store.training_data) for store in self.data_stores if store.training_data]
 
     @property
-    def results(self) -> tuple[DataStore, Place] | None:
+    def results_place(self) -> tuple[DataStore, Place] | None:
         """The store for the results; None: the installation's own store (a mounted folder gets a copy)."""
         for store in self.data_stores:
             results = store.training_results

@@ -22,7 +22,10 @@ from weft_core.settings import Settings, TimingSettings
 # FfDL gave 512 MB and 5 CPUs: too little memory to import today's frameworks, and more CPUs than a laptop has free.
 _DEFAULT_MEMORY = 2 << 30
 _DEFAULT_CPUS = 1.0
-_AS_READ = ("name", "description", "version", "labels", "priority", "learners", "profile", "retries", "env", "secrets")
+_AS_READ = (
+    *("name", "description", "version", "labels", "priority", "learners", "profile", "retries", "env", "secrets"),
+    *("results", "keep_leftovers"),
+)
 _SIZES = ("cpus", "gpus", "gpu_type", "memory")
 _ELASTIC_LAUNCHERS = ("horovod", "torchrun", "ray")
 _IMAGE_REFERENCE = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]{0,254}(?:@sha256:[0-9a-f]{64})?")

@@ -43,6 +43,10 @@ def manifest_text(manifest: Manifest) -> str:
         written["stall"] = {"after": _seconds(manifest.stall.after_seconds), "action": manifest.stall.action}
     if manifest.max_runtime_seconds is not None:
         written["max_runtime"] = _seconds(manifest.max_runtime_seconds)
+    if manifest.results:
+        written["results"] = manifest.results
+    if not manifest.keep_leftovers:
+        written["keep_leftovers"] = False
     written["evaluation_metrics"] = _metrics(manifest.evaluation_metrics)
     if manifest.notify:
         written["notify"] = canonical["notify"]

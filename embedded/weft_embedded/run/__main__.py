@@ -68,7 +68,7 @@ def _serve(request: Request) -> None:
                 tell("event", kind="note", message=note)
             started = time.monotonic()
             timings = settings.timings.model_copy(update={"grace": request.grace})
-            job = Job(manifest, stores, data, secrets, code, timings)
+            job = Job(manifest, stores, data, secrets, code, timings, settings.limits.leftover_bytes)
             ended = run(job, out, server, news, tell)
             tell("end", **_end(ended, out, stores.results is None), seconds=time.monotonic() - started)
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from weft_core.launch import LearnerSpec
+from weft_core.lifecycle.leftovers import leftover_events
 from weft_core.lifecycle.states import LearnerPhase
 from weft_core.lifecycle.storing import may_store
 from weft_embedded.run.metrics import MetricsFile
@@ -201,6 +202,9 @@ class Gang:
         with self._changed:
             if not learner.exited:
                 self._exit(learner, int(call["exit_code"]), str(call.get("reason") or ""))
+                if call.get("leftovers"):
+                    for kind, message in leftover_events(learner.rank + 1, call["leftovers"]):
+                        self._tell("event", kind=kind, message=message)
 
     # --- shared ---
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft_core.engine import LearnerObservation, LearnerState, Observation
-from weft_core.launch import CodeInput, LaunchSpec, LearnerSpec
+from weft_core.launch import CodeInput, LaunchSpec, LearnerSpec, LeftoverSpec
 from weft_core.lifecycle.actions import (
     SHORT_GRACE,
     Admit,
@@ -71,6 +71,7 @@ class Job:
     secrets: dict[str, str]
     code: CodeInput | None
     timings: TimingSettings
+    leftover_bytes: int
 
     def spec(self, out: OutFolder, attempt: int) -> LearnerSpec:
         manifest, stores = self.manifest, self.stores
@@ -99,6 +100,7 @@ class Job:
             pretrained=None if isinstance(stores.pretrained, Path) else stores.pretrained,
             results=results,
             checkpoint=manifest.checkpoint,
+            leftovers=LeftoverSpec(results=manifest.results, keep=manifest.keep_leftovers, bytes=self.leftover_bytes),
             grace_seconds=self.timings.grace,
             heartbeat_seconds=self.timings.heartbeat,
             max_runtime_seconds=manifest.max_runtime_seconds,

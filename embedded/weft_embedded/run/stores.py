@@ -116,7 +116,7 @@ class _Finder:
         return self._at(store, place, "pretrained_model: give a folder instead with --pretrained FOLDER")
 
     def _results(self, found: Stores) -> None:
-        named = self._manifest.results
+        named = self._manifest.results_place
         if self._request.results is not None or named is None:
             return
         store, place = named

@@ -33,10 +33,11 @@ from weft_core.objects import StoreError
 from weft_core.settings import S3Settings
 from weft_trainer import data as streaming
 from weft_trainer.errors import DataError
+from weft_trainer.globs import matcher
 from weft_trainer.inputs import downloader
 from weft_trainer.inputs.cache import Brought, CacheRequest, NodeCache
 from weft_trainer.inputs.downloader import Downloader
-from weft_trainer.inputs.selection import matcher, select, share
+from weft_trainer.inputs.selection import select, share
 from weft_trainer.spec import DataInput, S3Location, parse_spec
 from weft_trainer.stores.s3 import S3Store, next_page
 from weft_trainer.stores.store import Stored

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from tests.environments import FIRST_RUN, python_of
 from tests.trainer.agents import Launch
 from tests.trainer.conftest import StartApi
 
+from weft_trainer.metrics import discovery
+from weft_trainer.metrics.discovery import Discovery
 from weft_trainer.metrics.events import Broken, Event, EventFile, parse_event
-from weft_trainer.metrics.growing import find_files
 from weft_trainer.metrics.records import Record
 from weft_trainer.metrics.shipper import MetricShipper
-from weft_trainer.metrics.tensorboard import EventFiles
+from weft_trainer.metrics.tensorboard import EventFiles, is_event_file
 
 TORCH = """
 import os
@@ -107,6 +109,22 @@ def test_a_folder_that_all_learners_see_is_one_learners_to_read(
     assert [len(api.learners[rank].points("loss", "all")) for rank in range(2)] == [3, 0]
 
 
+def test_a_program_that_names_no_folder(start_api: StartApi, launch: Launch) -> None:
+    file = Path(__file__).parents[2] / "e2e/programs/events.out.tfevents.torch"
+    api = start_api(f"mkdir -p runs/Nov23_12-00-00_host; cp {file} runs/*/; cp -r runs $RESULT_DIR")
+    assert launch(api).wait() == 0
+    assert api.learners[0].points("loss") == [(0, 1.0), (1, 0.5), (2, 0.33333334)]
+    assert {record["group"] for record in api.learners[0].records if record["kind"] == "user"} == {""}
+
+
+def test_a_metric_that_the_program_logs_itself_is_not_doubled(start_api: StartApi, launch: Launch) -> None:
+    file = Path(__file__).parents[2] / "e2e/programs/events.out.tfevents.torch"
+    log = "python -c 'from weft_trainer import log_metrics; log_metrics(loss=1.0, step=0)'"
+    api = start_api(f"{log}; mkdir runs; cp {file} runs")
+    assert launch(api).wait() == 0
+    assert api.learners[0].points("loss") == [(0, 1.0)]
+
+
 # --- by hand ---
 
 
@@ -183,7 +201,7 @@ class Sink:
         self.records: list[Record] = []
         self.said: list[str] = []
 
-    def write(self, records: list[Record], left_out: int = 0) -> None:
+    def write(self, records: list[Record], left_out: int = 0, yields: bool = False) -> None:
         self.records += records
 
     @property
@@ -196,9 +214,12 @@ def sink() -> Sink:
     return Sink()
 
 
-def reading(sink: Sink, *roots: Path) -> Callable[[], bool]:
-    files = EventFiles(cast(MetricShipper, sink), sink.said.append)
-    return lambda: files.read(list(find_files(roots)))
+def reading(sink: Sink, *roots: Path, folder: Path | None = None) -> Callable[[], bool]:
+    found = Discovery([*roots, *([folder] if folder else [])], is_event_file, sink.said.append)
+    found.ends = True  # tests are faster than a folder that rests
+    before = [file for file in found.find() if file.root == folder]
+    files = EventFiles(cast(MetricShipper, sink), sink.said.append, folder, before)
+    return lambda: files.read(found.find())
 
 
 def test_a_file_that_grows_byte_by_byte(tmp_path: Path, sink: Sink) -> None:
@@ -242,6 +263,87 @@ def test_renamed_begun_anew_removed_and_many(tmp_path: Path, sink: Sink) -> None
     assert set(steps) == set(range(300))
     read()
     assert len(sink.points) == 303
+
+
+def write(path: Path, *values: float, at: float = 1.75e9) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.write(framed(*(summary(step, scalar("loss", value), at=at) for step, value in enumerate(values))))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([["runs/Nov23_12-00-00_host"]], [""]),
+        ([["runs/Nov23_host"], ["runs/Nov23_host/loss_a"]], ["", "loss_a"]),
+        ([["lightning_logs/version_0"], ["lightning_logs/version_1"]], ["", "version_1"]),
+        ([["logs/train"], ["logs/validation"]], ["train", "validation"]),
+        ([["logs/fit/20261123-120000/train", "logs/fit/20261123-120000/validation"]], ["train", "validation"]),
+        ([["runs/lr0.1", "runs/lr0.01"]], ["lr0.1", "lr0.01"]),
+        ([["output/runs/a"], ["output/runs/b"], ["output/logs/b"]], ["", "output/b", "output/logs/b"]),
+        ([["."], ["runs/a"]], ["", "runs/a"]),
+    ],
+)
+def test_a_single_run_of_the_jobs_folder_needs_no_name(
+    tmp_path: Path, sink: Sink, found: list[list[str]], expected: list[str]
+) -> None:
+    read = reading(sink, folder=tmp_path)
+    for folders in found:
+        for folder in folders:
+            write(tmp_path / folder / f"events.out.tfevents.{len(folder)}", 1.0, at=float(sum(folder.encode())))
+        read()
+    assert sorted(group for group, _, _ in sink.points) == sorted(expected)
+
+
+def test_event_files_of_the_code_and_copies_do_not_count(tmp_path: Path, sink: Sink) -> None:
+    job, results = tmp_path / "model", tmp_path / "results"
+    write(job / "runs/old/events.out.tfevents.1", 1, 2)
+    read = reading(sink, results, folder=job)
+    write(job / "runs/new/events.out.tfevents.2", 3, at=1.76e9)
+    read()
+    write(job / "runs/old/events.out.tfevents.1", 4)
+    write(job / "runs/new/events.out.tfevents.2", 5, at=1.76e9)
+    shutil.copytree(job / "runs", results / "runs")
+    for _ in range(2):
+        read()
+    points = [(group, values) for group, _, values in sink.points]
+    copied = [("runs/old", {"loss": value}) for value in (1, 2, 4)]  # no copy of a file that is read
+    assert points == [("", {"loss": 3}), ("", {"loss": 5}), *copied]
+
+
+def test_huge_folders_are_bounded_and_said(tmp_path: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "_FOLDERS", 20)
+    for number in range(40):
+        (tmp_path / f"data{number:02}" / "deeper").mkdir(parents=True)
+    read = reading(sink, folder=tmp_path)
+    read()
+    assert len(sink.said) == 1
+    assert "too many folders" in sink.said[0]
+    write(tmp_path / "data00" / "tfevents", 1)
+    read()
+    assert [values for _, _, values in sink.points] == [{"loss": 1}]
+
+
+def test_only_a_folder_that_has_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "runs/a/tfevents", 1)
+    for folder in (tmp_path, tmp_path / "runs", tmp_path / "runs/a"):
+        os.utime(folder, (1, 1))
+    scanned: list[str] = []
+    scandir = os.scandir
+
+    def noting(path: str) -> Any:
+        scanned.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noting)
+    finding = Discovery([tmp_path], is_event_file, print)
+    for _ in range(3):
+        assert [found.path.name for found in finding.find()] == ["tfevents"]
+    assert len(scanned) == 3
+    write(tmp_path / "runs/b/tfevents", 1)
+    finding.ends = True
+    assert len(finding.find()) == 2
+    assert scanned[3:] == [str(tmp_path / "runs"), str(tmp_path / "runs/b")]
 
 
 def test_the_innermost_folder_gives_the_group(tmp_path: Path, sink: Sink) -> None:

@@ -18,7 +18,7 @@ from tests.trainer.faulty_s3 import Fault, FaultyS3, Request, times
 
 from weft_core.settings import S3Settings
 from weft_trainer.errors import DataError, Fenced
-from weft_trainer.results.manifest import MANIFEST, Results
+from weft_trainer.results.manifest import MANIFEST, Results, results_of
 from weft_trainer.spec import S3Location, parse_spec
 from weft_trainer.stores.multipart import PART
 from weft_trainer.stores.s3 import S3Store
@@ -35,7 +35,7 @@ def put(
     store: S3Store, folder: Path, rank: int = 0, learners: int = 1, attempt: int = 1, complete: bool = True
 ) -> None:
     made = parse_spec(spec("true", rank=rank, learners=learners, attempt=attempt))
-    Results(store, made, lambda: 20.0, lambda: False).put(folder, folder, complete=complete)
+    Results(store, made, lambda: 20.0, lambda: False).put(results_of(folder, folder), complete=complete)
 
 
 def manifest(bucket: Bucket, prefix: str) -> dict[str, Any] | None:

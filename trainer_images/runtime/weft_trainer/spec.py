@@ -80,6 +80,18 @@ class LogSpec:
 
 
 @dataclass(frozen=True)
+class LeftoverSpec:
+    """What becomes of the files in the job's folder when the program has ended."""
+
+    results: tuple[str, ...] = ()
+    """Globs of the files that are stored, whatever their size."""
+    keep: bool = True
+    """Whether leftovers are kept."""
+    bytes: int = 0
+    """At most so much of them, all together."""
+
+
+@dataclass(frozen=True)
 class ElasticSpec:
     """Between these numbers of learners training goes on."""
 
@@ -123,6 +135,8 @@ class LearnerSpec:
     """Whether the results become a version of a model; their summary is reported with the exit."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
     log: LogSpec = field(default_factory=LogSpec)
+    leftovers: LeftoverSpec | None = None
+    """None: the service is older, and would not tell the user of leftovers."""
     elastic: ElasticSpec | None = None
     has_checkpoint: bool = False
     """The job began with another job's checkpoint."""
@@ -188,6 +202,7 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
             known[name] = _optional(S3Location, data.get(name))
         known["checkpoint"] = _optional(CheckpointSpec, data.get("checkpoint")) or CheckpointSpec()
         known["log"] = _optional(LogSpec, data.get("log")) or LogSpec()
+        known["leftovers"] = _leftovers(data.get("leftovers"))
         known["elastic"] = _optional(ElasticSpec, data.get("elastic"))
         known["evaluation_metrics"] = (
             _optional(EvaluationMetrics, data.get("evaluation_metrics")) or EvaluationMetrics()
@@ -195,6 +210,10 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
         return LearnerSpec(**known)
     except (KeyError, TypeError, AttributeError) as error:
         raise TrainerError(f"the API's spec for this learner can't be read: {error}") from None
+
+
+def _leftovers(data: Mapping[str, Any] | None) -> LeftoverSpec | None:
+    return None if data is None else LeftoverSpec(**_known(LeftoverSpec, data) | {"results": tuple(data["results"])})
 
 
 def _known(kind: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,18 +28,26 @@ class EmetricsFiles:
 
     Args:
         say: writes a line into the job's log.
+        folder: the job's, in which only ``named`` counts.
     """
 
-    def __init__(self, shipper: MetricShipper, say: Callable[[str], None], named: Path | None = None) -> None:
+    def __init__(
+        self,
+        shipper: MetricShipper,
+        say: Callable[[str], None],
+        named: Path | None = None,
+        folder: Path | None = None,
+    ) -> None:
         self._shipper = shipper
         self._say = say
         self._named = named
+        self._folder = folder
         self._files: dict[Path, LineFile] = {}
         self._told = False
 
     def read(self, found: Sequence[Found]) -> bool:
         for entry in found:
-            if entry.path.name == NAME or entry.path == self._named:
+            if entry.path == self._named or (entry.path.name == NAME and entry.root != self._folder):
                 self._files.setdefault(entry.path, LineFile(entry.path))
         for file in self._files.values():
             self._read(file)

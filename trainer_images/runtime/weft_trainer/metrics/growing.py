@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,31 +14,11 @@ _LONGEST_LINE = 1 << 20
 
 @dataclass(frozen=True)
 class Found:
+    """A file in or below ``root``, one of the watched folders."""
+
     root: Path
     path: Path
     status: os.stat_result
-
-
-def find_files(roots: Sequence[Path]) -> Iterator[Found]:
-    """Every regular file below ``roots``, once, with the innermost root that it is below; links are not followed."""
-    inner = sorted(roots, key=lambda root: len(root.parts), reverse=True)
-    seen: set[str] = set()
-    for root in inner:
-        if not root.is_symlink():
-            yield from _find(root, str(root), seen)
-
-
-def _find(root: Path, folder: str, seen: set[str]) -> Iterator[Found]:
-    if folder in seen:
-        return
-    seen.add(folder)
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            with suppress(OSError):
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _find(root, entry.path, seen)
-                elif entry.is_file(follow_symlinks=False):
-                    yield Found(root, Path(entry.path), entry.stat(follow_symlinks=False))
 
 
 @contextmanager

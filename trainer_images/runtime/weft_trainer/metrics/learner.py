@@ -12,14 +12,14 @@ from weft_trainer.folders import Folders
 from weft_trainer.log.lines import Line
 from weft_trainer.machine.watchdog import Watchdog
 from weft_trainer.metrics.collector import Collector, Source
-from weft_trainer.metrics.emetrics import EmetricsFiles
-from weft_trainer.metrics.growing import Found, find_files
+from weft_trainer.metrics.discovery import Discovery
+from weft_trainer.metrics.emetrics import NAME, EmetricsFiles
 from weft_trainer.metrics.logged import LoggedMetrics
 from weft_trainer.metrics.logging import FILE_VARIABLE
 from weft_trainer.metrics.regex import RegexExtractor
 from weft_trainer.metrics.sampler import SystemSampler
 from weft_trainer.metrics.shipper import MetricShipper
-from weft_trainer.metrics.tensorboard import EventFiles
+from weft_trainer.metrics.tensorboard import EventFiles, is_event_file
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.spool import Spool
 from weft_trainer.spec import LearnerSpec
@@ -57,6 +57,7 @@ class LearnerMetrics:
             wanted = spec.evaluation_metrics
             self._extractor = RegexExtractor(wanted.line_lookahead, wanted.groups, self._shipper, say, watchdog)
         self._collector: Collector | None = None
+        self._discovery: Discovery | None = None
 
     def start(self) -> None:
         self._shipper.start()
@@ -64,21 +65,27 @@ class LearnerMetrics:
 
     def begin(self, env: Mapping[str, str]) -> None:
         """The program starts, with this environment."""
-        roots = [self._folders.log, self._folders.result]
+        roots = [self._folders.log, self._folders.result, self._folders.model]
         named = self._named(env)
+        type_ = self._spec.evaluation_metrics.type
         if named is not None:
-            roots.append(named.parent if self._spec.evaluation_metrics.type == "emetrics_file" else named)
+            roots.append(named.parent if type_ == "emetrics_file" else named)
+        # A folder that the manifest names is read as such, even if it is the job's.
+        folder = None if type_ == "tensorboard" and named == self._folders.model else self._folders.model
+
+        def wanted(name: str) -> bool:
+            return is_event_file(name) or name == NAME or (named is not None and name == named.name)
+
+        self._discovery = Discovery(roots, wanted, self._say)
+        before = [file for file in self._discovery.find() if file.path.is_relative_to(self._folders.model)]
         sources: list[Source] = [
             LoggedMetrics(Path(env[FILE_VARIABLE]), self._shipper),
-            EventFiles(self._shipper, self._say),
+            EventFiles(self._shipper, self._say, folder, before),
         ]
-        if self._spec.evaluation_metrics.type == "emetrics_file":
-            sources.append(EmetricsFiles(self._shipper, self._say, named))
-
-        def find() -> Sequence[Found]:
-            return list(find_files(roots))
-
-        self._collector = Collector(sources, find, self._say)
+        if type_ == "emetrics_file":
+            # Before the event files, which yield to it.
+            sources.insert(1, EmetricsFiles(self._shipper, self._say, named, folder))
+        self._collector = Collector(sources, self._discovery.find, self._say)
         self._collector.start()
         if self._extractor is not None:
             try:
@@ -103,7 +110,8 @@ class LearnerMetrics:
         seconds = 0.0 if self._control.fenced else _STOP_SECONDS if self._control.stop_requested else _FINISH_SECONDS
         if self._extractor is not None:
             self._extractor.finish(seconds)
-        if self._collector is not None:
+        if self._collector is not None and self._discovery is not None:
+            self._discovery.ends = True
             self._collector.finish(seconds)
 
     def flush(self, deadline: float) -> bool:
@@ -124,7 +132,7 @@ class LearnerMetrics:
         own = self._config.workdir.resolve()
         shared = None if self._config.shared_dir is None else self._config.shared_dir.resolve()
         if path.is_relative_to(own):
-            return path
+            return self._config.workdir / path.relative_to(own)  # as the other folders are written
         if shared is not None and path.is_relative_to(shared):
             # All learners see it, so only the first reads it; but LOG_DIR is this learner's own.
             mine = path.is_relative_to(self._folders.log.resolve())

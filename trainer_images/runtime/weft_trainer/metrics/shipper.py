@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from weft_trainer.control import Control
 from weft_trainer.errors import ApiError
@@ -13,6 +14,7 @@ from weft_trainer.service.client import ApiClient
 from weft_trainer.service.shipper import Shipper
 from weft_trainer.service.spool import Spool
 
+_MOST_NAMES = 20_000
 _LINGER = 1.0
 """Seconds between two batches. A metric that was not logged for a second shows at once."""
 
@@ -26,6 +28,8 @@ class MetricShipper:
         self._limiter = Limiter(say)
         self._shipper = Shipper(spool, api.metrics, control, _LINGER, self._refused, "metrics-sender")
         self._lock = threading.Lock()
+        self._names: set[tuple[str, str]] = set()
+        """Group and name of each metric that was written by a source that does not yield."""
         self._open = True
         """Whether the API still takes metrics."""
 
@@ -38,13 +42,19 @@ class MetricShipper:
         with self._lock:
             return self._limiter.room if self._open else 0
 
-    def write(self, records: Sequence[Record], left_out: int = 0) -> None:
-        """From any thread. ``left_out``: points that their source did not even read because there was no room."""
+    def write(self, records: Sequence[Record], left_out: int = 0, yields: bool = False) -> None:
+        """From any thread.
+
+        Args:
+            left_out: points that their source did not even read because there was no room.
+            yields: whether the values of metrics that another source writes, too, are left out.
+        """
         if not records and not left_out:
             return
         with self._lock:
             if not self._open:
                 return
+            records = self._others_left_out(records) if yields else self._noted(records)
             if left_out:
                 self._limiter.left_out(left_out)
             admitted = self._limiter.admit(records)
@@ -58,6 +68,20 @@ class MetricShipper:
             if self._open:
                 self._append(self._limiter.finish())
         return self._shipper.flush(deadline)
+
+    def _noted(self, records: Sequence[Record]) -> Sequence[Record]:
+        for record in records:
+            if record.kind == "user" and len(self._names) < _MOST_NAMES:
+                self._names.update((record.group, name) for name in record.values)
+        return records
+
+    def _others_left_out(self, records: Sequence[Record]) -> Sequence[Record]:
+        left = []
+        for record in records:
+            values = {name: value for name, value in record.values.items() if (record.group, name) not in self._names}
+            if values:
+                left.append(replace(record, values=values))
+        return left
 
     def _append(self, records: Sequence[Record]) -> None:
         try:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 
 from weft_trainer.metrics.events import Broken, Event, EventFile
 from weft_trainer.metrics.growing import Found, open_regular
 from weft_trainer.metrics.records import Record
+from weft_trainer.metrics.runs import Runs
 from weft_trainer.metrics.shipper import MetricShipper
 
 _MARK = "tfevents"
+_HEAD = 4096
+"""Bytes; they begin with the moment at which the file was begun."""
 _EVENTS = 10_000
 """At most so many in one read: some 0.2 s of one core."""
 
@@ -22,6 +27,8 @@ class _Followed:
     seen: tuple[int, int] = (-1, -1)
     """Its size and time of change when it was read to its end."""
     broken: bool = False
+    checked: bool = False
+    """Whether it is known to be no copy of another file."""
 
 
 class EventFiles:
@@ -29,25 +36,63 @@ class EventFiles:
 
     Args:
         say: writes a line into the job's log.
+        folder: the job's. A metric that another source writes, too, is not taken from the files there.
+        before: files that were there before the program started, and that do not count.
     """
 
-    def __init__(self, shipper: MetricShipper, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        shipper: MetricShipper,
+        say: Callable[[str], None],
+        folder: Path | None = None,
+        before: Sequence[Found] = (),
+    ) -> None:
         self._shipper = shipper
         self._say = say
+        self._folder = folder
+        self._before = {(file.path, file.status.st_ino) for file in before}
+        self._runs = Runs()
         self._files: dict[tuple[int, int], _Followed] = {}
 
     def read(self, found: Sequence[Found]) -> bool:
-        files = {}
+        event_files = [file for file in found if is_event_file(file.path.name) and self._is_new(file)]
+        groups = self._groups(event_files)
+        files: dict[tuple[int, int], _Followed] = {}
         left = _EVENTS
-        event_files = (file for file in found if _MARK in file.path.name)
         for file in sorted(event_files, key=lambda file: file.path):
             identity = (file.status.st_dev, file.status.st_ino)
             followed = files[identity] = self._files.get(identity) or _Followed()
-            left -= self._read(file, followed, left)
+            if not followed.checked and file.status.st_size:
+                followed.broken = self._is_copy(file, event_files, self._files | files)
+                followed.checked = True
+            left -= self._read(file, followed, groups[file.path], left)
         self._files = files  # the others are gone, and other files may get their inode numbers
         return left <= 0
 
-    def _read(self, found: Found, followed: _Followed, most: int) -> int:
+    def _is_new(self, file: Found) -> bool:
+        return (file.path, file.status.st_ino) not in self._before
+
+    def _groups(self, files: Sequence[Found]) -> dict[Path, str]:
+        """The group of each file."""
+        groups = {file.path: group_of(file) for file in files if file.root != self._folder}
+        for group in groups.values():
+            self._runs.take(group)
+        own = {file.path: _folder_of(file) for file in files if file.root == self._folder}
+        self._runs.add(own.values())
+        return groups | {path: self._runs.group(folder) for path, folder in own.items()}
+
+    def _is_copy(self, file: Found, others: Sequence[Found], followed: Mapping[tuple[int, int], _Followed]) -> bool:
+        """Whether the file is a copy of one that is read already, and either of them is in the job's folder: programs
+        copy ``runs/`` to RESULT_DIR."""
+        for other in others:
+            if other.path.name != file.path.name or self._folder not in (file.root, other.root):
+                continue
+            state = followed.get((other.status.st_dev, other.status.st_ino))
+            if state and state.checked and not state.broken and _same_head(file.path, other.path):
+                return True
+        return False
+
+    def _read(self, found: Found, followed: _Followed, group: str, most: int) -> int:
         state = (found.status.st_size, found.status.st_mtime_ns)
         if followed.broken or followed.seen == state or most <= 0:
             return 0
@@ -62,14 +107,31 @@ class EventFiles:
             return 0
         if len(events) < most:
             followed.seen = state
-        self._shipper.write(_records(events, group_of(found)))
+        self._shipper.write(_records(events, group), yields=found.root == self._folder)
         return len(events)
+
+
+def is_event_file(name: str) -> bool:
+    return _MARK in name
 
 
 def group_of(found: Found) -> str:
     """The file's folder, relative to the watched folder: ``train``, ``validation``; empty in the watched folder."""
-    folder = found.path.parent.relative_to(found.root).as_posix()
-    return "" if folder == "." else folder
+    return "/".join(_folder_of(found).parts)
+
+
+def _folder_of(found: Found) -> PurePosixPath:
+    return PurePosixPath(found.path.parent.relative_to(found.root))
+
+
+def _same_head(path: Path, other: Path) -> bool:
+    try:
+        with open_regular(path) as file, open_regular(other) as another:
+            mine, its = os.pread(file, _HEAD, 0), os.pread(another, _HEAD, 0)
+    except OSError:
+        return False
+    shared = min(len(mine), len(its))
+    return shared > 0 and mine[:shared] == its[:shared]
 
 
 def _records(events: Sequence[Event], group: str) -> list[Record]:

@@ -74,7 +74,7 @@ class ElasticTraining(Listener):
         restored = learner.control.run(lambda: self._restore(found, checkpoints))
         self._tell(found, restored)
         plan = self._plan(found)
-        leads = found.me.rank == 0
+        leads = learner.leads = found.me.rank == 0
         if leads:
             checkpoints.start()
         learner.supervisor = learner.new_supervisor(self)

@@ -21,6 +21,7 @@ from weft_trainer.metrics.learner import LearnerMetrics
 from weft_trainer.program.environment import build_environment, network_defaults, thread_default
 from weft_trainer.program.plan import Plan
 from weft_trainer.program.supervisor import Listener, Supervisor
+from weft_trainer.results.leftovers import JobFolder
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.heartbeat import Heartbeat
 from weft_trainer.service.spool import Spool
@@ -57,10 +58,16 @@ class Learner(Listener):
         self.heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self.vitals)
         self.checkpoints: Checkpoints | None = None if spec.elastic else self.new_checkpoints(spec)
         """None in an elastic job, unless this learner leads a round."""
+        self.job_folder = JobFolder(self.folders.model, config.workdir)
+        self.leads = spec.rank == 0
+        """Whether this learner's files come first among the results. In an elastic job, the leader of the last round
+        leads."""
         self.ran = False
         """Whether the program has started, so that there may be something to store."""
         self.outputs: dict[str, Any] | None = None
         """A summary of the results that become a version of a model, for the report of the end."""
+        self.leftovers: dict[str, Any] | None = None
+        """A summary of the files that the program has left in the job's folder, likewise."""
         self._watchdog = watchdog
         self._output = _ProgramOutput(self)
         self.supervisor = self.new_supervisor(self)
@@ -77,6 +84,7 @@ class Learner(Listener):
         """While the program runs, with this environment: follow its log files, its metrics, and whether it is idle."""
         tail = LogTail(self.folders.log, self._output)
         tail.start()
+        self.job_folder.begin()
         self.metrics.begin(env)
         self.ran = True
         self.vitals.begin()
@@ -125,7 +133,7 @@ class Learner(Listener):
     def _wrote(self) -> bool:
         if self.checkpoints is not None and not self.checkpoints.untouched:
             return True
-        return next(files_below(self.folders.result), None) is not None
+        return next(files_below(self.folders.result), None) is not None or self.job_folder.has_changed()
 
     def _dump_stacks(self) -> None:
         from weft_trainer.program.stacks import dump  # psutil takes 20 ms

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from types import MappingProxyType
 from typing import Any
 
 from weft_trainer.errors import Fenced, TrainerError, warn
@@ -31,7 +32,8 @@ def report(learner: Learner, ending: Ending) -> int:
     if learner.control.fenced:
         raise Fenced
     learner.heartbeat.stop()
-    _report_exit(learner.api, learner.spec.rank, ending, learner.log.last_lines, seconds, learner.outputs)
+    told = {"outputs": learner.outputs, "leftovers": learner.leftovers}
+    _report_exit(learner.api, learner.spec.rank, ending, learner.log.last_lines, seconds, told)
     return ending.exit_code
 
 
@@ -47,7 +49,7 @@ def _report_exit(
     ending: Ending,
     last_lines: Sequence[str],
     deadline: float,
-    outputs: Mapping[str, Any] | None = None,
+    told: Mapping[str, Mapping[str, Any] | None] = MappingProxyType({}),
 ) -> None:
     """``exit.json`` in the installation's store first, then the API; best effort on both."""
     try:
@@ -55,7 +57,7 @@ def _report_exit(
     except (TrainerError, Unreachable) as error:
         warn(f"{_KEY} was not written: {error}")
     try:
-        api.exit(ending.exit_code, ending.reason[:_LONGEST_REASON], last_lines, deadline, outputs)
+        api.exit(ending.exit_code, ending.reason[:_LONGEST_REASON], last_lines, deadline, told)
     except TrainerError as error:
         warn(f"the exit was not reported: {error}")
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from weft_trainer.errors import Fenced, TrainerError, warn
 from weft_trainer.phases.learner import Learner
 from weft_trainer.program.endings import STOPPED, Ending
-from weft_trainer.results.manifest import Results
+from weft_trainer.results.leftovers import Leftovers
+from weft_trainer.results.manifest import Results, results_of
 from weft_trainer.results.mounted import copy_results
 from weft_trainer.stores.retry import patiently
 from weft_trainer.stores.summary import summary
@@ -64,22 +65,31 @@ def _await_grant(learner: Learner, ending: Ending) -> tuple[bool, Ending]:
 
 def _store_results(learner: Learner, ending: Ending) -> Ending:
     """Store the results; for a learner that failed or was stopped, as much as works."""
-    spec, folder, workdir = learner.spec, learner.folders.result, learner.config.workdir
+    spec, workdir = learner.spec, learner.config.workdir
+    left = Leftovers()
     try:
+        files = results_of(learner.folders.result, workdir)
+        if spec.leftovers is not None:
+            prefix = "" if learner.leads else f"learner-{spec.learner_id}/"
+            left = learner.job_folder.leftovers(spec.leftovers, [key for key, _ in files], prefix)
+            files += left.uploads
         place = learner.store("results", spec.results)
         results = Results(place, spec, lambda: _patience(learner), lambda: learner.control.fenced)
         # In an elastic job, no learner knows which learners' results there will be.
-        results.put(folder, workdir, complete=ending.exit_code == 0 and spec.elastic is None)
+        results.put(files, complete=ending.exit_code == 0 and spec.elastic is None)
         if spec.results_folder is not None:
-            copy_results(folder, workdir, spec.results_folder)
+            copy_results(files, spec.results_folder)
         if spec.registers and spec.rank == 0 and ending.exit_code == 0:
             stored = patiently(place.list, _patience(learner))
             learner.outputs = summary((item for item in stored if not item.key.endswith("/")), etags=False)
     except (TrainerError, OSError) as error:
+        left.fail(str(error))
         if ending.exit_code == 0:
             return Ending(1, f"S303 results can't be stored: {error}")
         warn(f"partial results were not stored: {error}")
         return replace(ending, reason=f"{ending.reason} (partial results were not stored: {error})")
+    finally:
+        learner.leftovers = left.report()
     return ending
 
 

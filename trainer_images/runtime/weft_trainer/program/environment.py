@@ -20,6 +20,8 @@ def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, s
     env["RAY_ADDRESS"] = "local"  # or `ray.init()` would find it by itself, through a file in /tmp
     env.setdefault("PYTHONUNBUFFERED", "1")  # or lines would wait in a buffer of 8 KiB for as long as they like
     env |= spec.env
+    if not env.keys() & {"WANDB_MODE", "WANDB_API_KEY"}:
+        env["WANDB_MODE"] = "offline"  # or Weights & Biases would ask for a key, which nobody can type
     env["PATH"] = _path(Path(sys.executable).parent, env.get("PATH", os.defpath))
     env["PYTHONPATH"] = _path(folders.model, RUNTIME, spec.env.get("PYTHONPATH") or _of_image(agent))
     env |= {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -40,17 +40,15 @@ class Results:
         self._patience = patience
         self._fenced = fenced
 
-    def put(self, folder: Path, inside: Path, *, complete: bool) -> int:
-        """Store every file of ``folder``; ``complete``: this learner has ended well, so that there may be a manifest.
-        Returns the number of files. Raises: DataError, Fenced."""
-        files = [(key, path) for key, path in files_of(folder, inside) if not _reserved(key)]
+    def put(self, files: Sequence[tuple[str, Path]], *, complete: bool) -> None:
+        """Store these files by their keys; ``complete``: this learner has ended well, so that there may be a manifest.
+        Raises: DataError, Fenced."""
         if self._spec.attempt > 1:
             self._withdraw()
         upload_files(self._store, files, self._patience(), self._fenced)
         if complete:
             with ThreadPoolExecutor(_HASHED_AT_ONCE, "hash") as pool:
                 self._publish(list(pool.map(lambda item: _entry(*item), files)))
-        return len(files)
 
     def _withdraw(self) -> None:
         """Remove the manifest of an earlier attempt, and the lists that it has left."""
@@ -125,6 +123,11 @@ class Results:
 
     def _patiently(self, work: Callable[[], Any]) -> Any:
         return patiently(work, self._patience())
+
+
+def results_of(folder: Path, inside: Path) -> list[tuple[str, Path]]:
+    """The files of RESULT_DIR that are stored, by their paths there. See :func:`files_of`."""
+    return [(key, path) for key, path in files_of(folder, inside) if not _reserved(key)]
 
 
 def _reserved(key: str) -> bool:

@@ -1,18 +1,17 @@
-"""FfDL's ``mount_volume`` for results: a copy of RESULT_DIR in a folder of this machine."""
+"""FfDL's ``mount_volume`` for results: a copy of them in a folder of this machine."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
-from weft_trainer.stores.upload import files_of
 
-
-def copy_results(result: Path, inside: Path, folder: str) -> None:
-    """Copy every file of RESULT_DIR, each whole at once. Raises: OSError."""
-    for key, path in files_of(result, inside):
+def copy_results(files: Sequence[tuple[str, Path]], folder: str) -> None:
+    """Copy every file to its key, each whole at once. Raises: OSError."""
+    for key, path in files:
         place = Path(folder, key)
         place.parent.mkdir(parents=True, exist_ok=True)
         part = place.with_name(f".{uuid.uuid4().hex}.part")

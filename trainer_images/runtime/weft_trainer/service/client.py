@@ -136,10 +136,11 @@ class ApiClient:
         reason: str,
         last_lines: Sequence[str],
         deadline: float,
-        outputs: Mapping[str, Any] | None = None,
+        told: Mapping[str, Mapping[str, Any] | None] = MappingProxyType({}),
     ) -> None:
-        body: dict[str, Any] = {"exit_code": exit_code, "reason": reason, "last_lines": list(last_lines)}
-        self._post("exit", body | ({"outputs": dict(outputs)} if outputs else {}), deadline=deadline)
+        """``told``: summaries of the results (``outputs``) and of the job's folder (``leftovers``)."""
+        body = {"exit_code": exit_code, "reason": reason, "last_lines": list(last_lines)}
+        self._post("exit", body | {name: value for name, value in told.items() if value}, deadline=deadline)
 
     def _batch(
         self,
