@@ -31,7 +31,7 @@ def test_results_of_a_job_without_a_store_are_kept_by_weft(stack: Stack, tmp_pat
 
 
 def test_a_script_that_knows_nothing_of_weft_loses_nothing(stack: Stack, tmp_path: Path) -> None:
-    wanted = manifest("python script.py", learners=1, results="out/*")
+    wanted = manifest("python script.py", results="out/*", data_stores=[])
     job = stack.train(wanted).wait(timeout=120)
     assert {"out/x", "workdir/model.pt", "workdir/wandb/offline-run-1/run-1.wandb"} <= {
         file.path for file in job.files()
@@ -42,7 +42,7 @@ def test_a_script_that_knows_nothing_of_weft_loses_nothing(stack: Stack, tmp_pat
     assert found.keys() == {("loss", 1)}, "not the event file that is part of the code"
     assert (found["loss", 1]["points"], found["loss", 1]["last_step"]) == (3, 2)
     [kept] = [event.message for event in job.events() if " kept " in event.message]
-    assert kept.endswith('add to the manifest: results: ["out/*", model.pt, runs/**, wandb/**]')
+    assert kept.endswith("add to the manifest: results: [out/*, model.pt, runs/**, wandb/**]")
     shown = stack.weft("show", job.id).stdout
     assert "1 file (2 bytes: out/x) stored as results: names them" in shown
     assert "kept below workdir/" in shown

@@ -77,9 +77,9 @@ class Leftovers:
 
     def fail(self, reason: str) -> None:
         """None of it could be stored."""
-        self.lost.setdefault(f"the results can't be stored: {reason[:_LONGEST_REASON]}", []).extend(
-            self.named + self.kept
-        )
+        files = self.named + self.kept
+        if files:
+            self.lost[f"the results can't be stored: {reason[:_LONGEST_REASON]}"] = files
         self.named, self.kept, self.uploads = [], [], []
 
     def report(self) -> dict[str, Any] | None:
