@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -25,3 +26,19 @@ def python_of(image: str) -> Path:
         check=True,
     )
     return Path(done.stdout.strip())
+
+
+def python_with_mlflow(version: str) -> Path:
+    """An interpreter with this version of MLflow's client, built if need be."""
+    folder = Path(ENVIRONMENTS) / f"mlflow-skinny-{version}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = folder / "done"  # written last: a build that was cut off has none
+        if not done.exists():
+            uv = [sys.executable, "-m", "uv", "-q"]
+            subprocess.run([*uv, "venv", "--clear", "--python", sys.executable, str(folder)], check=True)
+            install = [*uv, "pip", "install", "--python", str(folder / "bin/python"), f"mlflow-skinny=={version}"]
+            subprocess.run(install, check=True)
+            done.touch()
+    return folder / "bin/python"

@@ -28,6 +28,8 @@ from weft_api.jobs.routes import router as jobs
 from weft_api.learner.routes import router as learner
 from weft_api.logs.routes import router as logs
 from weft_api.metrics.routes import router as metrics
+from weft_api.mlflow.errors import in_mlflows_form
+from weft_api.mlflow.routes import router as mlflow
 from weft_api.models.routes import router as models
 from weft_api.projects.routes import router as projects
 from weft_api.secrets.routes import router as secrets
@@ -110,10 +112,10 @@ def create_app(settings: Settings) -> FastAPI:
     process_metrics.registry.register(InstallationMetrics(context.database))
     data = (files, checkpoints, models, datastores)
     access = (secrets, sessions, tokens, users, projects)
-    for router in (jobs, code, logs, metrics, events, *data, *access, engines, learner, health):
+    for router in (jobs, code, logs, metrics, events, *data, *access, engines, learner, health, mlflow):
         app.include_router(router)
     ffdl.install(app)
-    errors.install(app, in_ffdls_form)
+    errors.install(app, lambda scope, answered: in_mlflows_form(scope, in_ffdls_form(scope, answered)))
     docs.install(app)
     dashboard.install(app)
     # The last one added is the outermost.

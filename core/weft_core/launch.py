@@ -203,6 +203,14 @@ class EvaluationMetrics(_Wire):
     groups: dict[str, MetricGroup] = Field(default_factory=dict)
 
 
+class MlflowSpec(_Wire):
+    """How the program's MLflow client logs to the job (docs/mlflow.md)."""
+
+    token: str = Field(repr=False)
+    run_id: str
+    """The job's own run."""
+
+
 class LearnerSpec(_Wire):
     """The task of a learner. All learners of an attempt have the same task, apart from ``rank``."""
 
@@ -243,6 +251,8 @@ class LearnerSpec(_Wire):
     elastic: ElasticSpec | None = None
     memory: int | None = None  # bytes
     evaluation_metrics: EvaluationMetrics = Field(default_factory=EvaluationMetrics)
+    mlflow: MlflowSpec | None = None
+    """None: the API has no token for it."""
     heartbeat_seconds: float = 3.0
     system_metrics_seconds: float = 5.0
     """Seconds between two samples of system metrics; 0: no samples."""

@@ -139,6 +139,8 @@ class LimitSettings(_Section):
     metric_series_per_job: int = 10_000
     """The number of series that a training reports, of all learners and attempts together. System metrics may have ten
     times as many."""
+    mlflow_artifact_bytes: int = Field(20 << 30, ge=0)
+    """The size of the artifacts that a job, or a run of no job, may log with MLflow."""
     log_lines_per_second: int = Field(10_000, ge=0)
     """The lines that a job may log in a second, shared evenly by its learners. The agents leave out the rest. 0: no
     limit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,6 +15,7 @@ USER_PREFIX = "weft_u_"
 ATTEMPT_PREFIX = "weft_a_"
 SESSION_PREFIX = "weft_s_"
 LINK_PREFIX = "weft_l_"
+MLFLOW_PREFIX = "weft_m_"
 _PREFIXES = {"user": USER_PREFIX, "attempt": ATTEMPT_PREFIX, "session": SESSION_PREFIX, "link": LINK_PREFIX}
 
 _passwords = PasswordHasher()
@@ -38,6 +40,12 @@ def new_token(kind: Literal["user", "attempt", "session", "link"]) -> NewToken:
 def hash_token(plain: str) -> str:
     """SHA-256 in hex. A slow hash would add nothing to 256 random bits, and every request pays for it."""
     return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def mlflow_token(attempt_token: str) -> str:
+    """The token for MLflow's API that belongs to an attempt. The user's program sees it; the attempt's own token can't
+    be computed from it."""
+    return MLFLOW_PREFIX + hmac.new(attempt_token.encode(), b"weft mlflow", hashlib.sha256).hexdigest()
 
 
 def hash_password(password: str) -> str:

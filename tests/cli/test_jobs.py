@@ -48,6 +48,25 @@ def test_list_is_paged_and_filtered(double: Double, weft: Weft) -> None:
     assert double.seen[-1].query == {"state": ["FAILED", "HALTED"], "label": ["a=b"], "q": ["x"], "limit": ["4"]}
 
 
+def test_list_shows_chosen_columns(double: Double, weft: Weft) -> None:
+    values = {"last": 0.5, "min": 0.25, "max": 0.75, "step": 1}
+    double.on("GET", "jobs", jobs_page(job(params={"lr": "0.1"}, metrics={"loss": values}), job(id="job-2")))
+    head, first, second = weft("list", "-c", "param:lr", "--column", "metric:loss:min").out.splitlines()
+    assert head.split()[2:5] == ["STATE", "lr", "loss"]
+    assert first.split()[3:5] == ["0.1", "0.25"]
+    assert second.split()[3:5] == ["–", "–"]
+    assert double.seen[-1].query["param"] == ["lr"]
+    done = weft("list", "--column", "lr")
+    assert (done.code, "param:NAME" in done.err) == (2, True)
+
+
+def test_show_tells_parameters(double: Double, weft: Weft) -> None:
+    double.on("GET", f"jobs/{ID}", as_json(job(params={"lr": "0.1", **{f"p{n}": "x" for n in range(40)}})))
+    shown = weft("show", ID).out
+    assert "PARAMETER" in shown
+    assert "and 11 more" in shown
+
+
 def test_an_empty_list_prints_no_data(double: Double, weft: Weft) -> None:
     double.on("GET", "jobs", jobs_page())
     done = weft("list")

@@ -21,7 +21,7 @@ from weft_api.context import Context, Ctx
 from weft_api.http.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem
 from weft_core.store.models import Member, Project, Token, User
 from weft_core.store.scope import Scope
-from weft_core.tokens import ATTEMPT_PREFIX, SESSION_PREFIX, USER_PREFIX, hash_token
+from weft_core.tokens import ATTEMPT_PREFIX, MLFLOW_PREFIX, SESSION_PREFIX, USER_PREFIX, hash_token
 
 Role = Literal["viewer", "editor", "owner"]
 _RANK: dict[str, int] = {"viewer": 0, "editor": 1, "owner": 2}
@@ -191,6 +191,8 @@ def by_token(context: Context, plain: str) -> Principal:
     """The user of a token. Raises Problem unauthenticated."""
     if plain.startswith(ATTEMPT_PREFIX):
         raise Problem(UNAUTHENTICATED, "this is a learner's token: it opens /api/v1/learner/ only")
+    if plain.startswith(MLFLOW_PREFIX):
+        raise Problem(UNAUTHENTICATED, "this is a learner's token for MLflow: it opens /api/2.0/mlflow/ only")
     if not plain.startswith(USER_PREFIX) or not plain.isascii():
         raise Problem(UNAUTHENTICATED, f"this is no token of Weft's: they start with {USER_PREFIX}")
     principal = find_principal(context, hash_token(plain))

@@ -25,6 +25,8 @@ _QUIET = {
     "/api/v1/learner/logs",
     "/api/v1/learner/metrics",
     "/api/v1/learner/peers",
+    "/api/2.0/mlflow/runs/log-batch",
+    "/api/2.0/mlflow/runs/log-metric",
 }
 
 _HEADERS = {

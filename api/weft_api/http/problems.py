@@ -64,6 +64,7 @@ UNSUPPORTED_MEDIA = Kind("unsupported_media_type", 415, "Unsupported media type"
 TOO_MANY_LINES = Kind(
     "too_many_lines", 429, "The job logs too fast", "it may log 10000 lines and 2097152 bytes a second", 1
 )
+NOT_SUPPORTED = Kind("not_supported", 501, "Not supported", "multipart uploads are not supported: send it with PUT")
 INTERNAL = Kind("internal", 500, "Something went wrong on the server", "it is in the server's log as request 1f0c…")
 STORE_UNAVAILABLE = Kind("store_unavailable", 503, "The object store does not answer", "can't reach http://…", 5)
 DATABASE_UNAVAILABLE = Kind("database_unavailable", 503, "The database does not answer", "try again in a moment", 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Query, Request, Response
+from pydantic import Field
 
 from weft_api.access.auth import Editor, Viewer
 from weft_api.access.lookups import find_job
@@ -164,13 +165,21 @@ def get_jobs(
         str, Query(max_length=200, description="Only jobs that this user submitted.", examples=["ada"])
     ] = "",
     metric: Metrics = [],  # noqa: B006
+    param: Annotated[
+        list[Annotated[str, Field(max_length=250)]],
+        Query(
+            max_length=20,
+            description="Parameters that the answer shows. They limit nothing.",
+            examples=[["lr"]],
+        ),
+    ] = [],  # noqa: B006
     sort: Sort = NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JobPage:
     """The newest jobs come first, unless `sort` asks for another order."""
     conditions = [MetricCondition.parsed(text) for text in metric]
-    wanted = JobFilter(state, _labels(label), q, parse_since(since), conditions, engine, user)
+    wanted = JobFilter(state, _labels(label), q, parse_since(since), conditions, engine, user, param)
     with context.database.transaction() as session:
         return list_jobs(who.scope(session), who, wanted, Order.parsed(sort), limit, cursor)
 

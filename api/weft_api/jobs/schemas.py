@@ -43,6 +43,7 @@ _JOB_EXAMPLE: dict[str, Any] = {
     "ended_at": None,
     "state_since": "2026-01-31T08:15:09.018211Z",
     "queue_position": None,
+    "params": {"lr": "0.1"},
     "metrics": {"train/loss": {"last": 0.0556, "min": 0.0519, "max": 2.2847, "step": 11990, "time": 1_769_847_309_000}},
 }
 
@@ -92,6 +93,10 @@ class JobView(BaseModel):
     metrics: dict[str, BestAndLast] = Field(
         default_factory=dict,
         description="Newest and best values by `group/name`, for the first 200 metrics that the job reports.",
+    )
+    params: dict[str, str] = Field(
+        default_factory=dict,
+        description="Parameters that the training has logged with MLflow. Lists have only those that `param` names.",
     )
 
 
@@ -183,6 +188,11 @@ class JobDetail(JobView):
     manifest: dict[str, Any]
     pretrained_model: str | None = Field(description="The model version that the job starts from, by its number.")
     models: list[str] = Field(description="The model versions that hold the job's results.")
+    tags: dict[str, str] = Field(
+        default_factory=dict,
+        description="Tags that the training has logged with MLflow.",
+        examples=[{"team": "vision"}],
+    )
 
 
 class JobPage(BaseModel):

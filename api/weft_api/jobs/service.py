@@ -14,6 +14,7 @@ from weft_api.access.auth import Principal
 from weft_api.jobs.ordering import MetricCondition, Order
 from weft_api.jobs.schemas import AttemptView, FrameworkView, JobDetail, JobPage, JobView, LearnerView, RoundView
 from weft_api.metrics.listing import best_and_last
+from weft_api.mlflow.params import logged_by, params_of
 from weft_api.models.names import registered_as, started_from
 from weft_core.launch import Resources
 from weft_core.lifecycle.states import JobState
@@ -32,6 +33,8 @@ class JobFilter:
     metrics: Sequence[MetricCondition] = ()
     engine: str = ""
     user: str = ""
+    params: Sequence[str] = ()
+    """Parameters to show; no condition."""
 
 
 def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, order: Order, limit: int, cursor: str | None) -> JobPage:
@@ -57,8 +60,12 @@ def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, order: Order, lim
     page = [job for job, _ in rows[:limit]]
     users = _user_names(scope, {job.user_id for job in page})
     metrics = best_and_last(scope, [job.id for job in page])
+    params = params_of(scope, [job.id for job in page], wanted.params)
     return JobPage(
-        jobs=[JobView(**_fields(job, who, users[job.user_id]), metrics=metrics[job.id]) for job in page],
+        jobs=[
+            JobView(**_fields(job, who, users[job.user_id]), metrics=metrics[job.id], params=params[job.id])
+            for job in page
+        ],
         next_cursor=order.cursor(*rows[limit - 1]) if len(rows) > limit else None,
     )
 
@@ -74,9 +81,12 @@ def detail_job(scope: Scope, who: Principal, job: Job) -> JobDetail:
     fields = _fields(job, who, _user_names(scope, {job.user_id})[job.user_id])
     if job.state == JobState.QUEUED:
         fields["queue_position"] = _queue_position(scope, job)
+    logged = logged_by(scope, job.id)
     return JobDetail(
         **fields,
         metrics=best_and_last(scope, [job.id])[job.id],
+        params=logged.params,
+        tags=logged.tags,
         attempts=_attempts(scope, job),
         manifest=job.manifest,
         pretrained_model=started_from(scope, job),

@@ -10,6 +10,7 @@ from weft_core.launch import (
     LearnerSpec,
     LeftoverSpec,
     LogSpec,
+    MlflowSpec,
     ModelInput,
     MountInput,
     S3Location,
@@ -18,6 +19,7 @@ from weft_core.manifest import DataStore, Manifest, Place
 from weft_core.objects import code_key
 from weft_core.store.models import Attempt, CodeBundle, Job, Model, ModelVersion, Secret
 from weft_core.store.scope import Scope
+from weft_core.tokens import hash_token, mlflow_token
 
 _CODE_URL_SECONDS = 24 * 3600
 
@@ -85,6 +87,7 @@ class SpecBuilder:
             has_checkpoint=self._job.checkpoint_of is not None,
             elastic=manifest.elastic,
             evaluation_metrics=manifest.evaluation_metrics,
+            mlflow=self._mlflow(rank),
             heartbeat_seconds=timings.heartbeat,
             system_metrics_seconds=timings.system_metrics,
             grace_seconds=timings.grace,
@@ -104,6 +107,13 @@ class SpecBuilder:
             spool_bytes=min(limits.log_spool_bytes, room),
             file_bytes=min(limits.log_file_bytes, room),
         )
+
+    def _mlflow(self, rank: int) -> MlflowSpec:
+        """The token is derived, so only its hash is stored. Whoever presents it adds the rank, as all learners of an
+        attempt trust each other."""
+        token = mlflow_token(self._context.box.decrypt(self._attempt.token_ciphertext))
+        self._attempt.mlflow_sha256 = hash_token(token)
+        return MlflowSpec(token=f"{token}.{rank}", run_id=self._job.id)
 
     def _open(self, store: DataStore) -> OpenStore:
         if store.id not in self._opened:

@@ -43,7 +43,7 @@ def export(scope: Scope, found: Sequence[Series], form: Format) -> tuple[int, It
     """The file's size and its bytes. It is made on disk first, so that it comes whole or not at all."""
     file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - _pieces closes it
     try:
-        _WRITERS[form](_parts(scope, found), file)
+        _WRITERS[form](parts(scope, found), file)
         size = file.tell()
     except BaseException:
         file.close()
@@ -58,7 +58,7 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
             yield piece
 
 
-def _parts(scope: Scope, found: Sequence[Series]) -> Iterator[Part]:
+def parts(scope: Scope, found: Sequence[Series]) -> Iterator[Part]:
     """Every point, series by series, in the order in which they came."""
     folded = {series.id: series for series in found if series.id is not None}
     blocks = scope.select(MetricBlock, MetricBlock.series_id == any_(literal(list(folded), ARRAY(BigInteger))))

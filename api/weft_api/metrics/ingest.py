@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy import select
@@ -16,7 +16,7 @@ from weft_api.http.problems import Problem
 from weft_api.metrics.fold import fold, is_due
 from weft_api.metrics.listing import keep_best_and_last
 from weft_api.metrics.records import Record, cleaned, packed
-from weft_api.metrics.schemas import MetricsCall
+from weft_api.metrics.schemas import MetricsCall, RecordIn
 from weft_api.streaming.batch_queue import BatchQueue
 from weft_core.settings import LimitSettings
 from weft_core.store.jobs import record_event
@@ -75,31 +75,53 @@ def _append(context: Context, token: AttemptToken, calls: Sequence[MetricsCall])
     with context.database.transaction() as session:
         job, attempt = fence(session, token, change=False)
         granted = granted_learners(session, attempt, [(call.rank, call.instance) for call in calls])
-        # The counter row is the lock: records get their numbers in the order in which they are committed.
-        cursor = _cursor(session, job)
+        cursor = lock_cursor(session, job)
         learners = _learners(session, attempt, calls)
-        kept: list[Record] = []
-        reached: list[str] = []
+        new: list[tuple[int, Sequence[RecordIn]]] = []
         for call, refusal in zip(calls, granted, strict=True):
-            if refusal is not None or call.sequence < learners[call.rank].metrics_next:
-                continue
-            learners[call.rank].metrics_next = call.sequence + 1
-            user, system, full = _fitting(cursor, call, attempt.n, limits)
-            reached += full
-            if user or system:
-                _add_batch(session, cursor, attempt.n, call.rank, user, system)
-                kept += user
-        keep_best_and_last(session, job, kept)
-        if is_due(cursor):
-            session.flush()
-            most = {"user": limits.metric_series_per_job, "system": 10 * limits.metric_series_per_job}
-            if fold(session, cursor, most):
-                reached.append("series")
-        for reason in reached:
-            if reason not in cursor.dropped:
-                cursor.dropped = [*cursor.dropped, reason]
-                record_event(session, job, "warning", told(reason, limits), attempt=attempt.n)
+            if refusal is None and call.sequence >= learners[call.rank].metrics_next:
+                learners[call.rank].metrics_next = call.sequence + 1
+                new.append((call.rank, call.records))
+        append(session, job, cursor, attempt.n, new, limits)
         return [refusal or Accepted(job.id, attempt.n) for refusal in granted]
+
+
+def append(
+    session: Session,
+    job: Job,
+    cursor: MetricCursor,
+    attempt: int,
+    batches: Iterable[tuple[int, Sequence[RecordIn]]],
+    limits: LimitSettings,
+) -> None:
+    """Append records to the job's metrics, as far as its limits allow.
+
+    Args:
+        session: the transaction that has locked ``cursor``.
+        job: the job.
+        cursor: the job's, from :func:`lock_cursor`.
+        attempt: the attempt that has measured all of them.
+        batches: the records with the rank that has measured them.
+        limits: the settings.
+    """
+    kept: list[Record] = []
+    reached: list[str] = []
+    for rank, records in batches:
+        user, system, full = _fitting(cursor, records, attempt, rank, limits)
+        reached += full
+        if user or system:
+            _add_batch(session, cursor, attempt, rank, user, system)
+            kept += user
+    keep_best_and_last(session, job, kept)
+    if is_due(cursor):
+        session.flush()
+        most = {"user": limits.metric_series_per_job, "system": 10 * limits.metric_series_per_job}
+        if fold(session, cursor, most):
+            reached.append("series")
+    for reason in reached:
+        if reason not in cursor.dropped:
+            cursor.dropped = [*cursor.dropped, reason]
+            record_event(session, job, "warning", told(reason, limits), attempt=attempt)
 
 
 def _learners(session: Session, attempt: Attempt, calls: Sequence[MetricsCall]) -> dict[int, Learner]:
@@ -109,7 +131,8 @@ def _learners(session: Session, attempt: Attempt, calls: Sequence[MetricsCall]) 
     return {learner.rank: learner for learner in session.scalars(query)}
 
 
-def _cursor(session: Session, job: Job) -> MetricCursor:
+def lock_cursor(session: Session, job: Job) -> MetricCursor:
+    """The job's counter row, locked: records get their numbers in the order in which they are committed."""
     query = select(MetricCursor).where(MetricCursor.job_id == job.id).with_for_update()
     cursor = session.scalars(query).one_or_none()
     if cursor is None:
@@ -120,14 +143,14 @@ def _cursor(session: Session, job: Job) -> MetricCursor:
 
 
 def _fitting(
-    cursor: MetricCursor, call: MetricsCall, attempt: int, limits: LimitSettings
+    cursor: MetricCursor, records: Sequence[RecordIn], attempt: int, rank: int, limits: LimitSettings
 ) -> tuple[list[Record], list[Record], list[str]]:
     """The user's records and the system's, as far as there is room for them, and which limits were in the way."""
     user: list[Record] = []
     system: list[Record] = []
     reached: list[str] = []
-    for reported in call.records:
-        record = cleaned(reported, attempt, call.rank)
+    for reported in records:
+        record = cleaned(reported, attempt, rank)
         count = len(record.values)
         if not count:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -60,6 +61,15 @@ def list_jobs(
             help="Show this metric. With a condition ('NAME<0.3', 'NAME.max>=0.9'), only jobs that meet it.",
         ),
     ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            "-c",
+            help="Show this as a column: param:NAME (logged with MLflow) or metric:NAME[:min|:max]; repeatable.",
+            metavar="COLUMN",
+        ),
+    ] = None,
     sort: Annotated[
         str | None,
         typer.Option(
@@ -75,6 +85,7 @@ def list_jobs(
 
     To list the best jobs by a metric: weft list --sort -metric:val/accuracy:max
     """
+    params, measured = _columns(column or ())
     conditions = [condition for condition in metric or () if any(sign in condition for sign in "<>=")]
     found = client_of(ctx).jobs.list(
         state=[choice.value for choice in state or ()],
@@ -82,6 +93,7 @@ def list_jobs(
         q=query,
         since=since,
         metric=conditions,
+        param=params,
         sort=sort,
         # One job more than the command shows: it tells whether there are more.
         limit=None if everything else limit + 1,
@@ -96,9 +108,24 @@ def list_jobs(
         narrowed = bool(state or label or query or since or conditions)
         say("no such jobs" if narrowed else "no jobs yet; `weft init` writes a starter manifest")
     else:
-        show(job_table(jobs, metric_columns(metric or (), sort)))
+        show(job_table(jobs, metric_columns([*measured, *(metric or ())], sort), params))
         if more and sys.stdout.isatty():
             say(f"[dim]the {'first' if sort else 'newest'} {len(jobs)}; --all lists all[/]")
+
+
+def _columns(named: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The parameters, and the metrics in the form of ``--metric``, that ``--column`` names."""
+    params, metrics = [], []
+    for text in named:
+        kind, _, name = text.partition(":")
+        if kind not in ("param", "metric") or not name:
+            raise typer.BadParameter(f"{text!r} is neither param:NAME nor metric:NAME", param_hint="--column")
+        if kind == "param":
+            params.append(name)
+        else:
+            metric, _, stat = name.rpartition(":")
+            metrics.append(f"{metric}.{stat}" if metric and stat in ("last", "min", "max") else name)
+    return params, metrics
 
 
 @app.command("show")

@@ -57,7 +57,8 @@ class Job:
     Times are aware datetimes. ``state`` is one of QUEUED, PENDING, DOWNLOADING, PROCESSING, STORING, COMPLETED, FAILED
     and HALTED. ``reason`` explains the state; ``condition`` describes a current problem. ``resources`` are those of one
     learner (``memory`` in bytes). ``metric_values`` holds the newest and best values of each metric by its name,
-    from the first learner that reports it. Only :meth:`Jobs.get` sets ``attempts`` and ``manifest``; in lists they are
+    from the first learner that reports it. ``params`` holds what the training has logged with MLflow, in lists only
+    what :meth:`Jobs.list` was asked for. Only :meth:`Jobs.get` sets ``attempts`` and ``manifest``; in lists they are
     empty.
     """
 
@@ -87,6 +88,7 @@ class Job:
     ended_at: datetime | None
     queue_position: int | None
     metric_values: Mapping[str, MetricValues]
+    params: Mapping[str, str]
     attempts: tuple[Attempt, ...]
     manifest: Mapping[str, Any]
     raw: Json = field(repr=False, compare=False)
@@ -247,6 +249,7 @@ class Jobs:
         metric: str | Sequence[str] | None = None,
         sort: str | None = None,
         limit: int | None = None,
+        param: str | Sequence[str] | None = None,
     ) -> Iterator[Job]:
         """Jobs, newest first unless ``sort`` is given. The iteration fetches further pages when it needs them.
 
@@ -259,6 +262,7 @@ class Jobs:
             sort: ``created_at``, ``name``, ``state`` or ``metric:NAME[:min|:max]``; a ``-`` in front sorts in
                 descending order.
             limit: maximum number of jobs; None: all.
+            param: the parameters that the jobs' ``params`` hold; limits nothing.
         """
         cursor: str | None = None
         left = limit
@@ -273,6 +277,7 @@ class Jobs:
                     "q": q,
                     "since": since,
                     "metric": metric,
+                    "param": param,
                     "sort": sort,
                     "limit": 100 if left is None else min(left, 100),
                     "cursor": cursor,
@@ -596,6 +601,7 @@ class Jobs:
             metric_values={
                 name: MetricValues.from_json(values) for name, values in (data.get("metrics") or {}).items()
             },
+            params=data.get("params") or {},
             attempts=tuple(Attempt.from_json(attempt) for attempt in data.get("attempts") or ()),
             manifest=data.get("manifest") or {},
             raw=data,

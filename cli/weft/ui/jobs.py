@@ -26,6 +26,8 @@ _LONGEST_NAME = 24
 _REASON_LEAST = 20
 _LONGEST_METRIC = 24
 _MOST_METRICS = 12
+_MOST_PARAMS = 30
+_LONGEST_PARAM = 60
 
 
 def table(*headers: str, numbers: Sequence[str] = ()) -> Table:
@@ -62,12 +64,13 @@ def _metric_cell(job: Job, name: str, stat: str) -> str:
     return "–" if values is None else "nan" if found is None else f"{found:.5g}"
 
 
-def job_table(jobs: Sequence[Job], metrics: Sequence[tuple[str, str]] = ()) -> Table:
-    """A line for each job, with these metrics, and with its reason if there is room."""
+def job_table(jobs: Sequence[Job], metrics: Sequence[tuple[str, str]] = (), params: Sequence[str] = ()) -> Table:
+    """A line for each job, with these parameters and metrics, and with its reason if there is room."""
     console = out()
     wide = console.width >= _WIDE
-    headers = [escape(_metric_header(*metric)) for metric in metrics]
-    columns = [name for name in _COLUMNS if wide or name not in ("FRAMEWORK", *(["LEARNERS"] if metrics else []))]
+    headers = [escape(cells.shortened(name, _LONGEST_METRIC)) for name in params]
+    headers += [escape(_metric_header(*metric)) for metric in metrics]
+    columns = [name for name in _COLUMNS if wide or name not in ("FRAMEWORK", *(["LEARNERS"] if headers else []))]
     place = columns.index("STATE") + 1
     columns[place:place] = headers
     numbers = (*_NUMBERS, *headers)
@@ -76,9 +79,10 @@ def job_table(jobs: Sequence[Job], metrics: Sequence[tuple[str, str]] = ()) -> T
             job.id,
             "",
             cells.state(job.state),
+            *(Text(cells.shortened(cells.first_line(job.params.get(name, "–")), _LONGEST_METRIC)) for name in params),
             *(_metric_cell(job, *metric) for metric in metrics),
             *([job.framework.name] if wide else []),
-            *([str(job.learners)] if wide or not metrics else []),
+            *([str(job.learners)] if wide or not headers else []),
             times.ago(job.created_at),
             _run_time(job),
         ]
@@ -123,6 +127,8 @@ def job_panel(job: Job) -> RenderableType:
     parts: list[RenderableType] = [head, "", facts]
     if job.metric_values:
         parts += ["", _metric_table(job)]
+    if job.params:
+        parts += ["", _param_table(job)]
     for attempt in job.attempts:
         parts += ["", _attempt_title(attempt)]
         rest = attempt.reason.partition("\n")[2]
@@ -146,6 +152,17 @@ def _metric_table(job: Job) -> Table:
         made.add_row(Text(name), *numbers, "" if values.step is None else f"{values.step:,}")
     if len(job.metric_values) > len(shown):
         made.add_row(Text(f"and {len(job.metric_values) - len(shown)} more: weft metrics {job.id}", style="dim"))
+    return made
+
+
+def _param_table(job: Job) -> Table:
+    """What it has logged as its parameters."""
+    shown = list(job.params.items())[:_MOST_PARAMS]
+    made = table("PARAMETER", "VALUE")
+    for name, value in shown:
+        made.add_row(Text(name), Text(cells.shortened(cells.first_line(value), _LONGEST_PARAM)))
+    if len(job.params) > len(shown):
+        made.add_row(Text(f"and {len(job.params) - len(shown)} more: weft show {job.id} --json", style="dim"))
     return made
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TOKEN_VARIABLE = "WEFT_ATTEMPT_TOKEN"  # noqa: S105 - its name, not its value
+URL_VARIABLE = "WEFT_API_URL"
 RUNTIME = Path(__file__).resolve().parent.parent
 """The folder that holds the package ``weft_trainer``, for PYTHONPATH."""
 
@@ -45,7 +46,7 @@ class Config:
         cache_size = env.get("WEFT_CACHE_SIZE")
         try:
             return cls(
-                api_url=_required(env, "WEFT_API_URL").rstrip("/"),
+                api_url=_required(env, URL_VARIABLE).rstrip("/"),
                 token=_required(env, TOKEN_VARIABLE),
                 rank=int(_required(env, "WEFT_RANK")),
                 learners=int(_required(env, "WEFT_NUM_LEARNERS")),

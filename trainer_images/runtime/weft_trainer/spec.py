@@ -109,6 +109,14 @@ class EvaluationMetrics:
 
 
 @dataclass(frozen=True)
+class MlflowSpec:
+    """The access of the program's MLflow client, to this job alone."""
+
+    token: str = field(repr=False)
+    run_id: str
+
+
+@dataclass(frozen=True)
 class LearnerSpec:
     job_id: str
     job_name: str
@@ -145,6 +153,8 @@ class LearnerSpec:
     gang_secret: str = field(default="", repr=False)
     """A secret that only the learners of the attempt know; it says nothing about the attempt's token."""
     evaluation_metrics: EvaluationMetrics = field(default_factory=EvaluationMetrics)
+    mlflow: MlflowSpec | None = None
+    """None: the service gives none."""
     heartbeat_seconds: float = 3.0
     system_metrics_seconds: float = 5.0
     """Between two samples; 0: there are none."""
@@ -203,6 +213,7 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
         known["checkpoint"] = _optional(CheckpointSpec, data.get("checkpoint")) or CheckpointSpec()
         known["log"] = _optional(LogSpec, data.get("log")) or LogSpec()
         known["leftovers"] = _leftovers(data.get("leftovers"))
+        known["mlflow"] = _optional(MlflowSpec, data.get("mlflow"))
         known["elastic"] = _optional(ElasticSpec, data.get("elastic"))
         known["evaluation_metrics"] = (
             _optional(EvaluationMetrics, data.get("evaluation_metrics")) or EvaluationMetrics()

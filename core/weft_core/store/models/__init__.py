@@ -17,6 +17,7 @@ from weft_core.store.models.metrics import (
     MetricRecords,
     MetricSeries,
 )
+from weft_core.store.models.mlflow import MlflowExperiment, MlflowModel, MlflowPoint, MlflowRun
 from weft_core.store.models.registry import Model, ModelPromotion, ModelVersion
 from weft_core.store.models.who import Installation, Member, Project, SignInLink, Token, User
 
@@ -42,6 +43,10 @@ __all__ = [
     "MetricCursor",
     "MetricRecords",
     "MetricSeries",
+    "MlflowExperiment",
+    "MlflowModel",
+    "MlflowPoint",
+    "MlflowRun",
     "Model",
     "ModelPromotion",
     "ModelVersion",

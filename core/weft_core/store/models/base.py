@@ -26,6 +26,7 @@ class Base(DeclarativeBase):
         datetime: DateTime(timezone=True),
         dict[str, Any]: JSONB,
         list[str]: JSONB,
+        list[Any]: JSONB,
     }
 
 

@@ -100,6 +100,9 @@ class Attempt(Base):
     run_name: Mapped[str] = mapped_column(unique=True)
     resources: Mapped[dict[str, Any]]  # per learner, what admission counted: {cpus, gpus, memory, learners}
     token_sha256: Mapped[str] = mapped_column(unique=True)
+    mlflow_sha256: Mapped[str | None] = mapped_column(
+        unique=True
+    )  # of its token for MLflow's API; none: not granted yet
     token_ciphertext: Mapped[bytes] = mapped_column(LargeBinary)  # so that launch can be repeated after a crash
     created_at: Mapped[datetime] = created()
     launched_at: Mapped[datetime | None]

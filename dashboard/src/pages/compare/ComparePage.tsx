@@ -19,7 +19,7 @@ import { Time } from "../../ui/Time";
 import { useNow } from "../../ui/useNow";
 import { useTitle } from "../../ui/useTitle";
 import { AnotherJob } from "../jobs/AnotherJob";
-import { differences } from "./differences";
+import { differences, parameters } from "./differences";
 import type { CompareSearch } from "./search";
 
 const route = getRouteApi("/inside/compare");
@@ -67,6 +67,7 @@ export function ComparePage() {
         <div className="stack">
           <Facts jobs={jobs} drop={(id) => change({ job: ids.filter((one) => one !== id) })} />
           <Differences jobs={jobs} />
+          <Parameters jobs={jobs} />
           <Values jobs={jobs} />
           <h2>Charts</h2>
           <Panel
@@ -199,6 +200,28 @@ function Differences({ jobs }: { jobs: readonly JobDetail[] }) {
           </table>
         </div>
       )}
+    </section>
+  );
+}
+
+function Parameters({ jobs }: { jobs: readonly JobDetail[] }) {
+  const rows = parameters(jobs);
+  if (!rows.length) return null;
+  return (
+    <section className="card flush" aria-labelledby="parameters">
+      <h2 id="parameters" className="card-title">
+        Parameters
+      </h2>
+      <div className="table-wrap">
+        <table className="table compare">
+          <Heads jobs={jobs} />
+          <tbody>
+            {rows.map(([name, values]) => (
+              <Row key={name} mono name={name} cells={values.map((one) => one ?? <span className="muted">–</span>)} />
+            ))}
+          </tbody>
+        </table>
+      </div>
     </section>
   );
 }

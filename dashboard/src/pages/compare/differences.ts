@@ -9,6 +9,13 @@ function flat(value: unknown, path = "", into = new Map<string, string>()): Map<
   return into;
 }
 
+/** Rows of `name, value of each job` of all parameters that a job has logged. */
+export function parameters(jobs: readonly { params?: Record<string, string> }[]): [string, (string | undefined)[]][] {
+  const all = jobs.map((job) => new Map(Object.entries(job.params ?? {})));
+  const names = [...new Set(all.flatMap((one) => [...one.keys()]))].sort();
+  return names.map((name) => [name, all.map((one) => one.get(name))]);
+}
+
 /** Rows of `path, value of each job` where not all are the same; undefined: that manifest does not say. */
 export function differences(manifests: readonly unknown[]): [string, (string | undefined)[]][] {
   const all = manifests.map((one) => flat(one));

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { differences } from "../../../src/pages/compare/differences";
+import { differences, parameters } from "../../../src/pages/compare/differences";
 
 test("only paths whose values differ are listed, in the order of paths", () => {
   const first = { name: "mnist", learners: 1, framework: { name: "horovod", command: "python a.py" } };
@@ -24,4 +24,13 @@ test("lists are compared place by place", () => {
 test("equal manifests do not differ, whatever the order of their keys", () => {
   expect(differences([{ a: 1, b: [true] }, { b: [true], a: 1 }])).toEqual([]);
   expect(differences([{ a: 1 }])).toEqual([]);
+});
+
+test("all parameters that a job has logged are listed, by name", () => {
+  const rows = parameters([{ params: { lr: "0.1", __proto__x: "1" } }, {}, { params: { lr: "0.2", depth: "3" } }]);
+  expect(rows).toEqual([
+    ["__proto__x", ["1", undefined, undefined]],
+    ["depth", [undefined, undefined, "3"]],
+    ["lr", ["0.1", undefined, "0.2"]],
+  ]);
 });

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from weft_trainer.config import RUNTIME, TOKEN_VARIABLE
+from weft_trainer.config import RUNTIME, TOKEN_VARIABLE, URL_VARIABLE
 from weft_trainer.folders import Folders
 from weft_trainer.metrics.logging import FILE_VARIABLE
 from weft_trainer.spec import LearnerSpec
@@ -41,6 +41,7 @@ def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, s
         "WEFT_ATTEMPT": str(spec.attempt),
         FILE_VARIABLE: str(folders.metrics / "logged.jsonl"),
     }
+    env |= _mlflow(spec, agent)
     if spec.pretrained is not None or spec.model is not None:
         env["PRETRAINED_DIR"] = str(folders.pretrained)
     if spec.model is not None:
@@ -48,6 +49,18 @@ def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, s
     if any(source.mode == "stream" for source in spec.data):
         env["WEFT_STREAM_DIR"] = str(folders.streams)
     return env
+
+
+def _mlflow(spec: LearnerSpec, agent: Mapping[str, str]) -> dict[str, str]:
+    """The variables with which MLflow's client logs to the job; none if the manifest names another server."""
+    if spec.mlflow is None or "MLFLOW_TRACKING_URI" in spec.env or URL_VARIABLE not in agent:
+        return {}
+    ours = {
+        "MLFLOW_TRACKING_URI": agent[URL_VARIABLE].rstrip("/"),
+        "MLFLOW_TRACKING_TOKEN": spec.mlflow.token,
+        "MLFLOW_RUN_ID": spec.mlflow.run_id,
+    }
+    return {name: value for name, value in ours.items() if name not in spec.env}
 
 
 def network_defaults(interface: str | None) -> dict[str, str]:

@@ -1,0 +1,104 @@
+"""Who calls: a user, with a token of the project; or a learner, with its attempt's token for MLflow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi.security import HTTPAuthorizationCredentials
+from sqlalchemy import func, or_, select, text
+from sqlalchemy.orm import Session
+
+from weft_api.access.attempts import stale
+from weft_api.access.auth import Principal, by_token
+from weft_api.context import Context
+from weft_api.http.problems import FORBIDDEN, UNAUTHENTICATED, Problem
+from weft_core.service_log import note
+from weft_core.store.models import Attempt, Job, Learner
+from weft_core.store.scope import Scope
+from weft_core.tokens import MLFLOW_PREFIX, hash_token
+
+
+@dataclass(frozen=True)
+class LearnerToken:
+    """A learner's token for MLflow: the derived secret of its attempt, and its rank."""
+
+    sha256: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class OfLearner:
+    """A learner, of an attempt that is open, or has just ended."""
+
+    job: Job
+    attempt: int
+    rank: int
+    processes: int
+    """Processes of the program that may log at the same time."""
+    open: bool
+
+
+@dataclass(frozen=True)
+class Caller:
+    project_id: str
+    user: str
+    editor: bool
+    learner: OfLearner | None = None
+
+    def scope(self, session: Session) -> Scope:
+        return Scope(session, self.project_id)
+
+
+def read_token(bearer: HTTPAuthorizationCredentials | None) -> LearnerToken | str:
+    """A learner's token, or the text of a user's. Raises Problem unauthenticated."""
+    if bearer is None:
+        raise Problem(UNAUTHENTICATED, "send a token of yours: set MLFLOW_TRACKING_TOKEN")
+    plain = bearer.credentials
+    if not plain.startswith(MLFLOW_PREFIX):
+        return plain
+    secret, _, rank = plain.partition(".")
+    if not plain.isascii() or not rank.isdigit() or len(rank) > 6:
+        raise Problem(UNAUTHENTICATED, "this is no token for MLflow of a learner")
+    return LearnerToken(hash_token(secret), int(rank))
+
+
+def user_of(context: Context, plain: str) -> Principal:
+    """Raises Problem unauthenticated."""
+    return by_token(context, plain)
+
+
+def caller_of(who: Principal) -> Caller:
+    return Caller(who.project_id, who.user, who.may("editor"))
+
+
+def find_learner(session: Session, token: LearnerToken, *, write: bool) -> Caller:
+    """The learner of a token. With ``write``, the job's row is locked: until this transaction ends, nobody can end the
+    attempt or change the job.
+
+    Raises:
+        Problem: stale_attempt.
+    """
+    owner = select(Attempt.job_id).where(Attempt.mlflow_sha256 == token.sha256).scalar_subquery()
+    query = select(Job).where(Job.id == owner)
+    job = session.scalars(query.with_for_update(read=True) if write else query).one_or_none()
+    # Loggers send the last values when the program ends, and a slow one may come late.
+    recent = or_(Attempt.ended_at.is_(None), Attempt.ended_at > func.now() - text("interval '1 minute'"))
+    found = session.execute(
+        select(Attempt, Learner.left_at)
+        .join(Learner, (Learner.attempt_id == Attempt.id) & (Learner.rank == token.rank))
+        .where(Attempt.mlflow_sha256 == token.sha256, recent)
+    ).one_or_none()
+    if job is None or found is None or found[1] is not None:
+        raise stale("this token for MLflow is valid only while its attempt runs, and the attempt is over")
+    attempt: Attempt = found[0]
+    note(job=job.id, attempt=attempt.n)
+    learner = OfLearner(
+        job, attempt.n, token.rank, max(1, int(attempt.resources.get("gpus", 0))), attempt.ended_at is None
+    )
+    return Caller(job.project_id, f"learner-{token.rank + 1}", True, learner)
+
+
+def require_editor(caller: Caller) -> None:
+    """Raises Problem forbidden."""
+    if not caller.editor:
+        raise Problem(FORBIDDEN, "this needs the role editor; this token has the role viewer, which may only read")
