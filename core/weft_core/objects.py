@@ -333,9 +333,9 @@ def results_prefix(project_id: str, job_id: str) -> str:
     return f"{job_prefix(project_id, job_id)}results/"
 
 
-def mlflow_prefix(project_id: str, run_id: str) -> str:
-    """The prefix for the artifacts of an MLflow run that belongs to no job."""
-    return f"mlflow/{project_id}/{run_id}/"
+def mlflow_prefix(project_id: str, run_id: str = "") -> str:
+    """The prefix for the artifacts of an MLflow run that belongs to no job, or of all such runs of a project."""
+    return f"mlflow/{project_id}/" + (f"{run_id}/" if run_id else "")
 
 
 def checkpoints_prefix(project_id: str, job_id: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import mlflow
 import pytest
 from mlflow import MlflowClient
-from mlflow.entities import LoggedModelOutput, Metric, Param, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from requests import HTTPError
 from sqlalchemy import func, text
@@ -37,7 +37,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     while mlflow.active_run():
         mlflow.end_run()
     mlflow.tracking.fluent._active_experiment_id = None
-    mlflow.set_tracking_uri(None)
+    mlflow.set_tracking_uri("")
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_a_learners_token_opens_its_job_while_its_attempt_is_open(
     for foreign in (other, "0" * 32, "job-\u00e9"):
         with pytest.raises(MlflowException, match="not found"):
             client.get_run(foreign)
-    assert [run.info.run_id for run in client.search_runs([client.get_experiment("0").experiment_id])] == [run_id]
+    assert [run.info.run_id for run in client.search_runs(["0"])] == [run_id]
     plain = api.client(token)
     assert plain.get("/api/v1/jobs").status_code == 401
     assert plain.post("/api/v1/learner/heartbeat", json={"rank": 0, "instance": "x"}).status_code == 401
@@ -274,12 +274,11 @@ def test_runs_of_no_job(ann: Person, sign_in: Callable[..., MlflowClient], tmp_p
 def test_logged_models_and_inputs(
     ann: Person, gang: Attempted, sign_in: Callable[..., MlflowClient], tmp_path: Path
 ) -> None:
-    from mlflow.data.http_dataset_source import HTTPDatasetSource
-    from mlflow.data.meta_dataset import MetaDataset
-
     sign_in(*granted(gang))
     with mlflow.start_run() as run:
-        mlflow.log_input(MetaDataset(HTTPDatasetSource("https://example.org/data"), name="images"), context="training")
+        source = '{"uri": "https://example.org/data"}'
+        data = DatasetInput(Dataset("images", "d1", "http", source), [InputTag("mlflow.data.context", "training")])
+        MlflowClient().log_inputs(run.info.run_id, [data])
         model = mlflow.initialize_logged_model("net", params={"depth": "3"}, model_type="cnn")
         (tmp_path / "weights").write_text("1 2 3")
         client = MlflowClient()
@@ -299,6 +298,8 @@ def test_logged_models_and_inputs(
     assert [(metric.key, metric.value) for metric in kept.metrics or ()] == [("acc", 0.9)]
     assert kept.source_run_id == gang.job_id
     again = client.get_run(run.info.run_id)
+    assert again.inputs is not None
+    assert again.outputs is not None
     assert [given.dataset.name for given in again.inputs.dataset_inputs] == ["images"]
     assert [output.model_id for output in again.outputs.model_outputs] == [model.model_id]
     client = sign_in(ann.token)

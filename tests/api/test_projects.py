@@ -6,10 +6,11 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 from tests.api.conftest import PASSWORD, Api, Person, code_of
 
-from weft_core.store.models import User
+from weft_core.objects import mlflow_prefix
+from weft_core.store.models import Project, User
 
 
 @pytest.fixture
@@ -148,7 +149,12 @@ def test_a_project_is_deleted_when_it_is_empty(api: Api, root: Person, ann: Pers
     assert refused(answer) == (409, "conflict")
     assert "it has 1 secret" in answer.json()["detail"]
     browser.delete("/api/v1/secrets/key", headers=ours)
+    with api.context.database.transaction() as session:
+        project_id = session.scalars(select(Project.id).where(Project.name == name)).one()
+    artifact = f"{mlflow_prefix(project_id, 'run')}a.txt"
+    api.context.objects.put(artifact, b"of a run of no job")
     assert root.http.delete(f"/api/v1/projects/{name}").status_code == 204
+    assert api.context.objects.head(artifact) is None
     assert browser.get("/api/v1/session").status_code == 401
     assert refused(root.http.delete(f"/api/v1/projects/{name}")) == (404, "not_found")
     assert refused(root.http.delete(f"/api/v1/projects/{root.project}")) == (409, "conflict"), "one's own"

@@ -19,7 +19,7 @@ from weft_api.http.problems import NOT_SUPPORTED, Problem
 from weft_api.http.spool import Spooled, spool_body
 from weft_api.metrics.series import snapshot
 from weft_api.mlflow import artifacts, experiment_calls, history, model_calls, run_calls, search
-from weft_api.mlflow.callers import LearnerToken, caller_of, find_learner, read_token, require_editor, user_of
+from weft_api.mlflow.callers import Caller, LearnerToken, caller_of, find_learner, read_token, require_editor, user_of
 from weft_api.mlflow.calls import Call
 from weft_api.mlflow.ingest import accept
 from weft_api.mlflow.values import Arguments, storable
@@ -89,12 +89,15 @@ async def _arguments(request: Request) -> Arguments:
     return Arguments(storable(data))
 
 
-def _call(context: Context, session: Session, bearer: Bearer, given: Arguments, *, writes: bool) -> Call:
-    """Raises Problem."""
+def _known(context: Context, bearer: Bearer) -> LearnerToken | Caller:
+    """Before the call's own transaction, or a request would hold two connections to the database. Raises Problem."""
     token = read_token(bearer)
-    if isinstance(token, LearnerToken):
-        return Call(context, session, find_learner(session, token, write=writes), given)
-    caller = caller_of(user_of(context, token))
+    return token if isinstance(token, LearnerToken) else caller_of(user_of(context, token))
+
+
+def _call(context: Context, session: Session, known: LearnerToken | Caller, given: Arguments, *, writes: bool) -> Call:
+    """Raises Problem."""
+    caller = known if isinstance(known, Caller) else find_learner(session, known, write=writes)
     if writes:
         require_editor(caller)
     return Call(context, session, caller, given)
@@ -102,10 +105,11 @@ def _call(context: Context, session: Session, bearer: Bearer, given: Arguments, 
 
 def _serve(method: str, path: str, endpoint: Endpoint) -> None:
     def handle(given: Annotated[Arguments, Depends(_arguments)], context: Ctx, bearer: Bearer) -> JSONResponse:
+        known = _known(context, bearer)
         with context.database.transaction() as session:
             if endpoint.snapshot:
                 snapshot(session)
-            return JSONResponse(endpoint.work(_call(context, session, bearer, given, writes=endpoint.writes)))
+            return JSONResponse(endpoint.work(_call(context, session, known, given, writes=endpoint.writes)))
 
     router.add_api_route(f"{_PREFIX}/{path}", handle, methods=[method])
 
@@ -134,8 +138,9 @@ async def log_batch(body: Annotated[bytes, Depends(_batch)], context: Ctx, beare
 
 
 def _folder(context: Context, bearer: Bearer, address: str, *, write: bool = False) -> artifacts.Folder:
+    known = _known(context, bearer)
     with context.database.transaction() as session:
-        call = _call(context, session, bearer, Arguments({}), writes=write)
+        call = _call(context, session, known, Arguments({}), writes=write)
         return artifacts.open_folder(call, address, write=write)
 
 
@@ -148,8 +153,9 @@ def list_artifacts(given: Annotated[Arguments, Depends(_arguments)], context: Ct
 
 @router.get(f"{_PREFIX}/logged-models/{{model_id}}/artifacts/directories")
 def list_of_model(given: Annotated[Arguments, Depends(_arguments)], context: Ctx, bearer: Bearer) -> JSONResponse:
+    known = _known(context, bearer)
     with context.database.transaction() as session:
-        call = _call(context, session, bearer, given, writes=False)
+        call = _call(context, session, known, given, writes=False)
         place = model_calls.get(call)["model"]["info"]["artifact_uri"].partition(":/")[2]
         below = given.text_or_none("artifact_directory_path", 1000) or ""
         folder = artifacts.open_folder(call, f"{place}/{below}")
@@ -170,13 +176,15 @@ def download(path: str, context: Ctx, bearer: Bearer) -> Response:
 
 
 def _check_writer(context: Context, bearer: Bearer) -> None:
+    known = _known(context, bearer)
     with context.database.transaction() as session:
-        _call(context, session, bearer, Arguments({}), writes=True)
+        _call(context, session, known, Arguments({}), writes=True)
 
 
 def _store(context: Context, bearer: Bearer, address: str, file: Spooled) -> None:
+    known = _known(context, bearer)
     with context.database.transaction() as session:
-        call = _call(context, session, bearer, Arguments({}), writes=True)
+        call = _call(context, session, known, Arguments({}), writes=True)
         folder = artifacts.reserve(call, address, file.size)
     artifacts.put(folder, file)
 

@@ -43,14 +43,16 @@ def search(call: Call) -> dict[str, Any]:
 
 
 def _candidates(call: Call, experiments: list[str]) -> list[Seen]:
-    if not experiments:
-        return []
-    jobs = call.scope.select(Job, experiment_id_of_jobs().in_(experiments))
-    others = call.scope.select(MlflowRun, MlflowRun.experiment_id.in_(experiments))
+    jobs, others = call.scope.select(Job), call.scope.select(MlflowRun)
     others = others.where(or_(MlflowRun.job_id.is_(None), MlflowRun.job_id != MlflowRun.id))
-    if call.learner:
+    if call.learner:  # all experiments that it names are its job's
         jobs = jobs.where(Job.id == call.learner.job.id)
         others = others.where(MlflowRun.job_id == call.learner.job.id)
+    elif experiments:
+        jobs = jobs.where(experiment_id_of_jobs().in_(experiments))
+        others = others.where(MlflowRun.experiment_id.in_(experiments))
+    else:
+        return []
     found_jobs = call.scope.all(jobs.order_by(Job.created_at.desc()).limit(_MOST))
     found_rows = call.scope.all(others.order_by(MlflowRun.start_time.desc()).limit(_MOST))
     owners = {row.job_id for row in found_rows if row.job_id} - {job.id for job in found_jobs}

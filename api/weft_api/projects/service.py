@@ -13,7 +13,7 @@ from weft_api.http.idempotency import Once
 from weft_api.http.problems import CONFLICT, EXISTS, FORBIDDEN, Problem, invalid, not_found
 from weft_api.projects.schemas import MemberView, NewProject, ProjectView, QuotaBody, QuotaView, UsedView
 from weft_core.ids import new_id
-from weft_core.objects import code_key
+from weft_core.objects import code_key, mlflow_prefix
 from weft_core.store.models import Base, CodeBundle, Datastore, Job, Member, Model, Project, Secret, User
 from weft_core.store.quotas import Quota, usage
 
@@ -51,7 +51,7 @@ def create_project(context: Context, who: Principal, body: NewProject, once: Onc
 
 
 def delete_project(context: Context, who: Principal, name: str) -> None:
-    """Forget an empty project, with its members' tokens and the code that was uploaded to it.
+    """Forget an empty project, with its members' tokens, the code that was uploaded to it, and MLflow's runs of no job.
 
     Raises:
         Problem: not_found; conflict with what is still in it, or when the caller is signed in to it.
@@ -69,6 +69,7 @@ def delete_project(context: Context, who: Principal, name: str) -> None:
         session.flush()
         # Before the commit: when the store is away nothing is deleted, and deleting twice does no harm.
         context.objects.delete(code_key(project.id, sha256) for sha256 in bundles)
+        context.objects.delete(info.key for info in context.objects.objects(mlflow_prefix(project.id)))
 
 
 def list_members(session: Session, who: Principal, name: str) -> list[MemberView]:
