@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mlflow
 import pytest
@@ -37,7 +37,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     while mlflow.active_run():
         mlflow.end_run()
     mlflow.tracking.fluent._active_experiment_id = None
-    mlflow.set_tracking_uri("")
+    mlflow.set_tracking_uri(cast(str, None))  # again that of the environment
 
 
 @pytest.fixture

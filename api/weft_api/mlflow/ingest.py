@@ -170,10 +170,14 @@ class _Writer:
         """Raises Problem, and then nothing of this call is stored."""
         if run.job is None and run.kept.points + len(logged.metrics) > self._limits.metric_points_per_job:
             raise refused(f"the run has its limit of {self._limits.metric_points_per_job:,} values of metrics")
-        if logged.params:
+        if logged.params or logged.tags:
+            before = run.kept.params
             set_params(run, logged.params, call.learner)
-        if logged.tags:
-            set_tags(run, logged.tags)
+            try:
+                set_tags(run, logged.tags)
+            except Problem:
+                run.kept.params = before
+                raise
         if not logged.metrics:
             return
         if run.job is not None:
