@@ -74,7 +74,7 @@ def detail(person: Person, job_id: str) -> dict[str, Any]:
 
 def series(person: Person, job_id: str) -> dict[tuple[str, int, int], dict[str, Any]]:
     found = person.http.get(f"/api/v1/jobs/{job_id}/metrics").json()["series"]
-    return {(one["name"], one["learner"], one["attempt"]): one for one in found}
+    return {(entry["name"], entry["learner"], entry["attempt"]): entry for entry in found}
 
 
 def test_a_program_in_a_learner_logs_to_its_job(
@@ -151,7 +151,7 @@ def test_the_first_run_that_a_client_creates_is_the_jobs(
         client.log_metric(other.info.run_id, "loss", 5.0)
     assert detail(ann, gang.job_id)["params"] == {"rank": "0"}, "that of the first learner counts"
     measured = series(ann, gang.job_id)
-    assert {key: one["last"] for key, one in measured.items()} == {
+    assert {key: entry["last"] for key, entry in measured.items()} == {
         **{("loss", 1, 1): 1.0, ("loss", 2, 1): 2.0},
         **{("second/loss", 1, 1): 5.0, ("second/loss", 2, 1): 5.0},
     }
@@ -213,7 +213,7 @@ def test_a_user_reads_jobs_as_runs(ann: Person, gang: Attempted, sign_in: Callab
     client = sign_in(ann.token)
     experiment = client.get_experiment_by_name("hello")
     assert experiment is not None
-    assert "hello" in {one.name for one in client.search_experiments()}
+    assert "hello" in {found.name for found in client.search_experiments()}
     found = client.search_runs([experiment.experiment_id], "metrics.acc > 0.5 and params.lr = '0.1'")
     assert [run.info.run_id for run in found] == [run_id]
     (run,) = found
@@ -306,7 +306,7 @@ def test_logged_models_and_inputs(
     experiment = client.get_experiment_by_name("hello")
     assert experiment is not None
     found = client.search_logged_models([experiment.experiment_id], "attributes.name = 'net' and metrics.acc > 0.5")
-    assert [one.model_id for one in found] == [model.model_id]
+    assert [entry.model_id for entry in found] == [model.model_id]
     client.delete_logged_model(model.model_id)
     with pytest.raises(MlflowException, match="not found"):
         client.get_logged_model(model.model_id)

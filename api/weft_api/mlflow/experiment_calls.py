@@ -150,7 +150,7 @@ def search(call: Call) -> dict[str, Any]:
         found = list(
             {
                 default.id: default,
-                **{one.id: one for one in experiments_of_jobs(call.scope, most=_MOST)},
+                **{found.id: found for found in experiments_of_jobs(call.scope, most=_MOST)},
                 **known,
             }.values()
         )

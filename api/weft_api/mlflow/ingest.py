@@ -160,7 +160,7 @@ class _Writer:
 
     def find(self, call: Call, run_id: str, logged: Sequence[Logged]) -> Run:
         """The run; its row is locked if more than metrics of a job is written. Raises Problem."""
-        only_metrics = not any(one.params or one.tags for one in logged)
+        only_metrics = not any(entry.params or entry.tags for entry in logged)
         learner = call.learner
         if learner and learner.job.id == run_id and only_metrics:
             return Run(run_id, learner.job, None)
