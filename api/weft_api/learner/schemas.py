@@ -88,7 +88,7 @@ class HeartbeatCall(LearnerCall):
         "program does not run.",
     )
     wrote: bool | None = Field(
-        default=None, description="Whether the program has written into RESULT_DIR or CHECKPOINT_DIR."
+        default=None, description="Whether the program has written into its folder, RESULT_DIR or CHECKPOINT_DIR."
     )
 
 

@@ -151,7 +151,7 @@ class Learner(Base):
     heartbeat_at: Mapped[datetime | None]
     active_at: Mapped[datetime | None]  # the last heartbeat that told of work
     idle_since: Mapped[datetime | None]  # by its last heartbeat: no log, CPU or GPU since then; none: busy, or unknown
-    wrote: Mapped[bool | None]  # whether it has written into RESULT_DIR or CHECKPOINT_DIR; none: unknown
+    wrote: Mapped[bool | None]  # whether it has written into its folder, RESULT_DIR or CHECKPOINT_DIR; none: unknown
     absent_since: Mapped[datetime | None]  # first observation in which the engine did not know it
     absences: Mapped[int] = mapped_column(server_default="0")
     exit_code: Mapped[int | None]

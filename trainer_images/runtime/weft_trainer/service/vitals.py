@@ -17,7 +17,7 @@ class Vitals:
     """The part of a heartbeat that is about the program, and the requests for stacks in its answer.
 
     Args:
-        wrote: whether it has written into RESULT_DIR or CHECKPOINT_DIR.
+        wrote: whether it has written into its folder, RESULT_DIR or CHECKPOINT_DIR.
         dump: writes the stacks of its processes into the log.
     """
 
