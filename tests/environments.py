@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
 from tests.e2e.stack import ENVIRONMENTS
+
+from weft_core.catalogue import Catalogue
+from weft_workers.environments import EnvironmentBuilder
 
 FIRST_RUN = 1500
 """Seconds that a test may take on a machine's first run, which builds the environment (Horovod is compiled)."""
@@ -18,14 +20,10 @@ FIRST_RUN = 1500
 @cache
 def python_of(image: str) -> Path:
     """The interpreter of an image's environment on this machine, built if need be."""
-    done = subprocess.run(
-        [sys.executable, "-m", "weft_workers.environments", "python", image],
-        env={**os.environ, "WEFT_ENVIRONMENTS_DIR": ENVIRONMENTS},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return Path(done.stdout.strip())
+    catalogue = Catalogue.load()
+    framework, _, version = image.partition(":")
+    found = catalogue.get(image) or catalogue.resolve(framework, version or None)
+    return EnvironmentBuilder(Path(ENVIRONMENTS)).build(found.reference).python
 
 
 def python_with_mlflow(version: str) -> Path:

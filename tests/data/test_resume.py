@@ -86,7 +86,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def undisturbed(images: Path, folder: Path, layout: str) -> dict[str, bytes]:
-    finish(start(images, str(folder), layout))
+    prepare(image_folder(images, validation_share=0.2), Folder(folder), Options(Layout(layout), records=4), processes=2)
     return contents(folder)
 
 

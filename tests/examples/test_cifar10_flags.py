@@ -34,7 +34,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         "PATH": f"{python.parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(FOLDER),
         "OMP_NUM_THREADS": "1",
-        "HOROVOD_CYCLE_TIME": "1",
+        "HOROVOD_CYCLE_TIME": "20",  # milliseconds; in each cycle the processes talk to each other
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "600",  # one process may import its framework 30 s later than the other
         "DATA_DIR": str(data),
         "RESULT_DIR": str(work),
@@ -86,18 +86,15 @@ def test_lr(cases: dict[str, Any]) -> None:
 
 def test_the_rate_falls_from_step_to_step_to_almost_nothing(cases: dict[str, Any]) -> None:
     falling = rates(cases["epochs"])
-    assert len(falling) == 12
+    assert len(falling) == 8
     assert all(rate > other for rate, other in pairwise(falling))
-    assert falling[-1] < 0.02 * falling[0]
+    assert falling[-1] < 0.04 * falling[0]
 
 
 def test_epochs(cases: dict[str, Any]) -> None:
-    assert cases["epochs"]["passes"] == PASSES * 3
-    assert [line.split()[1] for line in cases["epochs"]["lines"] if "test accuracy" in line and "epoch" in line] == [
-        "1/3",
-        "2/3",
-        "3/3",
-    ]
+    assert cases["epochs"]["passes"] == PASSES * 2
+    tested = [line.split()[1] for line in cases["epochs"]["lines"] if "test accuracy" in line and "epoch" in line]
+    assert tested == ["1/2", "2/2"]
 
 
 def test_batch_size(cases: dict[str, Any]) -> None:
@@ -170,12 +167,12 @@ def test_seed(cases: dict[str, Any]) -> None:
 
 def test_log_every(cases: dict[str, Any]) -> None:
     assert len(losses(cases["base"])) == 4
-    assert len(losses(cases["log_every"])) == 2
+    assert len(losses(cases["no_augment"])) == 2
 
 
 def test_test_batch_size(cases: dict[str, Any]) -> None:
     assert cases["base"]["tests"] == [8]
-    assert cases["test_batch_size"]["tests"] == [3, 3, 2]
+    assert cases["no_augment"]["tests"] == [3, 3, 2]
 
 
 def test_no_cuda(found: list[dict[str, Any]]) -> None:
@@ -185,14 +182,14 @@ def test_no_cuda(found: list[dict[str, Any]]) -> None:
 def test_an_interrupted_job_goes_on_where_it_was(cases: dict[str, Any]) -> None:
     assert cases["interrupted"]["passes"] == PASSES
     resumed = cases["resumed"]
-    assert resumed["passes"] == PASSES * 2
+    assert resumed["passes"] == PASSES
     assert rates(resumed) == rates(cases["undisturbed"])[4:]
     assert resumed["weights"] == pytest.approx(cases["undisturbed"]["weights"], rel=1e-6, abs=1e-6)
     assert any(line.startswith("resuming after epoch 1 ") for line in resumed["lines"])
 
 
 def test_no_resume(cases: dict[str, Any]) -> None:
-    assert cases["no_resume"]["passes"] == PASSES * 3
+    assert cases["no_resume"]["passes"] == PASSES * 2
     assert cases["no_resume"]["weights"] == cases["undisturbed"]["weights"]
 
 

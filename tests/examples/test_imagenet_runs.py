@@ -41,7 +41,7 @@ def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "PATH": f"{python.parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(FOLDER / folder),
         "OMP_NUM_THREADS": "1",
-        "HOROVOD_CYCLE_TIME": "1",
+        "HOROVOD_CYCLE_TIME": "20",  # milliseconds; in each cycle the processes talk to each other
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "600",  # one process may import its framework 30 s later than the other
         "TF_ENABLE_ONEDNN_OPTS": "0",  # the same sums in the same order, always
     }
@@ -64,12 +64,11 @@ def epochs(case: dict[str, Any]) -> list[str]:
 
 
 def test_an_interrupted_job_goes_on_as_if_nothing_had_been(cases: dict[str, Any]) -> None:
-    undisturbed, interrupted, resumed = (cases[name] for name in ("undisturbed", "interrupted", "resumed"))
-    assert [len(epochs(case)) for case in (undisturbed, interrupted, resumed)] == [4, 2, 2]
-    assert any(line.startswith("resuming after epoch 2 from ") for line in resumed["lines"])
-    assert epochs(resumed)[0].startswith("epoch 3/4  loss")
+    undisturbed, resumed = cases["undisturbed"], cases["resumed"]
+    assert [len(epochs(case)) for case in (undisturbed, resumed)] == [2, 1]
+    assert any(line.startswith("resuming after epoch 1 from ") for line in resumed["lines"])
+    assert epochs(resumed)[0].startswith("epoch 2/2  loss")
     assert resumed["weights"] == pytest.approx(undisturbed["weights"], rel=1e-4, abs=1e-5)
-    assert interrupted["weights"] != pytest.approx(undisturbed["weights"], rel=1e-4, abs=1e-5)
 
 
 def test_fp16_allreduce_sends_16_bits(cases: dict[str, Any]) -> None:

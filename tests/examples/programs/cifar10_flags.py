@@ -132,33 +132,31 @@ def main() -> None:
         "base": run("base"),
         "again": run("again"),
         "lr": run("lr", lr=0.2),
-        "epochs": run("epochs", epochs=3),
+        "epochs": run("epochs", epochs=2),
         "batch_size": run("batch_size", batch_size=20),
         "batches_per_allreduce": run("batches_per_allreduce", batches_per_allreduce=4),
         "uneven": run("uneven", batches_per_allreduce=3),
         "fp16_allreduce": run("fp16_allreduce", fp16_allreduce=True),
-        "warmup": run("warmup", epochs=4, warmup_epochs=2),
+        "warmup": run("warmup", epochs=3, warmup_epochs=2),
         "momentum": run("momentum", momentum=0.5),
         "weight_decay": run("weight_decay", weight_decay=0.1),
         "label_smoothing": run("label_smoothing", label_smoothing=0.5),
-        "no_augment": run("no_augment", no_augment=True),
-        "width": run("width", width=16),
+        "no_augment": run("no_augment", no_augment=True, log_every=2, test_batch_size=3),
+        "width": run("width", width=16, stop_after=0),
         "seed": run("seed", seed=2, no_augment=True),
-        "log_every": run("log_every", log_every=2),
-        "test_batch_size": run("test_batch_size", test_batch_size=3),
-        "interrupted": run("interrupted", epochs=3, stop_after=1),
+        "interrupted": run("interrupted", epochs=2, stop_after=1),
     }
     if hvd.rank() == 0:
         for copy in ("no_resume", "resume", "other_width"):
             shutil.copytree(WORK / "interrupted", WORK / copy)
     cases |= {
         "undisturbed": cases["epochs"],
-        "resumed": run("interrupted", epochs=3),
-        "no_resume": run("no_resume", epochs=3, no_resume=True),
-        "resume": run("resume", epochs=3, resume=True),
+        "resumed": run("interrupted", epochs=2),
+        "no_resume": run("no_resume", epochs=2, no_resume=True),
+        "resume": run("resume", epochs=2, resume=True),
         "resume_nothing": run("resume_nothing", resume=True),
         "resume_earlier_job": run("resume_earlier_job", epochs=2, resume=True, pretrained="base"),
-        "resume_whole": run("epochs", epochs=3, resume=True),
+        "resume_whole": run("epochs", epochs=2, resume=True),
         "other_width": run("other_width", width=16),
     }
     found = {"cases": cases, "devices": devices(), "images": sorted(int(image.long().sum()) for image in images)}
