@@ -290,6 +290,15 @@ class Objects(Bucket):
             client(settings.endpoint), settings.endpoint, settings.bucket, client(public) if public else None
         )
 
+    def ensure(self) -> None:
+        """Make the bucket unless it is there. Raises StoreError."""
+        try:
+            self.check()
+        except StoreError as error:
+            if error.kind != "no_container":
+                raise
+            self.create()
+
 
 class S3Store(Bucket):
     """A container of a user's store."""

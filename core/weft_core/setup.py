@@ -17,9 +17,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from weft_core.ids import new_id
-from weft_core.objects import Objects, StoreError
 from weft_core.secrets import SecretBox, SecretsUnreadable
-from weft_core.settings import S3Settings, Settings, load_settings
+from weft_core.settings import Settings, load_settings
 from weft_core.store.database import Database
 from weft_core.store.models import Datastore, Member, Project, Secret, Token, User
 from weft_core.tokens import new_token
@@ -27,17 +26,6 @@ from weft_core.tokens import new_token
 ADMIN = "admin"
 PROJECT = "default"
 DATASTORE = "default"
-
-
-def ensure_bucket(settings: S3Settings) -> None:
-    """Make the installation's own bucket unless it is there. Raises StoreError."""
-    bucket = Objects(settings)
-    try:
-        bucket.check()
-    except StoreError as error:
-        if error.kind != "no_container":
-            raise
-        bucket.create()
 
 
 def ensure_admin(session: Session) -> tuple[User, Project]:
@@ -127,9 +115,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft_core.setup", description=__doc__)
     parser.add_argument("--token", action="store_true", help="print a fresh token of the administrator's")
     options = parser.parse_args(arguments)
+    # Only here, as boto3 takes 0.3 s to load, and what imports this module has no use for it.
+    from weft_core.objects import Objects, StoreError
+
     try:
         settings = load_settings()
-        ensure_bucket(settings.s3)
+        Objects(settings.s3).ensure()
         database = Database(settings.database_url.get_secret_value(), pool_size=1)
         try:
             with database.transaction() as session:

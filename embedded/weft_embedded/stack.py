@@ -186,12 +186,16 @@ class Stack:
 
     def prepare_command(self, what: str) -> list[str]:
         """The command that prepares the ``database`` or the ``bucket``."""
-        flags = [] if self.external.s3 else ["--datastore"]
-        if not (self.external.s3 if what == "bucket" else self.external.postgres):
-            flags.append("--ours")
-        if not self.choice.profile:
-            flags.append("--no-profile")
-        return [sys.executable, "-m", "weft_embedded.prepare", what, *flags]
+        if what == "bucket":
+            wanted = {"--ours": not self.external.s3}
+        else:
+            wanted = {
+                "--datastore": not self.external.s3,
+                "--ours": not self.external.postgres,
+                "--no-profile": not self.choice.profile,
+            }
+        flags = [flag for flag, is_wanted in wanted.items() if is_wanted]
+        return [sys.executable, "-m", f"weft_embedded.prepare.{what}", *flags]
 
     def has_bucket(self) -> bool:
         """Whether our own store is known to have the bucket, so that asking it can be spared."""
