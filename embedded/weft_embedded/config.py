@@ -9,9 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from weft_core.secrets import generate_key
 from weft_core.settings import Settings, load_settings
-from weft_core.settings_problems import settings_problems
 from weft_embedded.files import write_private
 from weft_embedded.home import Home, HomeError
 from weft_embedded.servers.seaweedfs import S3Identity
@@ -64,6 +62,8 @@ class External:
 def create_config(home: Home) -> None:
     """Write ``weft.toml`` with fresh keys and credentials, unless there is one."""
     if not home.config.exists():
+        from weft_core.secrets import generate_key  # only here: cryptography slows every other command down
+
         admin = S3Identity.generate("weft")
         text = _TEMPLATE.format(key=generate_key(), access_key=admin.access_key, secret_key=admin.secret_key)
         write_private(home.config, text)
@@ -80,6 +80,8 @@ def read_settings(home: Home) -> Settings:
     try:
         settings = load_settings()
     except ValidationError as error:
+        from weft_core.settings_problems import settings_problems  # only here, as it loads the manifest's parser
+
         problems = "; ".join(settings_problems(error))
         raise HomeError(f"wrong settings in {home.config} or the environment (WEFT_…): {problems}") from None
     except (ValueError, OSError) as error:
