@@ -104,7 +104,6 @@ class Api:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.app = app = create_app(settings)
-        self.openapi: dict[str, Any] = app.openapi()
         self.context: Context = app.state.context
         config = uvicorn.Config(app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
@@ -115,6 +114,10 @@ class Api:
         port = self._server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self._clients: list[httpx.Client] = []
+
+    @functools.cached_property
+    def openapi(self) -> dict[str, Any]:
+        return self.app.openapi()
 
     def stop(self) -> None:
         for client in self._clients:

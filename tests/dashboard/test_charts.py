@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, FilePayload, Locator, Page, expect
-from tests.dashboard.conftest import HOSTILE, INSECURE, Site, faults, is_drawn
-from tests.e2e.stack import Stack, manifest
+from tests.dashboard.conftest import HOSTILE, INSECURE, Site, faults, is_drawn, new_tab, visiting
+from tests.e2e.stack import Stack
 
 import weft
 
@@ -182,8 +182,8 @@ def test_the_list_shows_sorts_and_filters_by_a_metric(page: Page, jobs: list[str
 
 def test_a_zip_is_submitted_by_a_page_that_is_not_secure(browser: Browser, site: Site, stack: Stack) -> None:
     """The browser offers it no hash: code and manifest go together then."""
-    with browser.new_context(base_url=site.url.replace("127.0.0.1", INSECURE)) as context:
-        page = context.new_page()
+    with visiting(browser, Site(site.url.replace("127.0.0.1", INSECURE), site.token)) as context:
+        page = new_tab(context)
         page.goto("/submit")
         page.get_by_text("Use a token instead").click()
         page.get_by_label("Token").fill(site.token)
@@ -225,28 +225,3 @@ def test_jobs_are_compared(page: Page, jobs: list[str], running_job: weft.Job) -
     assert faults(page) == []
     page.get_by_role("button", name=f"Without by-page-again ({jobs[1]})").first.click()
     expect(page).not_to_have_url(re.compile(jobs[1]))
-
-
-def test_as_many_jobs_as_may_be_are_compared(page: Page, stack: Stack) -> None:
-    report = "from weft_trainer import log_metrics; [log_metrics(step=step, loss={n} / step) for step in range(1, 9)]"
-    commands = [f"python -c '{report.format(n=n)}'" for n in range(1, 11)]
-    made = [
-        stack.train(manifest(command, name=f"lr-{n}", labels={"sweep": "lr"}, cpus=0.2), None)
-        for n, command in enumerate(commands, 1)
-    ]
-    for job in made:
-        job.wait(timeout=300)
-    page.goto("/?label=sweep%3Dlr")
-    page.get_by_role("checkbox", name="Select all").check()
-    page.get_by_role("button", name="Compare").click()
-    expect(page.get_by_role("region", name="The jobs").get_by_role("row")).to_have_count(11)
-    expect(page.get_by_role("region", name="The jobs").get_by_role("cell", name="–")).to_have_count(0)
-    chart = page.get_by_role("region", name="loss", exact=True)
-    chart.scroll_into_view_if_needed()
-    expect(chart.get_by_role("listitem")).to_have_count(10)
-    values = page.get_by_role("region", name="Metrics: last, smallest and largest value")
-    for n in range(1, 11):
-        expect(values).to_contain_text(f"lr-{n}")
-    assert faults(page) == []
-    for job in made:
-        job.delete()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Error, Page
 from tests.dashboard.conftest import Site
-from tests.e2e.stack import eventually
+from tests.e2e.stack import Stack
 
 PROGRAM = """
 import os
@@ -69,7 +69,7 @@ def call(page: Page, site: Site) -> Call:
     return call
 
 
-def test_the_page_trains_follows_and_deletes(call: Call) -> None:
+def test_the_page_trains_follows_and_deletes(call: Call, stack: Stack) -> None:
     code = io.BytesIO()
     with zipfile.ZipFile(code, "w") as archive:
         archive.writestr("program.py", PROGRAM)
@@ -79,11 +79,9 @@ def test_the_page_trains_follows_and_deletes(call: Call) -> None:
     job = made["body"]["model_id"]
     assert made["location"].endswith(f"/v1/models/{job}"), "the page may read the header"
 
-    def status() -> str:
-        model = call(f"/v1/models/{job}?version=2017-02-13")["body"]
-        return str(model["training"]["training_status"]["status"])
-
-    eventually(lambda: status() == "COMPLETED", "the job is COMPLETED")
+    stack.client.job(job).wait(timeout=300)
+    model = call(f"/v1/models/{job}?version=2017-02-13")["body"]
+    assert model["training"]["training_status"]["status"] == "COMPLETED"
     assert job in [model["model_id"] for model in call("/v1/models?version=2017-02-13")["body"]["models"]]
 
     def read(kind: str, position: int, size: int) -> list[dict[str, Any]]:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import re
 
-import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
-from tests.dashboard.conftest import HOSTILE, Site, faults
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
+from tests.dashboard.conftest import HOSTILE, Site, Theme, faults, new_tab, sign_in, visiting
 from tests.e2e.stack import Stack, manifest
 
 import weft
 
 _PAGES = ["/submit", "/compare", "/models", "/cluster", "/stores", "/tokens", "/admin"]
+_THEMES: tuple[Theme, ...] = ("light", "dark")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_has_a_serious_fault_nor_is_wider_than_a_phone(page: Page, scheme: str) -> None:
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+def test_no_page_has_a_serious_fault_nor_is_wider_than_a_phone(page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     for path in _PAGES:
         page.goto(path)
         expect(page.get_by_role("heading").first).to_be_visible()
         page.wait_for_load_state("networkidle")
-        assert faults(page) == [], path
+        for theme in _THEMES:
+            page.emulate_media(color_scheme=theme)
+            assert faults(page) == [], f"{path}, {theme}"
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
@@ -45,7 +45,7 @@ def test_a_model_is_promoted_and_deleted(page: Page, viewer: Page, stack: Stack)
     command = f"bash -c 'echo trained > $RESULT_DIR/model; python -c \"{reports}\"'"
     job = stack.train(manifest(command, name=HOSTILE), None)
     job.wait(timeout=300)
-    stack.weft("models", "register", job.id, "digits")
+    stack.client.models.register(job.id, "digits")
     page.goto("/models")
     page.get_by_role("link", name="digits").click()
     expect(page.get_by_role("region", name="Where version 1 comes from")).to_contain_text(HOSTILE)
@@ -75,7 +75,7 @@ def test_a_model_is_promoted_and_deleted(page: Page, viewer: Page, stack: Stack)
 
 
 def test_every_page_goes_on_when_the_api_is_back(context: BrowserContext, running_job: weft.Job) -> None:
-    """Opened or left open while it is away."""
+    """Opened or left open while it is away. When the session has ended meanwhile, the page leads to signing in."""
     job, jobs = f"/jobs/{running_job.id}", "/"
     tabs: list[tuple[Page, str | None, Locator]] = []
     for start, link, selector in (
@@ -83,29 +83,39 @@ def test_every_page_goes_on_when_the_api_is_back(context: BrowserContext, runnin
         (jobs, "Data and secrets", "role=region[name='Data stores']"),
         (jobs, "Tokens", "role=region[name='Table of tokens']"),
         (jobs, "Administration", "role=article[name='Project default']"),
+        (jobs, None, "role=row[name=/completed|processing/i] >> nth=0"),
         (job, "Logs", "role=region[name='Lines of the log']"),
         (job, "Code", "role=region[name='Text of the file']"),
         ("/cluster", None, "role=region[name='local']"),
         ("/tokens", "Cluster", "role=region[name='local']"),
     ):
-        page = context.new_page()
+        page = new_tab(context)
         page.goto(start)
         expect(page.get_by_role("heading").first).to_be_visible()
         if start == job:
             expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()
         tabs.append((page, link, page.locator(selector)))
+    refused: list[str] = []
+
+    def refuse(route: Route) -> None:
+        refused.append(route.request.url)
+        route.abort("connectionrefused")
+
     # As a browser sees a server that is down: neither data nor code comes.
-    context.route("**/*", lambda route: route.abort("connectionrefused"))
+    context.route("**/*", refuse)
     for page, link, _ in tabs:
         if link:
             page.get_by_role("link", name=link, exact=True).click()
     for page, _, _ in tabs:
         expect(page.locator(".banner")).to_be_visible()
+    assert any(url.endswith(".js") for url in refused)
     context.unroute_all()
     for page, _, shown in tabs:
         expect(shown).to_be_visible(timeout=120_000)
         expect(page.locator(".banner")).to_have_count(0)
-        page.close()
+    page = tabs[-1][0]
+    context.clear_cookies()
+    expect(page).to_have_url(re.compile("/signin"))
 
 
 def test_secrets_and_tokens_are_never_shown_again(page: Page) -> None:
@@ -159,10 +169,9 @@ def test_an_administrator_adds_a_viewer_who_is_offered_nothing_that_is_refused(
     expect(project).to_contain_text("GPUs 0 of 8")
     assert faults(page) == []
 
-    with browser.new_context(base_url=site.url) as context:
-        answer = context.request.post("/api/v1/session", data={"user": "vera", "password": "vera's password"})
-        assert answer.ok
-        hers = context.new_page()
+    with visiting(browser, site) as context:
+        sign_in(context, user="vera", password="vera's password")
+        hers = new_tab(context)
         hers.goto("/stores")
         expect(hers.get_by_role("heading", name="Data stores")).to_be_visible()
         expect(hers.get_by_role("row").filter(has_text="default")).to_be_visible()
