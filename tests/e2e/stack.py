@@ -105,13 +105,10 @@ class Stack:
         return path
 
     def parts(self) -> dict[str, int]:
-        """The pid of each part of the stack that answers, the supervisor's as 'weft'."""
+        """The pid of each part of the stack that has one, the supervisor's as 'weft'."""
         state = Home(self.home).load_state()
         assert state.supervisor is not None
-        return {
-            "weft": state.supervisor.pid,
-            **{part.name: part.pid for part in state.parts if part.pid and part.state == "running"},
-        }
+        return {"weft": state.supervisor.pid, **{part.name: part.pid for part in state.parts if part.pid}}
 
     def kill(self, *parts: str) -> None:
         """kill -9 of these parts, at once."""
@@ -120,12 +117,15 @@ class Stack:
             os.kill(pids[part], signal.SIGKILL)
 
     def kill_and_await(self, *parts: str) -> None:
-        """kill -9 of these parts; returns when new ones answer, which the supervisor has started."""
+        """kill -9 of these parts; returns when the new ones answer that the supervisor has started."""
         before = self.parts()
         self.kill(*parts)
-        eventually(
-            lambda: all(self.parts().get(part, before[part]) != before[part] for part in parts), f"{parts} restarted"
-        )
+
+        def answer() -> bool:
+            found = [part for part in Home(self.home).load_state().parts if part.name in parts]
+            return all(part.state == "running" and part.pid != before[part.name] for part in found)
+
+        eventually(answer, f"new {', '.join(parts)}")
 
     def processes(self) -> list[psutil.Process]:
         """Every process that has to do with this home: the stack's, learners', and what those started."""

@@ -172,7 +172,7 @@ def test_an_example_loses_a_learner_and_gets_another_one(
     shutil.copytree(REPOSITORY / "examples" / name, folder)
     shutil.copy2(PROGRAMS / "braked.py", folder)
     # Two minutes of waiting between its epochs: a learner can join in the middle of them on any machine.
-    command = f"python braked.py torch.save {go} 10 {program} --epochs 12"
+    command = f"python braked.py pathlib.Path.replace {go} 10 {program} --epochs 12"
     changes = {"framework.command": command, "elastic.max": "2", "checkpoint.every": "1s"}
     job = stack.client.train(folder / "manifest-elastic.yml", folder, overrides=changes)
     follow_to(job, "epoch 2/12  loss")

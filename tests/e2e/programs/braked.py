@@ -1,5 +1,5 @@
 """``python braked.py SAVE GO SECONDS PROGRAM [ARGUMENT …]``: an example that waits after each save until GO is there,
-or for so many seconds. SAVE is the function that it saves with, such as torch.save.
+or for so many seconds. SAVE is the function with which a save ends, such as pathlib.Path.replace.
 
 Waiting costs no processor. A learner that is to join meanwhile is soon there, and one that is to be killed is alive.
 """
