@@ -229,9 +229,9 @@ class Cluster:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._script("image", name, *arguments, timeout=1400)
 
-    def lend(self, folder: Path, place: str) -> None:
-        """Have every container that starts from now on find a folder of this machine there, to read."""
-        mount = {"destination": place, "type": "bind", "source": str(folder), "options": ["rbind", "ro"]}
+    def lend(self, what: Path, place: str) -> None:
+        """Have every container that starts from now on find a file or folder of this machine there, to read."""
+        mount = {"destination": place, "type": "bind", "source": str(what), "options": ["rbind", "ro"]}
         for node in self.nodes:
             path = self._spec(node)
             spec = json.loads(path.read_text() if path.exists() else self._ctr(node, "oci", "spec"))

@@ -18,6 +18,7 @@ from weft_core import __version__
 _AGENT = REPOSITORY / "trainer_images" / "runtime" / "weft_trainer"
 _PYTHON = "/usr/bin/python3"  # of the test images' base
 _PACKAGES = "lib/python3.11/site-packages"
+_LENT = "/opt/weft/environments"
 # Read at import, as the tests' own fixtures take WEFT_… out of the environment.
 _ENVIRONMENTS = os.environ.get("WEFT_ENVIRONMENTS_DIR", str(Path.home() / ".cache/weft/environments"))
 PYTHON = "python:3.11"
@@ -26,20 +27,24 @@ RAY = "ray:2.60.0"
 
 
 def load(cluster: Cluster, image: str, repository: str = "weft") -> str:
-    """Make sure that every node has an image of the catalogue as it is now; returns its reference."""
+    """Make sure that every node has an image of the catalogue as it is now; returns its reference.
+
+    Its environment, which may take a gigabyte, is not copied into it: the containers see this machine's.
+    """
     name = f"{repository}/{image}"
     environment = _environment(image)
+    cluster.lend(environment, f"{_LENT}/{environment.name}")
     mark = _mark(environment)
     if not cluster.has_image(name, mark):
         with tempfile.TemporaryDirectory(prefix="weft-image-") as folder:
             agent, overlay = Path(folder, "agent"), Path(folder, "overlay")
             shutil.copytree(_AGENT, agent, ignore=shutil.ignore_patterns("__pycache__"))
+            subprocess.run([sys.executable, "-m", "compileall", "-q", str(agent)], check=True)
             _overlay(environment, overlay)
             cluster.image(
                 name,
                 "--python",
-                *("--copy", f"{environment}:/opt/weft/environment", f"{agent}:/opt/weft/agent/weft_trainer"),
-                f"{overlay}:/",
+                *("--copy", f"{agent}:/opt/weft/agent/weft_trainer", f"{overlay}:/"),
                 *("--env", "PATH=/opt/weft/environment/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED=1"),
                 *("--workdir", "/home/weft", "--entrypoint", shlex.join(["python", "-m", "weft_trainer"])),
             )
@@ -86,19 +91,22 @@ def _mark(environment: Path) -> str:
 
 def _overlay(environment: Path, overlay: Path) -> None:
     """What makes the folders an image: a virtual environment knows where it lies and whose Python it is."""
-    there = overlay / "opt/weft/environment"
+    there, lent = overlay / "opt/weft/environment", Path(_LENT, environment.name)
     (there / "bin").mkdir(parents=True)
-    for script in environment.glob("bin/*"):
-        if script.name.startswith("python"):
-            (there / "bin" / script.name).symlink_to(_PYTHON)
-        elif script.is_file() and (text := script.read_bytes()).startswith(b"#!"):
+    for program in environment.glob("bin/*"):
+        copy = there / "bin" / program.name
+        if program.name.startswith("python"):
+            copy.symlink_to(_PYTHON)
+        elif (text := program.read_bytes()).startswith(b"#!"):
             _, _, rest = text.partition(b"\n")
-            copy = there / "bin" / script.name
             copy.write_bytes(b"#!/opt/weft/environment/bin/python\n" + rest)
             copy.chmod(0o755)
+        else:
+            copy.symlink_to(lent / "bin" / program.name)
     (there / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
     (there / _PACKAGES).mkdir(parents=True)
-    (there / _PACKAGES / "weft.pth").write_text("/opt/weft/agent\n")
+    packages = f"import site; site.addsitedir({str(lent / _PACKAGES)!r})"
+    (there / _PACKAGES / "weft.pth").write_text(f"/opt/weft/agent\n{packages}\n")
     (overlay / "home/weft").mkdir(parents=True)
     (overlay / "etc").mkdir()
     (overlay / "etc/passwd").write_text("root:x:0:0::/root:/bin/bash\nweft:x:10001:10001::/home/weft:/bin/sh\n")
