@@ -32,7 +32,6 @@ TIMINGS = {
 }
 _EVERYWHERE = {"labelSelector": {"matchLabels": {"app.kubernetes.io/name": "weft-learner"}}}
 _SPREAD = [{"weight": 100, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", **_EVERYWHERE}}]
-_NOWHERE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "weft.test/nowhere", "operator": "Exists"}]}]}
 _SECOND = [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-2"]}]
 _PREFERENCE = {"weight": 100, "preference": {"matchExpressions": _SECOND}}
 _RATHER = {"preferredDuringSchedulingIgnoredDuringExecution": [_PREFERENCE]}
@@ -40,8 +39,6 @@ _SMALL = {"cpus": 0.1, "memory": 256 << 20}
 PROFILES: dict[str, dict[str, Any]] = {
     # Its learners on different nodes, if there are.
     "spread": {**_SMALL, "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": _SPREAD}}},
-    # On no node; which only the scheduler knows, as admission does not look at affinities.
-    "nowhere": {**_SMALL, "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _NOWHERE}}},
     "rather-node-2": {**_SMALL, "affinity": {"nodeAffinity": _RATHER}},
     "unknown-class": {**_SMALL, "priority_class": "no-such-class"},
 }
@@ -51,8 +48,9 @@ RESUMES = (
     '[ "$WEFT_ATTEMPT" = 1 ] || { steps=$(($(cat "$CHECKPOINT_DIR/step.txt") + 5)); pause=0.2; }; '
     "exec python steps.py $steps $pause"
 )
-# Ticks until it is told to end (KubeStack.tell).
-TICKS = 'n=0; until [ -e /tmp/end ]; do echo "tick $n"; n=$((n + 1)); sleep 0.25; done; echo told'
+# The file whose appearance tells a learner to end (KubeStack.tell).
+END = "/tmp/end"
+TICKS = f'n=0; until [ -e {END} ]; do echo "tick $n"; n=$((n + 1)); sleep 0.25; done; echo told'
 
 
 class KubeStack:
@@ -72,9 +70,9 @@ class KubeStack:
         return job
 
     def tell(self, job: weft.Job, learner: int = 1) -> None:
-        """Have a learner that runs TICKS end."""
+        """Have a learner end that runs until END is there."""
         pod = self.pods(job)[learner]["metadata"]["name"]
-        self.cluster.kubectl("exec", "-n", self.namespace, pod, "--", "touch", "/tmp/end")
+        self.cluster.kubectl("exec", "-n", self.namespace, pod, "--", "touch", END)
 
     @property
     def database_url(self) -> str:
@@ -129,10 +127,8 @@ class KubeStack:
         """What `weft show` prints, on one line."""
         return " ".join(self.stack.weft("show", job.id).stdout.replace("│", " ").split())
 
-    def engine(self, name: str = ENGINE) -> dict[str, Any]:
-        """What `weft engines` says of an engine."""
-        found: list[dict[str, Any]] = self.stack.json("engines")
-        return next(listed for listed in found if listed["name"] == name)
+    def engine(self, name: str = ENGINE) -> weft.Engine:
+        return self.stack.client.engine(name)
 
 
 def messages(job: weft.Job) -> str:

@@ -8,13 +8,14 @@ from tests.e2e.stack import eventually, lines
 from tests.kubernetes.cluster import asked_cpus
 from tests.kubernetes.stack import KubeStack, outcomes
 
-JOBS, CPUS = 30, 0.25
+JOBS, CPUS = 20, 0.25
 
 
 def test_many_small_jobs_at_once(on_kube: KubeStack) -> None:
     """All run, several at a time, and admission never starts what does not fit: of two nodes with room for eight each
     it has to know what runs on which."""
     there = sum(on_kube.cluster.cpus().values())
+    client = on_kube.stack.client
     with ThreadPoolExecutor(8) as pool:
         jobs = list(pool.map(lambda n: on_kube.train(f"echo job {n}", cpus=CPUS, name=f"many-{n}"), range(JOBS)))
     most = 0
@@ -28,7 +29,7 @@ def test_many_small_jobs_at_once(on_kube: KubeStack) -> None:
         asked = sum(map(asked_cpus, [*ours, *placed]))
         assert asked <= there + 1e-6, f"{asked:g} of {there:g} CPUs, with {len(ours)} learners"
         most = max(most, len(ours))
-        states = [listed["state"] for listed in on_kube.stack.json("list", "--all", "-q", "many-")]
+        states = [listed.state for listed in client.jobs.list(q="many-")]
         assert "FAILED" not in states
         return states.count("COMPLETED") == JOBS
 

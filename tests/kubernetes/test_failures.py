@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from tests.kubernetes.cluster import Cluster
-from tests.kubernetes.stack import KubeStack, kube_stack, messages, outcomes, processing, starts, when
+from tests.kubernetes.stack import KubeStack, outcomes, processing, starts, when
 
 import weft
 
@@ -139,38 +138,11 @@ def test_an_image_that_does_not_exist(on_kube: KubeStack, no_such_image: weft.Jo
     assert f"image pull failed: {image}" in on_kube.shown(job)
 
 
-@pytest.fixture(scope="module")
-def hasty(kube: Cluster, python_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeStack]:
-    """A stack that gives learners little time to start."""
-    with kube_stack(kube, tmp_path_factory.mktemp("hasty") / "home", {"start_timeout": 20}) as started:
-        yield started
-        started.end()
-
-
-def test_what_can_not_be_scheduled_is_taken_back_and_queued_again(hasty: KubeStack) -> None:
-    job = hasty.train("true", profile="nowhere", learners=2)
-    seen: set[tuple[str, str]] = set()
-
-    def is_again(now: weft.Job) -> bool:
-        seen.add((now.state, now.reason))
-        return len(now.attempts) > 1
-
-    job = when(job, is_again, "started again")
-    why = "unschedulable: no node fits (2 nodes: 2 not of the kind asked for)"
-    assert ("PENDING", f"learner 1: {why}") in seen, seen
-    assert job.attempts[0].outcome == "INTERRUPTED"
-    assert job.attempts[0].reason == f"only 0 of 2 learners started within 20s: {why}"
-    assert f"starts again: {job.attempts[0].reason}" in messages(job)
-    assert job.failures == 0
-    job.halt()
-    assert job.wait(timeout=120, check=False).state == "HALTED"
-
-
-def test_learners_outlive_the_service(hasty: KubeStack) -> None:
-    stack = hasty.stack
-    job = hasty.train("python count.py 60 0.25", learners=2)
+def test_learners_outlive_the_service(on_kube: KubeStack) -> None:
+    stack = on_kube.stack
+    job = on_kube.train("python count.py 60 0.25", learners=2)
     processing(job)
-    pods = {pod["metadata"]["uid"] for pod in hasty.pods(job).values()}
+    pods = {pod["metadata"]["uid"] for pod in on_kube.pods(job).values()}
     stack.down()
     stack.up()
     job = stack.client.jobs.get(job.id).wait(timeout=240)

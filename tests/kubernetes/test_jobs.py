@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 from tests.e2e.stack import REPOSITORY, eventually, lines, saw
@@ -27,25 +28,28 @@ def test_two_learners_of_horovod_train_mnist_from_s3_to_s3(
 ) -> None:
     stack = on_kube.stack
     subprocess.run([sys.executable, str(REPOSITORY / "examples/data/digits.py"), str(tmp_path / "data")], check=True)
-    stack.weft("data", "put", str(tmp_path / "data"), "default:mnist-data")
-    stack.weft("data", "create", "default:mnist-models")
-    job = stack.client.train(EXAMPLE / "manifest.yml", EXAMPLE, overrides={"engine": ENGINE})
+    with stack.client as client:
+        client.data.put(tmp_path / "data", "default:mnist-data")
+        client.data.create("default:mnist-models")
+    # The whole of it, and how good it gets, is in tests/e2e/test_examples.py.
+    changes = {"engine": ENGINE, "framework.command": "python train.py --epochs 4"}
+    job = stack.client.train(EXAMPLE / "manifest.yml", EXAMPLE, overrides=changes)
     on_kube.trained.append(job)
-    eventually(saw(job, "epoch 1/12"), "training", 240)
+    eventually(lambda: on_kube.nodes(job), "two pods on nodes", 240)
     pods = on_kube.pods(job)
     assert set(pods) == {1, 2}
     assert {pod["spec"]["containers"][0]["image"] for pod in pods.values()} == {horovod_image}
     assert {pod["spec"]["nodeName"] for pod in pods.values()} <= set(on_kube.cluster.nodes)
-    shown = on_kube.shown(job)
-    assert all(pod["spec"]["nodeName"] in shown for pod in pods.values()), shown
 
     job = job.wait(timeout=240, check=False)
     assert job.state == "COMPLETED", f"{job.reason}\n" + "\n".join(line.text for line in job.logs())
+    shown = on_kube.shown(job)
+    assert all(pod["spec"]["nodeName"] in shown for pod in pods.values()), shown
     final = [line for line in lines(job, 1) if line.startswith("test accuracy")][-1]
-    assert float(final.split()[2]) >= 0.95
+    assert float(final.split()[2]) >= 0.8
     assert {line.learner for line in job.logs()} == {1, 2}
-    stack.weft("download", job.id, "--trainedmodel", "--unpack", "-o", str(tmp_path / "model"))
-    assert any((tmp_path / "model").rglob("*.pt*"))
+    with zipfile.ZipFile(job.download_trained_model(tmp_path / "model.zip")) as archive:
+        assert any(name.endswith("model.pt") for name in archive.namelist())
 
 
 def test_what_a_learner_may_do_in_its_pod(on_kube: KubeStack) -> None:
@@ -119,9 +123,9 @@ def test_a_delete_leaves_nothing(on_kube: KubeStack) -> None:
 
 def test_engines_shows_the_cluster(on_kube: KubeStack) -> None:
     engine = on_kube.engine()
-    assert engine["type"] == "kubernetes"
-    assert {node["name"] for node in on_kube.stack.json("engines", ENGINE)["nodes"]} == set(on_kube.cluster.nodes)
-    assert engine["unreachable_since"] is None
+    assert engine.type == "kubernetes"
+    assert {node.name for node in engine.nodes} == set(on_kube.cluster.nodes)
+    assert engine.unreachable_since is None
     assert ENGINE in on_kube.stack.weft("engines").stdout
 
 

@@ -462,6 +462,28 @@ def test_a_start_timeout_takes_the_attempt_back(world: World) -> None:
     assert world.job(job).reason == "starts again: only 1 of 2 learners started within 15m"
 
 
+def test_what_can_not_be_scheduled_says_why_and_is_taken_back_and_queued_again(
+    world: World, engine: FakeEngine
+) -> None:
+    job = world.submit(learners=2)
+    world.step(job)
+    name, why = world.run, "unschedulable: no node fits (2 nodes: 2 not of the kind asked for)"
+    learners = engine.runs[name].learners.items()
+    waiting = {rank: replace(each, state=LearnerState.STARTING, node="", reason=why) for rank, each in learners}
+    engine.runs[name] = Observation(name, waiting)
+    world.step(job)
+    assert (world.job(job).state, world.job(job).reason) == ("PENDING", f"learner 1: {why}")
+    world.pass_time(901)
+    world.step(job)
+    again = world.job(job)
+    assert (again.state, again.failures) == ("QUEUED", 0)
+    assert again.reason == f"starts again: only 0 of 2 learners started within 15m: {why}"
+    world.pass_time(60)
+    world.step(job, 2)
+    assert [attempt.outcome for attempt in world.attempts(job)] == ["INTERRUPTED", None]
+    assert world.attempts(job)[0].reason == again.reason.removeprefix("starts again: ")
+
+
 def test_an_image_being_built_is_told_and_does_not_time_out(world: World, engine: FakeEngine) -> None:
     job = world.submit()
     world.step(job)
