@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import closing
 from pathlib import Path
 
 import yaml
@@ -21,8 +20,7 @@ _DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 
 
 def _await_line(job: weft.Job, n: int) -> None:
-    with closing(job.follow_logs(start=n)) as log:
-        next(line for line in log if isinstance(line, weft.LogLine))
+    next(line for line in job.follow_logs(start=n) if isinstance(line, weft.LogLine))
 
 
 def test_signing_in_leads_back_to_where_one_was(
