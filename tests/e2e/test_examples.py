@@ -30,7 +30,7 @@ def check_trained(job: weft.Job) -> None:
 
 
 def points(stack: Stack, job: weft.Job) -> dict[tuple[str, int], int]:
-    """How many points the job has reported, by the metric's name and the learner."""
+    """How many points the job's last attempt has reported, by the metric's name and the learner."""
     return {of: metric["points"] for of, metric in series(stack, job).items()}
 
 
@@ -101,8 +101,8 @@ def epoch(line: str) -> int:
 def test_a_horovod_learner_that_is_killed_costs_an_epoch_at_most(stack: Stack, digits: Path, tmp_path: Path) -> None:
     """And the model that is stored can be loaded and evaluated."""
     job = train_and_kill(stack, tmp_path, "mnist-horovod-pytorch", "manifest.yml", "train.py", {1: 1})
-    found = points(stack, job)
-    assert (found["train/loss", 1], found["train/accuracy", 1], found["test/accuracy", 1]) == (12, 12, 1)
+    found = points(stack, job)  # of the second attempt, which goes on with epoch 2
+    assert (found["train/loss", 1], found["train/accuracy", 1], found["test/accuracy", 1]) == (11, 11, 1)
     stack.weft("download", job.id, "--trainedmodel", "--unpack", "-o", str(tmp_path / "model"))
     done = subprocess.run(
         [python_of("horovod"), EXAMPLES / "mnist-horovod-pytorch/evaluate.py", tmp_path / "model", digits],
