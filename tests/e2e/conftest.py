@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.e2e.stack import REPOSITORY, Stack, running
+
+import weft
 
 SETTINGS = {
     # Seven GPUs that are not there, for tests of what launchers make of GPUs. CPUs and memory are the machine's.
@@ -35,3 +38,17 @@ def digits(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     stack.client.data.put(folder, "default:mnist-data")
     stack.client.data.create("default:mnist-models")
     return folder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Function, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Halt the jobs of a test that has failed: they would keep the room that the next tests need."""
+    report = yield
+    if report.when == "call" and report.failed and isinstance(stack := item.funcargs.get("stack"), Stack):
+        with suppress(weft.WeftError, OSError):
+            for job in stack.client.jobs.list():
+                if job.state not in ("COMPLETED", "FAILED", "HALTED"):
+                    job.halt(grace_seconds=0)
+    return report
