@@ -28,9 +28,8 @@ def test_two_learners_of_horovod_train_mnist_from_s3_to_s3(
 ) -> None:
     stack = on_kube.stack
     subprocess.run([sys.executable, str(REPOSITORY / "examples/data/digits.py"), str(tmp_path / "data")], check=True)
-    with stack.client as client:
-        client.data.put(tmp_path / "data", "default:mnist-data")
-        client.data.create("default:mnist-models")
+    stack.client.data.put(tmp_path / "data", "default:mnist-data")
+    stack.client.data.create("default:mnist-models")
     # The whole of it, and how good it gets, is in tests/e2e/test_examples.py.
     changes = {"engine": ENGINE, "framework.command": "python train.py --epochs 4"}
     job = stack.client.train(EXAMPLE / "manifest.yml", EXAMPLE, overrides=changes)
