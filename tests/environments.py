@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -12,6 +14,7 @@ from tests.e2e.stack import ENVIRONMENTS
 
 from weft_core.catalogue import Catalogue
 from weft_workers.environments import EnvironmentBuilder
+from weft_workers.supervision.installer import Installer
 
 FIRST_RUN = 1500
 """Seconds that a test may take on a machine's first run, which builds the environment (Horovod is compiled)."""
@@ -30,13 +33,17 @@ def python_with_mlflow(version: str) -> Path:
     """An interpreter with this version of MLflow's client, built if need be."""
     folder = Path(ENVIRONMENTS) / f"mlflow-skinny-{version}"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = folder / "done"  # written last: a build that was cut off has none
         if not done.exists():
-            uv = [sys.executable, "-m", "uv", "-q"]
-            subprocess.run([*uv, "venv", "--clear", "--python", sys.executable, str(folder)], check=True)
-            install = [*uv, "pip", "install", "--python", str(folder / "bin/python"), f"mlflow-skinny=={version}"]
-            subprocess.run(install, check=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            installer = Installer.find()
+            packages = ["--quiet", f"mlflow-skinny=={version}"]
+            for command in (
+                installer.make(sys.executable, str(folder)),
+                installer.install(str(folder / "bin/python"), packages),
+            ):
+                subprocess.run(command, env={**os.environ, **dict(installer.variables)}, check=True)
             done.touch()
     return folder / "bin/python"
