@@ -43,13 +43,11 @@ demo: $(VENV)/.installed ## start the embedded stack, train on two learners, dow
 	@$(BIN)/weft env build horovod >/dev/null 2>&1 & building=$$!; trap 'kill $$building 2>/dev/null || true' EXIT; \
 	  nice -n 15 $(MAKE) --no-print-directory dashboard && PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
 
-# Two cores hold a Kubernetes, a Ray and whole stacks at once, in which some wait of some test may end too early. So what
-# fails is run once more; what then passes is in the summary as RERUN, with how it failed, for somebody to look into.
 # A stack is ten Python processes: each would compile Weft anew where PYTHONDONTWRITEBYTECODE is set.
 # Three processes for two cores: tests of clusters and stacks wait for pods, for intervals and for the loss of a node.
 PYTEST_FLAGS := -n 3 --dist loadgroup --no-loadscope-reorder
 test: setup ## all tests, in three processes
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest $(PYTEST_FLAGS) --reruns 1 $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest $(PYTEST_FLAGS) $(ARGS)
 
 # Which tests are heavy or slow: tests/conftest.py.
 test-fast: setup ## the tests that need no trainer environment, cluster or browser, without the slow ones: minutes
@@ -57,7 +55,7 @@ test-fast: setup ## the tests that need no trainer environment, cluster or brows
 
 coverage: setup ## the share of the code that tests without a trainer environment, cluster or browser reach
 	@mkdir -p .coverage && $(BIN)/coverage erase
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/coverage run -m pytest $(PYTEST_FLAGS) --reruns 1 -m "not heavy" $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/coverage run -m pytest $(PYTEST_FLAGS) -m "not heavy" $(ARGS)
 	@$(BIN)/coverage combine --quiet && $(BIN)/coverage report
 	@dashboard/npm run --silent coverage
 

@@ -117,7 +117,11 @@ class Cluster:
 
     def pid(self, name: str) -> int:
         """Of etcd, apiserver, kcm, sched, node-N, containerd-N or kubelet-N."""
-        return int((self.home / "run" / "pids" / name).read_text())
+        path, deadline = self.home / "run" / "pids" / name, time.monotonic() + 60
+        while not (text := path.read_text()):  # a node that starts a process anew empties the file before it writes
+            assert time.monotonic() < deadline, f"{path} stays empty"
+            time.sleep(0.02)
+        return int(text)
 
     def processes_of(self, uid: str) -> list[psutil.Process]:
         """The processes of a pod, which this machine sees, too."""
