@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,8 @@ class Image:
     build: Path | None = None
     """A program that builds packages that no index has as wheels. Its arguments are the environment's python and a
     cache for wheels."""
+    imports: tuple[str, ...] = ()
+    """Modules that most programs import. A new environment imports them once, as jobs can't store bytecode in it."""
     devices: tuple[str, ...] = ("cpu", "gpu")
     """The devices that the image can be built for."""
 
@@ -65,6 +67,12 @@ class Image:
     def reference(self) -> str:
         """The image's name in a launch spec: ``horovod:0.28.1-torch2.13``."""
         return f"{self.name}:{self.version}"
+
+    @cached_property
+    def packages(self) -> Mapping[str, str]:
+        """The versions of the packages in the lock, by canonical name."""
+        pins = re.findall(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;#]+)", self.lock.read_text(encoding="utf-8"), re.M)
+        return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins}
 
     def parts(self) -> list[bytes]:
         """The parts of the catalogue that decide its content: the lock, the build program, pip's options."""
@@ -189,5 +197,6 @@ def _image(root: Path, entry: Mapping[str, Any]) -> Image:
         default_launcher=entry["default_launcher"],
         devices=tuple(entry.get("devices", ("cpu", "gpu"))),
         pip=tuple(entry.get("pip", ())),
+        imports=tuple(entry.get("imports", ())),
         build=folder / entry["build"] if entry.get("build") else None,
     )

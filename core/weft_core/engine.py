@@ -137,6 +137,10 @@ class Preparation:
     """'building environment pytorch:2.13.0: downloading torch (183 MiB)'."""
     failed: str = ""
     """Why it can't be made; the job fails with it. Another job's wish starts another try."""
+    kind: str = "image"
+    """The kind of the job's events about it."""
+    error_code: str = "S101"
+    """Of the failure; FfDL's."""
 
 
 def gpu_type_fits(asked: str, there: str | None) -> bool:

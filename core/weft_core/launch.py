@@ -83,7 +83,7 @@ class LaunchSpec:
     grace: float = 120.0
     """Seconds from SIGTERM to SIGKILL if the platform itself ends a learner (a drained node)."""
     endpoints: tuple[str, ...] = ()
-    """The URLs of the S3 stores that the learners use."""
+    """The URLs of the S3 stores, indexes and repositories that the learners use."""
     traceparent: str | None = None
     """The place of the learners' start in a trace. It becomes ``TRACEPARENT`` in their environment."""
 
@@ -129,10 +129,23 @@ class MountInput(_Wire):
     path: str
 
 
-class CodeInput(_Wire):
+class BundleInput(_Wire):
+    """A zip, of the code or of an overlay."""
+
     sha256: str
     size: int
-    url: str = Field(repr=False)  # presigned GET of the zip
+    url: str = Field(repr=False)  # presigned GET
+
+
+class RepositoryInput(_Wire):
+    """A commit of a git repository."""
+
+    url: str
+    commit: str
+    folder: str = ""
+    """The folder of it that becomes MODEL_DIR."""
+    authorization: str | None = Field(default=None, repr=False)
+    """The value of the header ``Authorization``; None: the repository is public."""
 
 
 class ModelInput(_Wire):
@@ -225,7 +238,11 @@ class LearnerSpec(_Wire):
     framework: str
     launcher: Launcher  # never auto: resolved
     env: dict[str, str] = Field(repr=False)  # the manifest's env and secrets
-    code: CodeInput | None = None
+    code: BundleInput | None = None
+    repo: RepositoryInput | None = None
+    """The code, instead of ``code``."""
+    overlay: BundleInput | None = None
+    """The packages that the image lacks. None: there are none, or this job builds them."""
     data: list[DataInput] = Field(default_factory=list)
     mounts: list[MountInput] = Field(default_factory=list)
     pretrained: S3Location | None = None
@@ -250,6 +267,8 @@ class LearnerSpec(_Wire):
     """None: the agent does not look at them."""
     elastic: ElasticSpec | None = None
     memory: int | None = None  # bytes
+    extra: dict[str, float] = Field(default_factory=dict)
+    """Other resources of the learner, as in :class:`Resources`. There may be devices among them."""
     evaluation_metrics: EvaluationMetrics = Field(default_factory=EvaluationMetrics)
     mlflow: MlflowSpec | None = None
     """None: the API has no token for it."""

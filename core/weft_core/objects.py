@@ -329,6 +329,10 @@ def code_key(project_id: str, sha256: str) -> str:
     return f"code/{project_id}/{sha256}.zip"
 
 
+def overlay_key(project_id: str, sha256: str) -> str:
+    return f"packages/{project_id}/{sha256}.zip"
+
+
 def job_prefix(project_id: str, job_id: str) -> str:
     return f"jobs/{project_id}/{job_id}/"
 

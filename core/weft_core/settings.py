@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,8 @@ from pydantic_settings import (
 from weft_core.engine_settings import EngineSettings, LocalSettings, PlacementSettings
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::[1-9]\d{0,4})?")
+
+_HOST = re.compile(r"(?!\d+(\.|$))[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 
 
 class _Section(BaseModel):
@@ -113,6 +116,33 @@ class ImageSettings(_Section):
     ``"tensorflow:1.5.0-py3" = "tensorflow:2.21"``."""
     repository: str = "weft"
     """The first part of the references of container images: ``weft`` gives ``weft/pytorch:2.13.0``."""
+    package_index: str | None = None
+    """The index (PEP 503) from which the packages of jobs come. Without it, the index that pip is configured for where
+    learners run; if there is no such configuration, PyPI."""
+
+
+class OutgoingSettings(_Section):
+    """The addresses that users name and the API itself calls, such as those of git repositories."""
+
+    allow: list[str] = Field(default_factory=list)
+    """Hosts (``git.example.com``) and networks (``10.20.0.0/16``) of your own that the API may call. Without an entry
+    here, it calls public addresses only, and by https only."""
+
+    @field_validator("allow")
+    @classmethod
+    def _hosts_or_networks(cls, values: list[str]) -> list[str]:
+        for value in values:
+            if not _is_network(value) and not _HOST.fullmatch(value):
+                raise ValueError(f"expected hosts such as git.example.com and networks such as 10.0.0.0/8: {value!r}")
+        return values
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
 
 
 class LimitSettings(_Section):
@@ -234,6 +264,7 @@ class Settings(BaseSettings):
     engines: dict[str, EngineSettings] = Field(default_factory=_local)
     profiles: dict[str, ProfileSettings] = Field(default_factory=dict)
     images: ImageSettings = Field(default_factory=ImageSettings)
+    outgoing: OutgoingSettings = Field(default_factory=OutgoingSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     timings: TimingSettings = Field(default_factory=TimingSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)

@@ -15,6 +15,7 @@ from sqlalchemy import select
 from tests.api.conftest import HELLO, Agent, Api, Attempted, Person, code_of, zipped
 
 from weft_core.launch import LearnerSpec
+from weft_core.settings import ProfileSettings, Settings
 from weft_core.store.models import Event, Job, Learner
 
 
@@ -55,6 +56,16 @@ def test_the_spec_has_all_that_a_learner_needs(api: Api, ann: Person) -> None:
     assert spec.code is not None
     assert (spec.code.sha256, spec.code.size) == (job["code_sha256"], len(bundle))
     assert httpx.get(spec.code.url, timeout=60).content == bundle
+
+
+def test_the_spec_names_the_profiles_other_resources(api_settings: Settings) -> None:
+    profiles = {"gaudi": ProfileSettings(extra={"habana.ai/gaudi": 1})}
+    api = Api(api_settings.model_copy(update={"profiles": profiles}))
+    try:
+        job = api.person().submit(HELLO + "profile: gaudi")
+        assert api.attempt(job["id"]).agents[0].start()["extra"] == {"habana.ai/gaudi": 1}
+    finally:
+        api.stop()
 
 
 def test_one_start_grant_for_each_rank(api: Api, gang: Attempted) -> None:

@@ -108,6 +108,12 @@ def test_versions_that_ffdl_documented(framework: str, version: str, name: str) 
     assert Catalogue.load().resolve(framework, version).name == name
 
 
+def test_horovods_images_by_their_framework() -> None:
+    catalogue = Catalogue.load()
+    assert "torch" in catalogue.resolve("horovod", "pytorch").version
+    assert "tf" in catalogue.resolve("horovod", "tensorflow").version
+
+
 def test_bundled_folders() -> None:
     assert (bundled.path("trainer_images") / "catalogue.toml").is_file()
     assert (bundled.path("migrations") / "env.py").is_file()

@@ -17,6 +17,7 @@ from weft_core.manifest import (
     ManifestError,
     ParsedManifest,
     Place,
+    Repository,
     manifest_schema,
     manifest_text,
     parse_manifest,
@@ -58,6 +59,10 @@ framework:
   name: Horovod
   version: 0.28.1-torch2.13
   launcher: auto
+  packages: [transformers==4.57.*, "torch>=2.10", 'einops; python_version > "3"']
+  requirements: more/requirements.txt
+  wheels: wheels/*.whl
+  index: {url: https://packages.example.com/simple, secret: index-password}
   command: >
     python train.py
     --epochs 2
@@ -130,6 +135,10 @@ def test_every_field() -> None:
             "launcher": "horovod",
             "command": "python train.py --epochs 2",
             "image": "horovod:0.28.1-torch2.13",
+            "packages": ["transformers==4.57.*", "torch>=2.10", 'einops; python_version > "3"'],
+            "requirements": "more/requirements.txt",
+            "wheels": ["wheels/*.whl"],
+            "index": {"url": "https://packages.example.com/simple", "secret": "index-password"},
         },
         "data_stores": [
             {
@@ -187,6 +196,21 @@ def test_every_field() -> None:
     assert parsed.manifest.pretrained == (
         parsed.manifest.data_stores[1],
         parsed.manifest.data_stores[1].pretrained_model,
+    )
+
+
+def test_a_repository() -> None:
+    text = PLAIN + "repo: {url: https://git.example.com/a/b.git, ref: main, secret: git, path: train/x/}\n"
+    manifest = parse(text)
+    assert manifest.repo == Repository(url="https://git.example.com/a/b.git", ref="main", secret="git", path="train/x")
+    assert parse(manifest_text(manifest)) == manifest
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    pinned = manifest.model_copy(update={"repo": manifest.repo.model_copy(update={"commit": commit})})
+    again = parse(manifest_text(pinned)).repo
+    assert again is not None
+    assert (again.ref, again.commit) == (commit, commit), "a rerun has the same commit"
+    assert parse(PLAIN + f"repo: {{url: https://git.example.com/b, ref: {commit.upper()}}}\n").repo == Repository(
+        url="https://git.example.com/b", ref=commit, commit=commit
     )
 
 

@@ -258,6 +258,15 @@ def test_framework(framework: str, path: str, words: str) -> None:
         ("data_stores: [{training_results: {model: r, prefix: p}}]", S + ".training_results.prefix", "no container"),
         ("data_stores: [{training_results: {container: x, model: r}}]", S + ".connection", "datastore: NAME"),
         (STORE + "- id: s\n  datastore: kept", "data_stores[1].id", "a second time, first at data_stores[0].id"),
+        ("repo: https://git.example.com/x", "repo", "a mapping with url"),
+        ("repo: {ref: main}", "repo.url", "missing"),
+        ("repo: {url: 'https://me:hidden@example.com/x'}", "repo.url", "a URL with a user name or password in it"),
+        ("repo: {url: 'git@example.com:team/x'}", "repo.url", "begins with http:// or https://"),
+        ("repo: {url: 'https://example.com/x?token=hidden'}", "repo.url", "is no address of a repository"),
+        ("repo: {url: 'https://example.com/x', ref: 'a b'}", "repo.ref", "not the name of a branch or tag"),
+        ("repo: {url: 'https://example.com/x', ref: --upload-pack=x}", "repo.ref", "not the name of a branch or tag"),
+        ("repo: {url: 'https://example.com/x', path: ../x}", "repo.path", "without '..'"),
+        ("repo: {url: 'https://example.com/x', secret: 'a b'}", "repo.secret", "the name of a secret"),
         (STORE.replace("'http://s3'", "s3:80"), S + ".connection.auth_url", "did you forget it?"),
         (STORE.replace("'http://s3'", "'http://[s3'"), S + ".connection.auth_url", "not a URL"),
         (STORE.replace("'http://s3'", "'http://s3:port'"), S + ".connection.auth_url", "not a URL"),
@@ -355,3 +364,61 @@ def test_very_many_problems_are_cut_short() -> None:
     found = problems(PLAIN + "".join(f"key{n}: x\n" for n in range(1000)))
     assert len(found) == 51
     assert found[-1].message == "and 950 more problems"
+
+
+@pytest.mark.parametrize(
+    ("keys", "path", "message"),
+    [
+        ("packages: [einops, 'ein ops']", "framework.packages[1]", "not a requirement"),
+        (
+            "packages: torch==2.5",
+            "framework.packages[0]",
+            "image pytorch:2.13.0 has torch 2.13.0, which stays: its other parts are built for it",
+        ),
+        ("packages: 'torch @ https://example.com/torch.whl'", "framework.packages[0]", "which stays"),
+        (
+            "packages: 'x @ https://me:hidden@example.com/x.whl'",
+            "framework.packages",
+            "a URL with a user name or password in it: `index: {url: …, secret: …}` keeps them on the server",
+        ),
+        ("requirements: /tmp/requirements.txt", "framework.requirements", "relative to the folder of the code"),
+        ("requirements: ../requirements.txt", "framework.requirements", "without '..'"),
+        (
+            "requirements: setup.py",
+            "framework.requirements",
+            "expected a requirements.txt, a pyproject.toml or a uv.lock",
+        ),
+        ("wheels: wheels/*.whl", "framework.wheels", "nothing is installed from here"),
+        ("index: {url: https://example.com/simple}", "framework.index", "nothing is installed from here"),
+        ("packages: x, index: {url: 'https://u:p@example.com'}", "framework.index.url", "a user name or password"),
+        ("packages: x, index: {secret: s}", "framework.index.url", "missing"),
+    ],
+)
+def test_packages(keys: str, path: str, message: str) -> None:
+    found = problem(f"name: job\nframework: {{name: pytorch, command: x, {keys}}}\n")
+    assert found.path == path
+    assert message in found.message
+    assert "hidden" not in str(found)
+    assert found.line == 2
+
+
+@pytest.mark.parametrize("key", ["requirements: requirements.txt", "packages: x, wheels: x.whl"])
+def test_a_repository_is_not_read_at_submit(key: str) -> None:
+    framework = f"framework: {{name: python, command: x, {key}}}\n"
+    found = problem(f"name: job\n{framework}repo: {{url: 'https://example.com/x'}}\n")
+    assert found.path in ("framework.requirements", "framework.wheels")
+    assert "don't go with repo yet" in found.message
+    assert found.accepted == "the packages themselves, in framework.packages"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN + "repo: {url: 'https://me:hidden@example.com/x'}\n",
+        PLAIN + "repo: {url: 'https://me:hidden@[x'}\n",
+        PLAIN + "repo: https://me:hidden@example.com/x\n",
+        PLAIN.replace("command: x", "command: x, packages: y, index: {url: 'https://me:hidden@example.com/x'}"),
+    ],
+)
+def test_no_password_of_a_repository_or_an_index_is_shown(text: str) -> None:
+    assert "hidden" not in repr(problem(text))

@@ -83,7 +83,9 @@ def test_every_value_of_the_schema_has_a_default_and_a_place() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 
-    sections = {f".settings.{name}" for name in ("images", "limits", "timings", "telemetry")}  # as in weft.toml
+    sections = {
+        f".settings.{name}" for name in ("images", "limits", "outgoing", "timings", "telemetry")
+    }  # as in weft.toml
 
     def compare(part: dict[str, Any], here: Any, path: str) -> None:
         part = schema["definitions"][part["$ref"].rpartition("/")[2]] if "$ref" in part else part

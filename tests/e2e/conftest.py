@@ -19,6 +19,8 @@ SETTINGS = {
     "WEFT_ENGINES": json.dumps({"local": {"type": "local", "gpus": 7}}),
     # Elastic jobs get new learners soon.
     "WEFT_TIMINGS__ELASTIC_COOLDOWN": "4",
+    # The repositories of these tests.
+    "WEFT_OUTGOING__ALLOW": json.dumps(["127.0.0.1"]),
     # Jobs that write nothing are soon told of.
     "WEFT_TIMINGS__NO_OUTPUT": "7",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ import psutil
 import pytest
 import yaml
 from tests.e2e.stack import ENVIRONMENTS, PROGRAMS, REPOSITORY, Stack, alive, eventually, series
+from tests.wheels import make_wheel
 
 EXAMPLES = REPOSITORY / "examples"
 
@@ -98,6 +100,40 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
+def test_large_results_and_checkpoints_come_in_parts(desk: Desk) -> None:
+    (desk.code / "large.py").write_text(
+        "import hashlib, os, random\n"
+        "for variable in ('RESULT_DIR', 'CHECKPOINT_DIR'):\n"
+        "    data = random.Random(variable).randbytes(20_000_001)\n"
+        "    open(os.path.join(os.environ[variable], 'large.bin'), 'wb').write(data)\n"
+        "    print(variable, hashlib.sha256(data).hexdigest())\n"
+    )
+    done = desk.run(desk.manifest("python large.py"), desk.code)
+    said = dict(line.split() for line in done.stdout.splitlines() if line.startswith(("RESULT", "CHECKPOINT")))
+    out = desk.folder / "weft-run/desk-job"
+    for variable, folder in (("RESULT_DIR", "results"), ("CHECKPOINT_DIR", "checkpoints")):
+        found = {hashlib.sha256(path.read_bytes()).hexdigest() for path in (out / folder).rglob("*") if path.is_file()}
+        assert said[variable] in found
+    assert not (out / ".incoming").exists()
+
+
+def test_packages_are_built_by_a_run_of_their_own_and_kept(desk: Desk) -> None:
+    make_wheel(desk.code / "wheels", "weft-alpha", "1.2")
+    (desk.code / "requirements.txt").write_text("weft-alpha>=1\n")
+    command = "python -c 'import weft_alpha; print(weft_alpha.__version__)'"
+    asked = {"name": "python", "command": command, "requirements": "requirements.txt", "wheels": "wheels/*.whl"}
+    manifest = desk.manifest("", framework=asked, learners=2)
+    first = desk.run(manifest, desk.code)
+    assert sorted(first.stdout.splitlines()) == ["[1] 1.2", "[2] 1.2"]
+    assert "packages: Installed 1 package" in first.stderr
+    second = desk.run(manifest, desk.code)
+    assert "Installed" not in second.stderr
+    assert "packages: 1 package besides the image's" in second.stderr
+    (desk.code / "requirements.txt").write_text("# our own\nweft-alpha>=7\n")
+    failed = desk.run(manifest, desk.code, code=1)
+    assert "requirements.txt line 2: weft-alpha>=7" in " ".join(failed.stderr.split())
+
+
 def test_folders_take_the_place_of_s3(desk: Desk) -> None:
     data = desk.folder / "my data/deep"
     data.mkdir(parents=True)
@@ -139,6 +175,24 @@ def test_folders_take_the_place_of_s3(desk: Desk) -> None:
     assert "profile 'v100x2' is a server's" in done.stderr
     assert re.search(r"^results: +out$", done.stderr, re.MULTILINE), done.stderr
     desk.nothing_is_left()
+
+
+def test_a_script_needs_no_manifest(desk: Desk) -> None:
+    script = desk.folder / "project" / "fit.py"
+    script.parent.mkdir()
+    script.write_text(
+        "import sys, weft\n"
+        "@weft.job(learners=7)\n"
+        "def fit(*words): print('fit', *words, flush=True)\n"
+        "if __name__ == '__main__': fit(*sys.argv[1:])\n"
+    )
+    options = ["--learners", "2", "--cpus", "0.5", "--memory", "512MiB"]
+    done = desk.run("project/fit.py", *options, "--", "--lr", "0.1", "a b")
+    assert sorted(done.stdout.splitlines()) == ["[1] fit --lr 0.1 a b", "[2] fit --lr 0.1 a b"]
+    assert f"weft train --follow project/fit.py {' '.join(options)} -- --lr 0.1 'a b'" in done.stderr
+    called = "python -m weft_trainer.function fit:fit '{}' '[7]'"
+    done = desk.run("project/fit.py", "--set", f"framework.command={called}")
+    assert done.stdout.splitlines() == ["fit 7"], "the learner has no package weft, and the function needs none"
 
 
 def test_a_folder_is_shared_and_streamed_as_s3_is(desk: Desk) -> None:

@@ -11,13 +11,25 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.e2e.stack import REPOSITORY, Stack, eventually, lines, running
+from tests.e2e.stack import REPOSITORY, Stack, eventually, lines, manifest, running
 from tests.ray.cluster import RayCluster
+from tests.wheels import make_wheel
 
 import weft
 
 EXAMPLES = REPOSITORY / "examples"
 FASHION = EXAMPLES / "fashion-ray"
+_TASKS = """
+import ray
+
+@ray.remote(scheduling_strategy="SPREAD")
+def version():
+    import weft_alpha
+    return weft_alpha.__version__
+
+ray.init()
+print("versions", ray.get([version.remote() for _ in range(2)]))
+"""
 
 
 def python_of(stack: Stack, image: str) -> str:
@@ -70,11 +82,23 @@ def check_clothes(stack: Stack, job: weft.Job, clothes: Path, folder: Path, accu
     assert float(out.split("accuracy:")[1].split()[0]) == pytest.approx(float(final.split()[2]), abs=1e-4)
 
 
+def check_packages(stack: Stack, folder: Path) -> None:
+    """A job's packages are built on the outer cluster, and the workers of the job's own cluster have them."""
+    code = folder / "code"
+    make_wheel(code / "wheels", "weft-alpha", "1.2")
+    (code / "tasks.py").write_text(_TASKS)
+    framework = {"name": "ray", "command": "python tasks.py", "packages": "weft-alpha", "wheels": "wheels/*.whl"}
+    wanted = manifest("", engine="ray", learners=2, memory="1 GiB", framework=framework)
+    job = completed(stack.train(wanted, code))
+    assert [line for line in lines(job, 1) if line.startswith("versions")] == ["versions ['1.2', '1.2']"]
+    assert job.raw["packages"]["lock"][0]["name"] == "weft-alpha"
+
+
 # The image's first job builds its environment.
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("manifest", ["manifest.yml", "manifest-horovod.yml"])
-def test_clothes(stack: Stack, clothes: Path, tmp_path: Path, manifest: str) -> None:
-    job = stack.client.train(FASHION / manifest, FASHION)
+@pytest.mark.parametrize("example", ["manifest.yml", "manifest-horovod.yml"])
+def test_clothes(stack: Stack, clothes: Path, tmp_path: Path, example: str) -> None:
+    job = stack.client.train(FASHION / example, FASHION)
     eventually(lambda: len(node_folders(stack)) == 2 or job.refresh().is_terminal, "its two Ray nodes", 1400)
     folders = node_folders(stack)
     job = completed(job)
@@ -95,6 +119,7 @@ def test_clothes_on_a_ray_cluster(tmp_path: Path) -> None:
             few = {"engine": "ray", "framework.command": "python train.py --epochs 2"}
             job = completed(stack.client.train(FASHION / "manifest.yml", FASHION, overrides=few))
             check_clothes(stack, job, data, tmp_path / "model", 0.5)
+            check_packages(stack, tmp_path)
             eventually(
                 lambda: not cluster.actors("weft-") and not cluster.supervisors("weft-"),
                 "the outer cluster is free again",

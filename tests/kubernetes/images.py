@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -39,6 +40,10 @@ def load(cluster: Cluster, image: str, repository: str = "weft") -> str:
         with tempfile.TemporaryDirectory(prefix="weft-image-") as folder:
             agent, overlay = Path(folder, "agent"), Path(folder, "overlay")
             shutil.copytree(_AGENT, agent, ignore=shutil.ignore_patterns("__pycache__"))
+            if image == PYTHON:  # the tests build packages in this one only
+                (agent / "bin").mkdir()
+                for program in (Path(sysconfig.get_path("scripts"), "uv"), _AGENT.parents[1] / "pip-settings"):
+                    shutil.copy2(program, agent / "bin")
             subprocess.run([sys.executable, "-m", "compileall", "-q", str(agent)], check=True)
             _overlay(environment, overlay)
             cluster.image(

@@ -205,7 +205,7 @@ def test_what_an_engine_is_told_of_a_job(world: World) -> None:
     local = world.context.engines["local"]
     told = World(replace(world.context, settings=settings, engines=dict.fromkeys(engines, local)), world.engine)
     for engine in engines:
-        told.step(told.submit(engine=engine, name="mnist", data_stores=stores))
+        told.step(told.submit(engine=engine, name="mnist", data_stores=stores, repo={"url": "https://git.example/x"}))
     assert [launched.api_url for launched in told.engine.launches] == [
         "http://public",
         "http://cluster-internal",
@@ -213,7 +213,8 @@ def test_what_an_engine_is_told_of_a_job(world: World) -> None:
     ]
     spec = told.engine.launches[0]
     assert (spec.project, spec.job_name, spec.grace) == ("lab", "mnist", settings.timings.grace)
-    assert spec.endpoints == ("https://kept.example", "https://own.example", settings.s3.endpoint)
+    named = ("https://git.example/x", "https://kept.example", "https://own.example")
+    assert spec.endpoints == (*named, settings.s3.endpoint)
     assert spec.token not in repr(spec)
 
 

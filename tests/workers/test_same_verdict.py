@@ -170,7 +170,9 @@ class Here:
         out = choose_folder(request, "job")
         out.incoming.mkdir(parents=True)
         server = LearnerServer({"results": out.results, "checkpoints": out.checkpoints}, out.incoming, None)
-        job = Job(parsed.manifest, find_stores(request, parsed, {}), LinkedData([], True, 2), {}, None, timings, 0)
+        job = Job(
+            parsed.manifest, find_stores(request, parsed, {}), LinkedData([], True, 2), {}, None, None, timings, 0
+        )
         self._process: _Process | None = None
         self._run = Run(job, out, server, self._news, lambda *_, **__: None, self._start, self._clock)
         self.step()

@@ -51,6 +51,7 @@ class World:
             "elastic": changes.pop("elastic", None),
             "stall": changes.pop("stall", None),
             "data_stores": changes.pop("data_stores", []),
+            "repo": changes.pop("repo", None),
         }
         fields = {"name": "job", "engine": "local", "priority": 50, "learners": 1, "retries": 0, **changes}
         with self.transaction() as session:

@@ -11,7 +11,9 @@ The build itself is :mod:`weft_workers.supervision.build`, a process of its own.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -33,6 +35,8 @@ from weft_workers.supervision.installer import Screen
 from weft_workers.supervision.waits import Recipe, Wait
 
 _NEEDED = ("psutil",)  # what the agent imports besides the standard library
+_PROGRAMS = ("py-spy", "uv")
+"""Programs that the agent uses. Each is the only one of a package with its name."""
 _OLDEST = (3, 11)
 
 # Run by a custom environment's python: its version, and which of the modules it lacks.
@@ -154,9 +158,9 @@ class EnvironmentBuilder:
         return environment
 
     def agent(self) -> Path:
-        """A folder for PYTHONPATH that holds a copy of ``weft_trainer`` as it is now. If this installation has them,
-        py-spy is in its ``bin``: a program of its own, which need not be in each environment; and psutil in its
-        ``brought``, for environments of the users' own that lack it.
+        """A folder for PYTHONPATH that holds a copy of ``weft_trainer`` as it is now. In its ``bin`` are programs that
+        need not be in each environment: what this installation has of py-spy and uv, and the translation of pip's
+        settings for uv. In its ``brought`` is psutil, for environments of the users' own that lack it.
 
         A copy, named by its content, so that an upgrade of Weft changes nothing under a running learner.
         """
@@ -165,9 +169,16 @@ class EnvironmentBuilder:
         digest = hashlib.sha256()
         for path in sources:
             digest.update(f"{path.relative_to(source)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
-        spy = Path(sysconfig.get_path("scripts"), "py-spy")
-        if spy.is_file():
-            digest.update(b"py-spy\0" + spy.read_bytes())
+        settings = bundled.path("trainer_images") / "pip-settings"
+        digest.update(settings.read_bytes())
+        programs = [settings]
+        for name in _PROGRAMS:
+            path = Path(sysconfig.get_path("scripts"), name)
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                version = importlib.metadata.version(name)  # in place of 40 MB of content
+                if path.is_file():
+                    digest.update(f"{name} {version}\0".encode())
+                    programs.append(path)
         brought = _portable("psutil")
         if brought:
             digest.update(b"".join(path.read_bytes() for path in sorted(brought.glob("*.*"))))
@@ -178,9 +189,9 @@ class EnvironmentBuilder:
         with tempfile.TemporaryDirectory(prefix=".runtime-", dir=self._root) as draft:
             copy = Path(draft) / "copy"
             shutil.copytree(source, copy / "weft_trainer", ignore=shutil.ignore_patterns("__pycache__"))
-            if spy.is_file():
-                (copy / "weft_trainer" / "bin").mkdir()
-                shutil.copy2(spy, copy / "weft_trainer" / "bin")
+            (copy / "weft_trainer" / "bin").mkdir()
+            for path in programs:
+                shutil.copy2(path, copy / "weft_trainer" / "bin")
             if brought:
                 place = copy / "weft_trainer" / "brought" / brought.name
                 shutil.copytree(brought, place, ignore=shutil.ignore_patterns("__pycache__"))
@@ -205,6 +216,7 @@ class EnvironmentBuilder:
             wheels=str(self._root / "wheels"),
             python=self._python,
             pip_settings=str(bundled.path("trainer_images") / "pip-settings"),
+            imports=list(image.imports),
         )
 
     def _custom(self, image: str) -> Environment:

@@ -9,11 +9,24 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
 from weft_core.engine import Capacity, EngineUnreachable, Node, Observation
-from weft_core.store.models import Attempt, EngineStatus, IdempotencyKey, SignInLink, Token
+from weft_core.lifecycle.states import TERMINAL, Desired
+from weft_core.objects import overlay_key
+from weft_core.packages import BUILD_KIND
+from weft_core.store.jobs import request_delete
+from weft_core.store.models import (
+    Attempt,
+    EngineStatus,
+    IdempotencyKey,
+    Job,
+    Overlay,
+    OverlayState,
+    SignInLink,
+    Token,
+)
 from weft_workers.context import Context
 from weft_workers.observing import ObservedEngine
 
@@ -21,6 +34,9 @@ log = structlog.get_logger(__name__)
 
 _KEY_AGE = timedelta(hours=24)
 _LINK_AGE = timedelta(days=1)
+_BUILD_AGE = timedelta(days=1)
+_OVERLAY_AGE = timedelta(days=30)
+_BATCH = 100
 _ORPHAN_STOP = timedelta(seconds=10)
 
 
@@ -69,6 +85,50 @@ class Housekeeping:
         self.drop_old_sessions()
         self.drop_old_links()
         self.drop_old_engines()
+        self.drop_old_builds()
+        self.drop_unused_overlays()
+
+    def drop_old_builds(self) -> list[str]:
+        """Delete the jobs that built packages, a day after their end; returns which. The packages stay."""
+        ended = (
+            select(Job)
+            .where(Job.kind == BUILD_KIND, Job.state.in_([state.value for state in TERMINAL]))
+            .where(Job.ended_at < func.now() - _BUILD_AGE, Job.desired != Desired.DELETED.value)
+            .order_by(Job.id)
+            .limit(_BATCH)
+            .with_for_update(skip_locked=True)
+        )
+        with self.context.database.transaction() as session:
+            gone = session.scalars(ended).all()
+            for job in gone:
+                request_delete(session, job)
+            return [job.id for job in gone]
+
+    def drop_unused_overlays(self) -> list[str]:
+        """Remove the packages that no job has used for a month; returns which overlays. Their locks stay, so that a
+        rerun can have the same versions built again."""
+        using = select(Job.id).where(Job.overlay_id == Overlay.id, Job.state.not_in([s.value for s in TERMINAL]))
+        unused = (
+            select(Overlay)
+            .where(Overlay.state == OverlayState.READY, Overlay.used_at < func.now() - _OVERLAY_AGE, ~using.exists())
+            .order_by(Overlay.id)
+            .limit(_BATCH)
+            .with_for_update(skip_locked=True)
+        )
+        with self.context.database.transaction() as session:
+            gone = session.scalars(unused).all()
+            for overlay in gone:
+                overlay.state = OverlayState.DROPPED
+            session.flush()
+            archives = {(overlay.project_id, overlay.sha256) for overlay in gone if overlay.sha256}
+            shared = select(Overlay.project_id, Overlay.sha256).where(
+                Overlay.state == OverlayState.READY, tuple_(Overlay.project_id, Overlay.sha256).in_(archives)
+            )
+            archives -= {(project_id, sha256) for project_id, sha256 in session.execute(shared)}
+            dropped = [overlay.id for overlay in gone]
+        # After the commit: what is left of a failed deletion is a file, and not a row without one.
+        self.context.objects.delete([overlay_key(project_id, sha256) for project_id, sha256 in sorted(archives)])
+        return dropped
 
     def drop_old_engines(self) -> list[str]:
         """Forget engines that left the settings once nothing of theirs is open any more; returns which. A worker with

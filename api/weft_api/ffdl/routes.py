@@ -84,7 +84,7 @@ def _pages(context: Context, who: Principal) -> Iterator[list[dict[str, Any]]]:
     while True:
         with context.database.transaction() as session:
             scope = who.scope(session)
-            query = scope.select(Job, Job.desired != DELETED)
+            query = scope.select(Job, Job.desired != DELETED, Job.kind == "train")
             if last is not None:
                 query = query.where(tuple_(Job.created_at, Job.id) < (last.created_at, last.id))
             jobs = scope.all(query.order_by(Job.created_at.desc(), Job.id.desc()).limit(min(_PAGE, left)))

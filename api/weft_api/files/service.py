@@ -15,6 +15,7 @@ from weft_api.storage.file_lists import FileList, FileView
 from weft_api.storage.locations import StoreGone, results_location
 from weft_api.streaming.zipstream import Entry, stream_zip
 from weft_core.lifecycle.states import TERMINAL
+from weft_core.manifest import Repository
 from weft_core.objects import Bucket, ObjectInfo, S3Store, code_key, results_prefix
 
 _MOST_LISTED = 10_000
@@ -110,7 +111,10 @@ def read_definition(context: Context, who: Principal, job_id: str) -> tuple[Obje
 def find_definition(context: Context, who: Principal, job_id: str) -> ObjectInfo:
     """Where the code bundle of a job is. Raises Problem not_found."""
     with context.database.transaction() as session:
-        sha256 = find_job(who.scope(session), job_id).code_sha256
+        job = find_job(who.scope(session), job_id)
+        sha256, repository = job.code_sha256, job.manifest.get("repo")
+    if repository is not None:
+        raise Problem(NOT_FOUND, f"the job's code is {Repository.model_validate(repository).words}")
     if sha256 is None:
         raise Problem(NOT_FOUND, f"the job {job_id} was submitted without code")
     key = code_key(who.project_id, sha256)

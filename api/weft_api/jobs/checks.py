@@ -40,6 +40,8 @@ class Checks:
     problems: list[FieldProblem] = field(default_factory=list)
     containers: list[NamedContainer] = field(default_factory=list)
     pinned: Pinned | None = None
+    repository_secret: str | None = field(default=None, repr=False)
+    """``user:password`` or a token, for the manifest's repository."""
 
     def add(self, path: str, message: str, *, found: str | None = None, accepted: str | None = None) -> None:
         self.problems.append(FieldProblem(path=path, message=message, found=found, accepted=accepted))
@@ -60,6 +62,8 @@ def look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> Checks:
     checks = Checks(parsed.position)
     manifest = parsed.manifest
     _look_up_secrets(scope, manifest.secrets, checks)
+    if manifest.repo is not None and manifest.repo.secret is not None:
+        _look_up_repository_secret(scope, context, manifest.repo.secret, checks)
     for number, store in enumerate(manifest.data_stores):
         path = f"data_stores[{number}]"
         if store.mount is not None:
@@ -87,6 +91,11 @@ def refuse_missing_code(command: str, checks: Checks) -> None:
         )
 
 
+def refuse_code_and_repository(checks: Checks) -> None:
+    """Note that there are two sources of code."""
+    checks.add("repo", "code came with the manifest, too: leave out either of the two", accepted="repo, or code")
+
+
 def _look_up_secrets(scope: Scope, wanted: dict[str, str], checks: Checks) -> None:
     if not wanted:
         return
@@ -94,12 +103,24 @@ def _look_up_secrets(scope: Scope, wanted: dict[str, str], checks: Checks) -> No
     names = {secret.name for secret in kept}
     for variable, name in wanted.items():
         if name not in names:
-            checks.add(
-                f"secrets.{variable}",
-                f"no secret named {name!r} in this project",
-                found=name,
-                accepted=f"the name of a secret that is kept (`weft secrets set {name}` keeps one)",
-            )
+            _add_missing_secret(f"secrets.{variable}", name, checks)
+
+
+def _look_up_repository_secret(scope: Scope, context: Context, name: str, checks: Checks) -> None:
+    kept = scope.find(Secret, Secret.name == name, Secret.job_id.is_(None))
+    if kept is None:
+        _add_missing_secret("repo.secret", name, checks)
+    else:
+        checks.repository_secret = context.box.decrypt(kept.ciphertext)
+
+
+def _add_missing_secret(path: str, name: str, checks: Checks) -> None:
+    checks.add(
+        path,
+        f"no secret named {name!r} in this project",
+        found=name,
+        accepted=f"the name of a secret that is kept (`weft secrets set {name}` keeps one)",
+    )
 
 
 def _opened(

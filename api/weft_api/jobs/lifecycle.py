@@ -21,6 +21,7 @@ from weft_api.storage.locations import credentials_name, unseal
 from weft_core.manifest import Credentials, Manifest, manifest_text
 from weft_core.store import jobs
 from weft_core.store.models import Attempt, Job, Secret
+from weft_core.store.packages import renew_overlay
 from weft_core.store.scope import Scope
 
 
@@ -38,7 +39,17 @@ def halt(context: Context, who: Principal, job_id: str, grace_seconds: int | Non
 
 
 def resume(context: Context, who: Principal, job_id: str, once: Once) -> JobView:
-    return _change(context, who, job_id, jobs.request_resume, once)
+    builds: list[str] = []
+
+    def ask(session: Session, job: Job) -> None:
+        jobs.request_resume(session, job)
+        if overlay := renew_overlay(who.scope(session), job):
+            builds.append(overlay.job_id)
+
+    view = _change(context, who, job_id, ask, once)
+    for build in builds:
+        context.wake.job(build)
+    return view
 
 
 def keep_alive(context: Context, who: Principal, job_id: str) -> KeepaliveAnswer:
@@ -83,8 +94,11 @@ def rerun(context: Context, who: Principal, job_id: str, asked: RerunBody, once:
         job = find_job(scope, job_id)
         if job.desired == "DELETED":
             raise Problem(CONFLICT, "the job is being deleted")
+        manifest = Manifest.model_validate(job.manifest)
+        if asked.code_sha256 is not None:  # it takes the place of a repository
+            manifest = manifest.model_copy(update={"repo": None})
         submission = Submission(
-            asked.manifest if asked.manifest is not None else manifest_text(Manifest.model_validate(job.manifest)),
+            asked.manifest if asked.manifest is not None else manifest_text(manifest),
             asked.code_sha256 or job.code_sha256,
             overrides=asked.set,
             credentials=credentials_of(context, scope, job),

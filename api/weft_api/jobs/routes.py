@@ -266,7 +266,9 @@ def rerun_job(
     body: Annotated[RerunBody | None, Body()] = None,
     key: KeyHeader = None,
 ) -> JobView:
-    """With `from_checkpoint`, the first attempt of the new job finds a checkpoint of the old job in CHECKPOINT_DIR."""
+    """The new job has the manifest, the code and the credentials of the old job. `set` changes values of the manifest,
+    and `code_sha256` names other code. With `from_checkpoint`, the first attempt of the new job finds a checkpoint of
+    the old job in CHECKPOINT_DIR."""
     asked = body or RerunBody()
     request = once(context.settings, key, f"POST /jobs/{job_id}/rerun", asked.model_dump())
     return _created(lifecycle.rerun(context, who, job_id, asked, request), response)

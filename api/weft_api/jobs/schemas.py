@@ -146,6 +146,32 @@ class AttemptView(BaseModel):
     round: RoundView | None = Field(default=None, description="The newest round of an elastic job.")
 
 
+class PinView(BaseModel):
+    """A package that the job has besides those of its image."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "transformers", "version": "4.57.6", "source": "", "replaces": ""}]}
+    )
+
+    name: str
+    version: str
+    source: str = Field(
+        default="", description="The URL, or the SHA-256 of the job's own wheel. Empty if it comes from an index."
+    )
+    replaces: str = Field(default="", description="The image's version, if the image has another one.")
+
+
+class PackagesView(BaseModel):
+    """The packages that the job has besides those of its image."""
+
+    state: str = Field(description="BUILDING, READY, FAILED, or DROPPED when they were removed after a month unused.")
+    reason: str = Field(description="Why they can't be built.")
+    build: str = Field(description="The job that builds or built them. It is not in lists, and is deleted after a day.")
+    lock: list[PinView] | None = Field(description="All of them, with their versions; null until they are resolved.")
+    sha256: str | None = Field(description="SHA-256 of their archive; null if the image has everything.")
+    size: int | None = Field(description="Bytes of their archive.")
+
+
 class JobDetail(JobView):
     """A job with its attempts and its manifest. The manifest is in its canonical form, without credentials."""
 
@@ -188,6 +214,9 @@ class JobDetail(JobView):
     manifest: dict[str, Any]
     pretrained_model: str | None = Field(description="The model version that the job starts from, by its number.")
     models: list[str] = Field(description="The model versions that hold the job's results.")
+    packages: PackagesView | None = Field(
+        default=None, description="The packages that `framework.packages` and `framework.requirements` ask for."
+    )
     tags: dict[str, str] = Field(
         default_factory=dict,
         description="Tags that the training has logged with MLflow.",
@@ -275,7 +304,8 @@ class RerunBody(BaseModel):
     code_sha256: str | None = Field(
         default=None,
         pattern=r"^[0-9a-f]{64}$",
-        description="SHA-256 of an uploaded bundle that replaces the job's code.",
+        description="The SHA-256 of other code for the new job, uploaded before with PUT /code/{sha256}. Without it, "
+        "the new job has the code of the old job.",
     )
     set: Overrides = Field(default_factory=dict)
     from_checkpoint: bool | Annotated[str, Field(min_length=1, max_length=64)] = Field(

@@ -12,13 +12,23 @@ from sqlalchemy import func, or_, select, tuple_
 
 from weft_api.access.auth import Principal
 from weft_api.jobs.ordering import MetricCondition, Order
-from weft_api.jobs.schemas import AttemptView, FrameworkView, JobDetail, JobPage, JobView, LearnerView, RoundView
+from weft_api.jobs.schemas import (
+    AttemptView,
+    FrameworkView,
+    JobDetail,
+    JobPage,
+    JobView,
+    LearnerView,
+    PackagesView,
+    PinView,
+    RoundView,
+)
 from weft_api.metrics.listing import best_and_last
 from weft_api.mlflow.params import logged_by, params_of
 from weft_api.models.names import registered_as, started_from
 from weft_core.launch import Resources
 from weft_core.lifecycle.states import JobState
-from weft_core.store.models import Attempt, Job, Learner, Round, User
+from weft_core.store.models import Attempt, Job, Learner, Overlay, Round, User
 from weft_core.store.scope import Scope
 
 
@@ -39,7 +49,7 @@ class JobFilter:
 
 def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, order: Order, limit: int, cursor: str | None) -> JobPage:
     """A page of the project's jobs."""
-    query = scope.select(Job)
+    query = scope.select(Job, Job.kind == "train")
     if wanted.states:
         query = query.where(Job.state.in_([state.value for state in wanted.states]))
     for key, value in wanted.labels:
@@ -91,6 +101,21 @@ def detail_job(scope: Scope, who: Principal, job: Job) -> JobDetail:
         manifest=job.manifest,
         pretrained_model=started_from(scope, job),
         models=registered_as(scope, job),
+        packages=_packages(scope, job),
+    )
+
+
+def _packages(scope: Scope, job: Job) -> PackagesView | None:
+    overlay = scope.find(Overlay, Overlay.id == job.overlay_id) if job.overlay_id else None
+    if overlay is None:
+        return None
+    return PackagesView(
+        state=overlay.state,
+        reason=overlay.reason,
+        build=overlay.job_id,
+        lock=[PinView(**pin) for pin in overlay.lock] if overlay.lock is not None else None,
+        sha256=overlay.sha256,
+        size=overlay.size,
     )
 
 

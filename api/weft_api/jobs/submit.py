@@ -21,7 +21,9 @@ from weft_api.context import Context
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import CODE_MISSING, NOT_FOUND, Problem
 from weft_api.http.spool import Spooled
-from weft_api.jobs.checks import Checks, ask_stores, look_up, refuse_missing_code
+from weft_api.jobs.checks import Checks, ask_stores, look_up, refuse_code_and_repository, refuse_missing_code
+from weft_api.jobs.packages import read_package_request
+from weft_api.jobs.repositories import pin_repository
 from weft_api.jobs.schemas import JobView
 from weft_api.jobs.service import show_job
 from weft_api.jobs.submission import Submission
@@ -31,9 +33,11 @@ from weft_api.storage.locations import checkpoints_in, credentials_name, seal
 from weft_core.bundle import BundleInfo
 from weft_core.ids import new_id
 from weft_core.manifest import Manifest, ParsedManifest, parse_manifest
+from weft_core.packages import PackageRequest
 from weft_core.service_log import note
 from weft_core.store import jobs
 from weft_core.store.models import Job, Secret
+from weft_core.store.packages import attach_overlay
 from weft_core.store.scope import Scope
 
 
@@ -90,10 +94,15 @@ def submit(
         )
         _check_code(scope, submission)
         checks = look_up(scope, context, parsed)
-        if needs_code and submission.code is None and submission.code_sha256 is None:
+        has_code = submission.code is not None or submission.code_sha256 is not None
+        if has_code and parsed.manifest.repo is not None:
+            refuse_code_and_repository(checks)
+        if needs_code and not has_code and parsed.manifest.repo is None:
             refuse_missing_code(parsed.manifest.framework.command, checks)
     warnings = ask_stores(context, CHECKER.of(context), checks, until)
+    parsed = pin_repository(context, parsed, checks)
     info = bring_code(context, who.project_id, submission.code) if submission.code else None
+    packages = read_package_request(context, who.project_id, parsed.manifest, submission, checks)
     job_id = new_id("job")
     checkpoint = target = None
     if begins_with:
@@ -102,7 +111,7 @@ def submit(
     pretrained_id = checks.pinned.id if checks.pinned else None
     job = _row(job_id, who, parsed.manifest, submission.code_sha256, rerun_of, pretrained_id, checkpoint)
     try:
-        submitted = _insert(context, who, submission, once, parsed, info, warnings, job)
+        submitted = _insert(context, who, submission, once, parsed, info, packages, warnings, job)
     except Exception:
         if target:
             discard(target)
@@ -148,6 +157,7 @@ def _insert(
     once: Once,
     parsed: ParsedManifest,
     info: BundleInfo | None,
+    packages: PackageRequest | None,
     warnings: list[str],
     job: Job,
 ) -> Submitted:
@@ -165,6 +175,12 @@ def _insert(
         job.traceparent = context.tracing.here()
         jobs.submit(scope, job, parsed.manifest.notes)
         note(job=job.id)
+        overlay = None
+        if packages is not None:
+            repeated = scope.find(Job, Job.id == job.rerun_of) if job.rerun_of else None
+            overlay = attach_overlay(scope, job, parsed.manifest, packages, repeated)
+        if (repository := parsed.manifest.repo) is not None:
+            jobs.record_event(session, job, "code", f"the code is {repository.words}", data=repository.model_dump())
         if job.checkpoint_of:
             words = _checkpoint_words(job.checkpoint_of)
             jobs.record_event(session, job, "checkpoint", words, data=job.checkpoint_of)
@@ -176,8 +192,10 @@ def _insert(
         session.flush()
         session.refresh(job)
         view = show_job(scope, who, job)
+        build = overlay.job_id if overlay is not None else None
     # Only now, as the job is durable; a wake-up that is lost costs a few seconds.
-    context.wake.job(job_id)
+    for due in filter(None, (build, job_id)):
+        context.wake.job(due)
     return Submitted(view)
 
 

@@ -9,6 +9,7 @@ from weft_api.access.lookups import find_job
 from weft_api.context import Context, Shared
 from weft_api.jobs.checks import ask_stores, look_up
 from weft_api.jobs.lifecycle import credentials_of
+from weft_api.jobs.repositories import pin_repository
 from weft_api.jobs.schemas import ValidManifest
 from weft_api.storage.checker import Checker
 from weft_core.manifest import parse_manifest
@@ -42,5 +43,9 @@ def validate(
     checks.containers = [container for container in checks.containers if container not in unasked]
     warnings = ask_stores(context, _CHECKER.of(context), checks)
     warnings += [f"{container.path}: not checked: only editors may have its data store asked" for container in unasked]
+    if who.may("editor"):
+        parsed = pin_repository(context, parsed, checks)
+    elif parsed.manifest.repo is not None:
+        warnings.append("repo.url: not checked: only editors may have its repository asked")
     shown = parsed.manifest.model_dump(mode="json", exclude_none=True)
     return ValidManifest(manifest=shown, notes=[*parsed.manifest.notes, *warnings])

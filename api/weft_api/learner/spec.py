@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from sqlalchemy import func
+
 from weft_api.context import Context
 from weft_api.storage.locations import OpenStore, StoreGone, checkpoints_in, open_job_store, version_location
 from weft_core.launch import (
-    CodeInput,
+    BundleInput,
     DataInput,
     LearnerSpec,
     LeftoverSpec,
@@ -13,11 +15,13 @@ from weft_core.launch import (
     MlflowSpec,
     ModelInput,
     MountInput,
+    RepositoryInput,
     S3Location,
 )
 from weft_core.manifest import DataStore, Manifest, Place
-from weft_core.objects import code_key
-from weft_core.store.models import Attempt, CodeBundle, Job, Model, ModelVersion, Secret
+from weft_core.objects import code_key, overlay_key
+from weft_core.repositories import authorization
+from weft_core.store.models import Attempt, CodeBundle, Job, Model, ModelVersion, Overlay, OverlayState, Secret
 from weft_core.store.scope import Scope
 from weft_core.tokens import hash_token, mlflow_token
 
@@ -49,11 +53,14 @@ class SpecBuilder:
             cpus=manifest.resources.cpus,
             gpus=manifest.resources.gpus,
             memory=manifest.resources.memory,
+            extra=dict(manifest.resources.extra),
             command=manifest.framework.command,
             framework=manifest.framework.name,
             launcher=manifest.framework.launcher,
             env=manifest.env | self._secrets(),
             code=self._code(),
+            repo=self._repository(),
+            overlay=self._overlay(),
             data=[
                 DataInput(
                     id=store.id,
@@ -169,7 +176,37 @@ class SpecBuilder:
             raise StoreGone(f"the secret {missing[0]!r} that the manifest names has been deleted")
         return {variable: self._context.box.decrypt(kept[name]) for variable, name in wanted.items()}
 
-    def _code(self) -> CodeInput | None:
+    def _overlay(self) -> BundleInput | None:
+        if self._job.overlay_id is None:
+            return None
+        row = self._scope.find(Overlay, Overlay.id == self._job.overlay_id)
+        if row is None or row.state != OverlayState.READY:
+            raise StoreGone("the job's packages are gone (`weft rerun` has them built again)")
+        row.used_at = func.now()
+        if row.sha256 is None or row.size is None:
+            return None  # the image lacks nothing
+        url = self._context.objects.presign_get(overlay_key(self._scope.project_id, row.sha256), _CODE_URL_SECONDS)
+        return BundleInput(sha256=row.sha256, size=row.size, url=url)
+
+    def _repository(self) -> RepositoryInput | None:
+        wanted = self._manifest.repo
+        if wanted is None or wanted.commit is None:
+            return None
+        secret = self._secret_of_repository(wanted.secret) if wanted.secret else None
+        return RepositoryInput(
+            url=wanted.url,
+            commit=wanted.commit,
+            folder=wanted.path,
+            authorization=authorization(secret) if secret else None,
+        )
+
+    def _secret_of_repository(self, name: str) -> str:
+        row = self._scope.find(Secret, Secret.name == name, Secret.job_id.is_(None))
+        if row is None:
+            raise StoreGone(f"the secret {name!r} that the manifest's repo names has been deleted")
+        return self._context.box.decrypt(row.ciphertext)
+
+    def _code(self) -> BundleInput | None:
         sha256 = self._job.code_sha256
         if sha256 is None:
             return None
@@ -177,4 +214,4 @@ class SpecBuilder:
         if row is None:
             raise StoreGone(f"the job's code bundle {sha256} is gone")
         url = self._context.objects.presign_get(code_key(self._scope.project_id, sha256), _CODE_URL_SECONDS)
-        return CodeInput(sha256=sha256, size=row.size, url=url)
+        return BundleInput(sha256=sha256, size=row.size, url=url)

@@ -76,7 +76,12 @@ def experiment_id_of_jobs() -> ColumnElement[str]:
 
 
 def experiments_of_jobs(scope: Scope, *conditions: Any, most: int) -> list[Experiment]:
-    query = scope.select(Job, *conditions).group_by(Job.name).order_by(func.max(Job.created_at).desc()).limit(most)
+    query = (
+        scope.select(Job, Job.kind == "train", *conditions)
+        .group_by(Job.name)
+        .order_by(func.max(Job.created_at).desc())
+        .limit(most)
+    )
     rows = scope.session.execute(query.with_only_columns(Job.name, func.min(Job.created_at), func.max(Job.created_at)))
     return [Experiment(experiment_id(name), name, {}, _ms(first), _ms(last)) for name, first, last in rows]
 

@@ -43,7 +43,7 @@ def search(call: Call) -> dict[str, Any]:
 
 
 def _candidates(call: Call, experiments: list[str]) -> list[Seen]:
-    jobs, others = call.scope.select(Job), call.scope.select(MlflowRun)
+    jobs, others = call.scope.select(Job, Job.kind == "train"), call.scope.select(MlflowRun)
     others = others.where(or_(MlflowRun.job_id.is_(None), MlflowRun.job_id != MlflowRun.id))
     if call.learner:  # all experiments that it names are its job's
         jobs = jobs.where(Job.id == call.learner.job.id)

@@ -11,6 +11,7 @@ from weft_core.manifest.models import (
     Notify,
     ParsedManifest,
     Place,
+    Repository,
     TrainingData,
     TrainingResults,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "ParsedManifest",
     "Place",
     "Problem",
+    "Repository",
     "TrainingData",
     "TrainingResults",
     "manifest_schema",

@@ -21,6 +21,7 @@ from weft_core.manifest.kinds import (
     Text,
     Whole,
 )
+from weft_core.requirements import check_requirement
 
 FRAMEWORKS = ("tensorflow", "keras", "pytorch", "horovod", "ray", "python", "custom")
 """What ``framework.name`` accepts; which of them has an image is the catalogue's affair."""
@@ -61,6 +62,19 @@ def _endpoint(text: str) -> str | None:
     return wrong
 
 
+def _repository(text: str) -> str | None:
+    wrong = _url(text)
+    if not wrong and (urlsplit(text).query or urlsplit(text).fragment):
+        return "a URL with '?' or '#' in it is no address of a repository"
+    return wrong
+
+
+def _ref(text: str) -> str | None:
+    """As git has it (check-ref-format)."""
+    wrong = re.search(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|^[-/]|[./]$", text)
+    return "not the name of a branch or tag" if wrong else None
+
+
 def _prefix(text: str) -> str | None:
     if ".." in text.split("/") or not text.isprintable():
         return "expected a path without '..' and control characters"
@@ -74,6 +88,18 @@ def _glob(text: str) -> str | None:
     if text.startswith("/"):
         return f"expected a pattern relative to the prefix: write {text.lstrip('/')!r}"
     return _brackets(text)
+
+
+def _code(text: str) -> str | None:
+    if text.startswith(("/", "~", "$", "./")):
+        return "expected a path relative to the folder of the code"
+    return _prefix(text)
+
+
+def _requirements(text: str) -> str | None:
+    if not text.endswith((".txt", ".in", "pyproject.toml", "uv.lock")):
+        return "expected a requirements.txt, a pyproject.toml or a uv.lock"
+    return _code(text)
 
 
 def _result(text: str) -> str | None:
@@ -233,6 +259,54 @@ _DATA_STORE = Section(
     }
 )
 
+_INDEX = Section(
+    {
+        "url": Field(
+            Text(
+                "the URL of an index, such as https://packages.example.com/simple",
+                most=2000,
+                check=_url,
+                sensitive=True,
+            ),
+            "The index's URL (PEP 503). A package that it has is never taken from another index.",
+            required=True,
+        ),
+        "secret": Field(
+            Text("the name of a secret", pattern=_NAME),
+            "The name of a secret that the server keeps (`weft secrets set`), with `user:password` or a token.",
+        ),
+    }
+)
+
+_REPOSITORY = Section(
+    {
+        "url": Field(
+            Text(
+                "the URL of a repository, such as https://github.com/team/project.git",
+                most=2000,
+                check=_repository,
+                sensitive=True,
+            ),
+            "The URL of the repository, as `git clone` takes it by https. It has no user name and no password in it.",
+            required=True,
+        ),
+        "ref": Field(
+            Text("a branch, a tag or a whole commit id", most=255, check=_ref),
+            "A branch, a tag, or a commit id of 40 digits. The job is pinned to the commit that it means at submit.",
+        ),
+        "secret": Field(
+            Text("the name of a secret", pattern=_NAME),
+            "For a private repository: the name of a secret that the server keeps (`weft secrets set`), with "
+            "`user:password` or a token.",
+        ),
+        "path": Field(
+            Text("a folder of the repository", most=900, check=_code),
+            "The folder of the repository that becomes the folder of the code. Learners get nothing outside of it.",
+        ),
+    },
+    sensitive=True,  # for `repo: https://user:password@…`
+)
+
 _FRAMEWORK = Section(
     {
         "name": Field(
@@ -254,6 +328,29 @@ _FRAMEWORK = Section(
         "command": Field(
             Command(), "The command that trains. It is run by bash, in the folder of the code.", required=True
         ),
+        "packages": Field(
+            ListOf(
+                Text("a requirement such as transformers==4.57.*", most=500, check=check_requirement, sensitive=True),
+                "a list of requirements such as transformers==4.57.*",
+                200,
+                single=True,
+            ),
+            "Python packages that the job needs besides those of the image, as `pip install` takes them.",
+        ),
+        "requirements": Field(
+            Text(
+                "the path of a requirements.txt, pyproject.toml or uv.lock in the code", most=900, check=_requirements
+            ),
+            "A file of the code that lists packages: a `requirements.txt`, a `pyproject.toml` (its dependencies) or a "
+            "`uv.lock` (with the `pyproject.toml` beside it).",
+        ),
+        "wheels": Field(
+            ListOf(
+                Text("a pattern such as wheels/*.whl", most=900, check=_code), "a list of patterns", 64, single=True
+            ),
+            "Wheels in the code, by patterns. `packages` and `requirements` name what is installed from them.",
+        ),
+        "index": Field(_INDEX, "A private index of packages, which comes before the indexes of the installation."),
         "image_tag": Field(Text("an image tag", check=_printable), "Has no effect; accepted for manifests of FfDL."),
     }
 )
@@ -405,6 +502,11 @@ MANIFEST = Section(
             "not limit the disk.",
         ),
         "framework": Field(_FRAMEWORK, "The environment that the learners run in, and the command.", required=True),
+        "repo": Field(
+            _REPOSITORY,
+            "A git repository that has the code, instead of a folder or zip that is sent with the manifest. Each "
+            "learner fetches one commit of it.",
+        ),
         "data_stores": Field(
             ListOf(_DATA_STORE, "a list of data stores", 32),
             "Where training data and pretrained models come from, and where results go.",

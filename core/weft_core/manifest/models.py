@@ -19,6 +19,14 @@ class _Form(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class PackageIndex(_Form):
+    """A private index of packages."""
+
+    url: str
+    secret: str | None = None
+    """The name of the secret that holds ``user:password`` or a token."""
+
+
 class Framework(_Form):
     name: str
     version: str
@@ -28,6 +36,33 @@ class Framework(_Form):
     command: str
     image: str
     """``horovod:0.28.1-torch2.13`` of the catalogue, or the custom reference."""
+    packages: list[str] = Field(default_factory=list)
+    """Requirements that the image need not meet."""
+    requirements: str | None = None
+    """The path of a list of requirements in the code."""
+    wheels: list[str] = Field(default_factory=list)
+    """Globs of wheels in the code."""
+    index: PackageIndex | None = None
+
+
+class Repository(_Form):
+    """A git repository that has the job's code."""
+
+    url: str
+    ref: str | None = None
+    """A branch, a tag or a commit; None: HEAD."""
+    commit: str | None = None
+    """The commit that ``ref`` meant at submit."""
+    secret: str | None = None
+    """The name of the secret that holds ``user:password`` or a token."""
+    path: str = ""
+    """The folder of it that becomes the folder of the code."""
+
+    @property
+    def words(self) -> str:
+        """``commit 6f1c… (main) of https://github.com/team/project.git``."""
+        named = f" ({self.ref})" if self.ref and self.ref != self.commit else ""
+        return f"commit {self.commit}{named} of {self.url}" + (f", folder {self.path}" if self.path else "")
 
 
 class Place(_Form):
@@ -122,6 +157,8 @@ class Manifest(_Form):
     profile: str | None = None
     resources: Resources
     framework: Framework
+    repo: Repository | None = None
+    """None: the code comes with the manifest, or the command needs none."""
     data_stores: list[DataStore] = Field(default_factory=list)
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
     stall: Stall | None = None

@@ -14,9 +14,11 @@ from weft_core.launch import CheckpointSpec, ElasticSpec, Launcher, Resources
 from weft_core.lifecycle.states import JobState
 from weft_core.manifest.findings import INVALID, Findings
 from weft_core.manifest.metrics import resolve_metrics
-from weft_core.manifest.models import Credentials, Framework, Manifest, Notify, ParsedManifest, Stall
+from weft_core.manifest.models import Credentials, Framework, Manifest, Notify, ParsedManifest, Repository, Stall
 from weft_core.manifest.problems import did_you_mean, one_of
 from weft_core.manifest.stores import resolve_stores
+from weft_core.repositories import COMMIT
+from weft_core.requirements import find_conflict
 from weft_core.settings import Settings, TimingSettings
 
 # FfDL gave 512 MB and 5 CPUs: too little memory to import today's frameworks, and more CPUs than a laptop has free.
@@ -53,6 +55,7 @@ def resolve(
             findings.add(f"data_stores[{index}].training_data.shard", message, accepted="none")
     metrics = resolve_metrics(values.get("evaluation_metrics", {}), findings)
     _environment(values, findings)
+    repository = _repository(values, findings)
     if findings.problems or framework is None:
         return None
     default, checkpoint = CheckpointSpec(), values.get("checkpoint", {})
@@ -62,6 +65,7 @@ def resolve(
         elastic=elastic,
         resources=resources,
         framework=framework,
+        repo=repository,
         data_stores=stores,
         checkpoint=CheckpointSpec(
             every_seconds=checkpoint.get("every", default.every_seconds), keep=checkpoint.get("keep", default.keep)
@@ -154,13 +158,29 @@ def _framework(
     mapped = version is not None and not image.version.startswith(version)
     if mapped:
         notes.append(f"framework version {version} runs on image {image.reference}")
+    for at, requirement in enumerate(asked.get("packages", ())):
+        if isinstance(requirement, str) and (conflict := find_conflict(requirement, image)):
+            findings.add(f"framework.packages[{at}]", conflict, found=repr(requirement))
     return Framework(
         name=name,
         version=version if version and mapped else image.version,
         launcher=_launcher(asked.get("launcher", "auto"), image, values, resources, findings),
         command=asked.get("command", ""),
         image=image.reference,
+        **_packages(asked, findings),
     )
+
+
+def _packages(asked: dict[str, Any], findings: Findings) -> dict[str, Any]:
+    """The keys about packages."""
+    if findings.problems:
+        return {}  # some of them may have no value
+    given: dict[str, Any] = {key: asked[key] for key in ("packages", "requirements", "wheels", "index") if key in asked}
+    for key in ("wheels", "index"):
+        if key in given and not given.keys() & {"packages", "requirements"}:
+            message = "nothing is installed from here: name what is, by packages or requirements"
+            findings.add(f"framework.{key}", message)
+    return given
 
 
 def _launcher(
@@ -208,6 +228,7 @@ def _custom(asked: dict[str, Any], engine: str, settings: Settings, findings: Fi
         launcher="none" if launcher == "auto" else launcher,
         command=asked.get("command", ""),
         image=version,
+        **_packages(asked, findings),
     )
 
 
@@ -223,6 +244,27 @@ def _elastic(values: dict[str, Any], framework: Framework | None, findings: Find
         accepted = one_of(_ELASTIC_LAUNCHERS)
         findings.add("elastic", f"launcher {framework.launcher!r} can't be elastic: accepted is {accepted}")
     return ElasticSpec(min=low, max=high)
+
+
+def _repository(values: dict[str, Any], findings: Findings) -> Repository | None:
+    asked, framework = values.get("repo"), values.get("framework")
+    if not isinstance(asked, dict):
+        return None
+    for key in ("requirements", "wheels"):
+        if isinstance(framework, dict) and key in framework:
+            message = f"{key} of the code don't go with repo yet, as a repository is not read at submit"
+            findings.add(f"framework.{key}", message, accepted="the packages themselves, in framework.packages")
+    if findings.problems:
+        return None
+    ref = asked.get("ref")
+    commit = ref.lower() if ref and COMMIT.fullmatch(ref.lower()) else None
+    return Repository(
+        url=asked["url"],
+        ref=commit or ref,
+        commit=commit,
+        secret=asked.get("secret"),
+        path=asked.get("path", "").strip("/"),
+    )
 
 
 def _stall(asked: dict[str, Any] | None, settings: Settings) -> Stall | None:

@@ -26,13 +26,14 @@ def manifest_text(manifest: Manifest) -> str:
     if manifest.elastic:
         written["elastic"] = canonical["elastic"]
     written |= _resources(manifest)
-    framework = manifest.framework
     written["framework"] = {
-        "name": framework.name,
-        "version": framework.version,
-        "launcher": framework.launcher,
-        "command": framework.command,
+        key: value
+        for key, value in canonical["framework"].items()
+        if key != "image" and (value or key in ("version", "command"))
     }
+    if manifest.repo:
+        repo = manifest.repo.model_copy(update={"ref": manifest.repo.commit or manifest.repo.ref, "commit": None})
+        written["repo"] = {key: value for key, value in repo.model_dump().items() if value}
     if manifest.data_stores:
         written["data_stores"] = [_data_store(store) for store in manifest.data_stores]
     written["checkpoint"] = {

@@ -19,7 +19,7 @@ from weft_core.catalogue import Catalogue
 from weft_core.ids import new_id
 from weft_core.lifecycle.states import ACTIVE, JobState
 from weft_core.objects import results_prefix
-from weft_core.store.models import Attempt, Job, JobMetric, Model, ModelPromotion, ModelVersion, Secret
+from weft_core.store.models import Attempt, Job, JobMetric, Model, ModelPromotion, ModelVersion, Overlay, Secret
 from weft_core.store.scope import Scope
 
 LATEST = "latest"
@@ -145,10 +145,12 @@ def _lineage(scope: Scope, job: Job, attempt: Attempt | None) -> dict[str, Any]:
     return {
         "job": {"id": job.id, "name": job.name, "rerun_of": job.rerun_of},
         "code_sha256": job.code_sha256,
+        "repo": job.manifest.get("repo"),
         "data": inputs.get("data"),
         "pretrained": inputs.get("pretrained"),
         "parent": _parent(scope, job),
         "image": {"reference": image, "digest": known.digest if known else None},
+        "packages": _packages(scope, job),
         "manifest": job.manifest,
         "metrics": _final_metrics(scope, job),
         "run": {
@@ -163,6 +165,12 @@ def _lineage(scope: Scope, job: Job, attempt: Attempt | None) -> dict[str, Any]:
             "seconds": (ended - job.started_at).total_seconds() if ended and job.started_at else None,
         },
     }
+
+
+def _packages(scope: Scope, job: Job) -> dict[str, Any] | None:
+    """The packages besides those of the image."""
+    overlay = scope.find(Overlay, Overlay.id == job.overlay_id) if job.overlay_id else None
+    return {"lock": overlay.lock, "sha256": overlay.sha256} if overlay is not None else None
 
 
 def _final_metrics(scope: Scope, job: Job) -> dict[str, Any]:

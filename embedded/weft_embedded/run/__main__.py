@@ -17,12 +17,14 @@ from pydantic import ValidationError
 
 from weft_core.bundle import BundleError, check_bundle
 from weft_core.engine_settings import LocalSettings
-from weft_core.launch import CodeInput
+from weft_core.launch import BundleInput
 from weft_core.manifest import ManifestError, ParsedManifest, parse_manifest
 from weft_core.settings import ProfileSettings, Settings, load_settings
 from weft_core.words import count
 from weft_embedded.run.data_dir import LinkedData
 from weft_embedded.run.folder import OutFolder, choose_folder
+from weft_embedded.run.packages import bring_packages
+from weft_embedded.run.repositories import find_repository
 from weft_embedded.run.request import Request, RunError
 from weft_embedded.run.runner import Ended, Job, Stop, run
 from weft_embedded.run.server import LearnerServer
@@ -54,6 +56,7 @@ def _serve(request: Request) -> None:
     bundle = check_bundle(request.code, settings.limits) if request.code is not None else None
     stores = find_stores(request, parsed)
     secrets = find_secrets(request, parsed)
+    repository = find_repository(request, parsed)
     data = LinkedData(stores.folders, alone=not stores.inputs, learners=manifest.learners)
     out = choose_folder(request, manifest.name)
     news: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -61,14 +64,18 @@ def _serve(request: Request) -> None:
     signal.signal(signal.SIGTERM, lambda *_: news.put(Stop(request.grace)))
     with out.taken():
         spaces = {"results": out.results, "checkpoints": out.checkpoints}
-        with LearnerServer(spaces, out.incoming, request.code, data.streamed).serving() as server:
-            code = CodeInput(sha256=bundle.sha256, size=bundle.size, url=server.code_url) if bundle else None
+        timings = settings.timings.model_copy(update={"grace": request.grace})
+        packages = bring_packages(request, parsed, bundle, settings, news, tell)
+        archive = packages.path if packages else None
+        with LearnerServer(spaces, out.incoming, request.code, data.streamed, archive).serving() as server:
+            overlay = packages.bundle(server.overlay_url) if packages else None
+            code = BundleInput(sha256=bundle.sha256, size=bundle.size, url=server.code_url) if bundle else None
             tell("run", name=manifest.name, learners=manifest.learners, folder=str(out.path), resumes=out.attempts > 0)
             for note in [*manifest.notes, *notes, *stores.notes]:
                 tell("event", kind="note", message=note)
             started = time.monotonic()
-            timings = settings.timings.model_copy(update={"grace": request.grace})
-            job = Job(manifest, stores, data, secrets, code, timings, settings.limits.leftover_bytes)
+            leftover_bytes = settings.limits.leftover_bytes
+            job = Job(manifest, stores, data, secrets, code, overlay, timings, leftover_bytes, repository)
             ended = run(job, out, server, news, tell)
             tell("end", **_end(ended, out, stores.results is None), seconds=time.monotonic() - started)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft_core.engine import LearnerObservation, LearnerState, Observation
-from weft_core.launch import CodeInput, LaunchSpec, LearnerSpec, LeftoverSpec
+from weft_core.launch import BundleInput, LaunchSpec, LearnerSpec, LeftoverSpec, RepositoryInput
 from weft_core.lifecycle.actions import (
     SHORT_GRACE,
     Admit,
@@ -69,9 +69,11 @@ class Job:
     stores: Stores
     data: LinkedData
     secrets: dict[str, str]
-    code: CodeInput | None
+    code: BundleInput | None
+    overlay: BundleInput | None
     timings: TimingSettings
     leftover_bytes: int
+    repo: RepositoryInput | None = None
 
     def spec(self, out: OutFolder, attempt: int) -> LearnerSpec:
         manifest, stores = self.manifest, self.stores
@@ -91,11 +93,14 @@ class Job:
             cpus=manifest.resources.cpus,
             gpus=manifest.resources.gpus,
             memory=manifest.resources.memory,
+            extra=dict(manifest.resources.extra),
             command=manifest.framework.command,
             framework=manifest.framework.name,
             launcher=manifest.framework.launcher,
             env=manifest.env | self.secrets | here,
             code=self.code,
+            repo=self.repo,
+            overlay=self.overlay,
             data=stores.inputs,
             pretrained=None if isinstance(stores.pretrained, Path) else stores.pretrained,
             results=results,

@@ -3,13 +3,11 @@ installation's own store, by URLs that lead back here."""
 
 from __future__ import annotations
 
-import errno
 import hmac
 import json
 import os
 import re
 import secrets
-import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from weft_embedded.run.learners import Gang, Refused
+from weft_embedded.run.parts import PARTS, PartedUploads, move_into_place
 
 _API = "/api/v1/learner/"
 _CHUNK = 1 << 20
@@ -34,16 +33,23 @@ class LearnerServer:
         spaces: a folder for each of 'results' and 'checkpoints'.
         incoming: for files that are on their way into one of them.
         code: the zip that learners get.
+        overlay: the zip of the packages that their image lacks.
         data: folders that learners read from by URLs, by data store.
     """
 
     def __init__(
-        self, spaces: dict[str, Path], incoming: Path, code: Path | None, data: Mapping[str, Path] | None = None
+        self,
+        spaces: dict[str, Path],
+        incoming: Path,
+        code: Path | None,
+        data: Mapping[str, Path] | None = None,
+        overlay: Path | None = None,
     ) -> None:
         self._spaces = spaces
         self._data = data or {}
         self._incoming = incoming
-        self._code = code
+        self._parts = PartedUploads(incoming)
+        self._bundles = {"code.zip": code, "overlay.zip": overlay}
         self._gang: Gang | None = None
         self._token = ""
         # As a presigned URL's signature: who has the URL may use it, and nobody can make one up.
@@ -69,6 +75,10 @@ class LearnerServer:
     @property
     def code_url(self) -> str:
         return f"{self.url}/{self._signature}/code.zip"
+
+    @property
+    def overlay_url(self) -> str:
+        return f"{self.url}/{self._signature}/overlay.zip"
 
     def data_url(self, store: str, key: str) -> str:
         """The URL at which a file of a data store's folder is read."""
@@ -105,7 +115,14 @@ class LearnerServer:
                 return {"urls": None, "objects": []}
             case "list":
                 return {"urls": None, "objects": self._listed(space, keys or [""])}
-        raise Refused(400, "invalid_request", f"op: found {call['op']!r}, accepted: put, get, list, delete")
+            case "begin" | "parts" | "complete" | "abort":
+                return self._parts.answer(call, self.find_target(space, keys[0]), f"{self.url}/{self._signature}")
+        accepted = "put, get, list, delete, begin, parts, complete, abort"
+        raise Refused(400, "invalid_request", f"op: found {call['op']!r}, accepted: {accepted}")
+
+    def find_target(self, space: str, key: str) -> Path:
+        """The file of an object."""
+        return self._spaces.get(space, self._incoming / "exit") / key
 
     def _listed(self, space: str, prefixes: list[str]) -> list[dict[str, Any]]:
         folder = self._spaces[space]
@@ -123,9 +140,11 @@ class LearnerServer:
         signature, _, rest = path.lstrip("/").partition("/")
         if not hmac.compare_digest(signature.encode(), self._signature.encode()):
             return None
-        if rest == "code.zip":
-            return self._code
+        if rest in self._bundles:
+            return self._bundles[rest] if reading else None
         space, _, key = rest.partition("/")
+        if space == PARTS:
+            return None if reading else self._parts.find(key)
         store, _, file = key.partition("/")
         folder = self._spaces.get(space, self._incoming / "exit")
         if space == "data":
@@ -150,7 +169,7 @@ class LearnerServer:
                         raise ConnectionError("the request broke off")
                     file.write(data)
                     size -= len(data)
-            _put(part, target)
+            move_into_place(part, target)
         finally:
             part.unlink(missing_ok=True)
 
@@ -245,21 +264,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
-
-
-def _put(part: Path, target: Path) -> None:
-    """Rename, also to another file system."""
-    try:
-        part.replace(target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        beside = target.with_name(f".weft-{part.name}")
-        try:
-            shutil.copyfile(part, beside)
-            beside.replace(target)
-        finally:
-            beside.unlink(missing_ok=True)
 
 
 def _check_key(key: str) -> None:

@@ -35,19 +35,22 @@ def find_stores(request: Request, parsed: ParsedManifest, environment: Mapping[s
 
 def find_secrets(request: Request, parsed: ParsedManifest) -> dict[str, str]:
     """The values of the manifest's ``secrets``, by environment variable. Raises RunError."""
-    found = {}
-    for variable, name in parsed.manifest.secrets.items():
-        if name not in request.secrets:
-            raise RunError(
-                f"secrets.{variable}: the secret {name!r} is kept on a server, and this run has none: give its value "
-                f"with --secret {name} (from the environment variable {variable_of(name)}), --secret {name}=VARIABLE, "
-                f"or --secret {name}=- (from standard input)"
-            )
-        value = request.secrets[name]
-        if value is None:
-            raise RunError(f"--secret {name}: the environment variable that should hold it is not set")
-        found[variable] = value
-    return found
+    wanted = parsed.manifest.secrets
+    return {variable: find_secret(request, name, f"secrets.{variable}") for variable, name in wanted.items()}
+
+
+def find_secret(request: Request, name: str, path: str) -> str:
+    """The value of the secret that the manifest names at ``path``. Raises RunError."""
+    if name not in request.secrets:
+        raise RunError(
+            f"{path}: the secret {name!r} is kept on a server, and this run has none: give its value "
+            f"with --secret {name} (from the environment variable {variable_of(name)}), --secret {name}=VARIABLE, "
+            f"or --secret {name}=- (from standard input)"
+        )
+    value = request.secrets[name]
+    if value is None:
+        raise RunError(f"--secret {name}: the environment variable that should hold it is not set")
+    return value
 
 
 def variable_of(name: str) -> str:

@@ -12,6 +12,7 @@ from tests.trainer.conftest import StartApi
 
 from weft_trainer.errors import TrainerError
 from weft_trainer.launchers import find_launcher
+from weft_trainer.launchers.base import as_open_mpi
 from weft_trainer.program.plan import Plan
 from weft_trainer.spec import Peer, parse_spec
 
@@ -132,6 +133,37 @@ def test_any_number_of_learners_and_gpus_is_one_gang(launcher: str, learners: in
         assert [(env["RANK"], env["WORLD_SIZE"]) for env in environments] == [
             (str(rank), str(learners)) for rank in range(learners)
         ]
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "none"])
+def test_jax_and_keras_find_the_gang_unless_the_manifest_says(launcher: str) -> None:
+    env = plan(launcher, rank=1).processes[0].env
+    assert [env[name] for name in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")] == [
+        "10.0.0.1:1002",
+        "2",
+        "1",
+    ]
+    keras = {name.removeprefix("KERAS_DISTRIBUTION_"): env[name] for name in env if name.startswith("KERAS_")}
+    assert keras == {"JOB_ADDRESSES": "10.0.0.1:1002", "NUM_PROCESSES": "2", "PROCESS_ID": "1"}
+    assert "JAX_LOCAL_DEVICE_IDS" not in env, "a single process has all devices"
+    own = plan(launcher, env={"JAX_COORDINATOR_ADDRESS": "10.0.0.9:1"}).processes[0].env
+    assert "JAX_COORDINATOR_ADDRESS" not in own
+    assert own["JAX_PROCESS_ID"] == "0"
+
+
+def test_with_jax_a_gang_looks_as_mpirun_starts_it() -> None:
+    names = ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
+    found = as_open_mpi(plan("torchrun", rank=1, gpus=2), {}).processes
+    assert [tuple(process.env[name] for name in names) for process in found] == [("4", "2", "0"), ("4", "3", "1")]
+    [own] = as_open_mpi(plan("none", rank=1), {"OMPI_COMM_WORLD_SIZE": "9"}).processes
+    assert [own.env.get(name) for name in names] == [None, "1", "0"]
+    [alone] = as_open_mpi(plan("horovod"), {}).processes
+    assert not [name for name in alone.env if name.startswith("OMPI_")], "Horovod has a gang of its own"
+
+
+def test_each_jax_process_of_torchrun_has_a_gpu_of_its_own() -> None:
+    environments = [process.env for process in plan("torchrun", rank=1, gpus=2).processes]
+    assert [(env["JAX_PROCESS_ID"], env["JAX_LOCAL_DEVICE_IDS"]) for env in environments] == [("2", "0"), ("3", "1")]
 
 
 def test_horovods_processes_wait_long_for_each_other_unless_the_manifest_says() -> None:

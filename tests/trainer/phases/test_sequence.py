@@ -12,6 +12,8 @@ from tests.trainer.agents import Launch
 from tests.trainer.api_double import TOKEN
 from tests.trainer.conftest import StartApi
 
+from weft_trainer.config import STUB
+
 
 def test_plain_command(start_api: StartApi, launch: Launch) -> None:
     api = start_api(
@@ -50,7 +52,7 @@ def test_ffdl_environment(start_api: StartApi, launch: Launch, tmp_path: Path) -
     assert first["TRAINING_COMMAND"] == api.specs[0]["command"]
     assert first["cwd"] == first["MODEL_DIR"]
     assert first["PYTHONPATH"].split(":")[0] == first["MODEL_DIR"]
-    assert first["PYTHONPATH"].endswith("/lib/extra")
+    assert first["PYTHONPATH"].split(":")[2:] == ["/lib/extra", str(STUB)]
     assert Path(first["RESULT_DIR"]).parent == Path(first["RESULT_BUCKET_DIR"])
     assert first["JOB_STATE_DIR"] == second["JOB_STATE_DIR"]
     assert first["LOG_DIR"] != second["LOG_DIR"]
@@ -58,6 +60,7 @@ def test_ffdl_environment(start_api: StartApi, launch: Launch, tmp_path: Path) -
     assert first["MASTER_ADDR"] == "127.0.0.1"
     assert first["MASTER_PORT"] == second["MASTER_PORT"]
     assert first["OMP_NUM_THREADS"] == "2"
+    assert first["ACCELERATE_USE_CPU"] == "true"
     assert first["LR"] == "0.1"
     assert "PRETRAINED_DIR" not in first
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from tests.trainer.agents import spec
+import pytest
+from tests.trainer.agents import Launch, spec
+from tests.trainer.conftest import StartApi
 
 from weft_trainer.folders import Folders
-from weft_trainer.program.environment import build_environment
+from weft_trainer.program.environment import build_environment, device_default
 from weft_trainer.spec import parse_spec
 
 
@@ -36,3 +38,33 @@ def test_mlflows_client_logs_to_the_job_unless_the_manifest_names_a_server() -> 
     elsewhere = {"MLFLOW_TRACKING_URI": "http://other"}
     assert mlflow_of(mlflow=access, env=elsewhere) == elsewhere
     assert mlflow_of() == {"MLFLOW_TRACKING_URI": "old"}, "an older service gives no access"
+
+
+@pytest.mark.parametrize(
+    ("given", "default"),
+    [
+        ({}, {"ACCELERATE_USE_CPU": "true"}),
+        ({"gpus": 1}, {}),
+        ({"extra": {"habana.ai/gaudi": 1}}, {}),
+    ],
+)
+def test_accelerate_uses_cpus_where_there_are_no_devices(given: dict[str, Any], default: dict[str, str]) -> None:
+    assert device_default(parse_spec(spec("x") | given)) == default
+
+
+@pytest.mark.parametrize(
+    ("learners", "env", "image", "found"),
+    [
+        (2, {}, {}, "true"),
+        (2, {"ACCELERATE_USE_CPU": "no"}, {"ACCELERATE_USE_CPU": "yes"}, "no"),  # the manifest's
+        (2, {}, {"ACCELERATE_USE_CPU": "yes"}, "yes"),
+        (1, {}, {}, ""),
+    ],
+)
+def test_the_default_is_for_gangs_and_gives_way(
+    start_api: StartApi, launch: Launch, learners: int, env: dict[str, str], image: dict[str, str], found: str
+) -> None:
+    api = start_api('echo "=$ACCELERATE_USE_CPU"', learners=learners, env=env)
+    agents = [launch(api, rank, **image) for rank in range(learners)]
+    assert [agent.wait() for agent in agents] == [0] * learners
+    assert api.learners[0].lines == [f"={found}"]

@@ -12,6 +12,8 @@ TOKEN_VARIABLE = "WEFT_ATTEMPT_TOKEN"  # noqa: S105 - its name, not its value
 URL_VARIABLE = "WEFT_API_URL"
 RUNTIME = Path(__file__).resolve().parent.parent
 """The folder that holds the package ``weft_trainer``, for PYTHONPATH."""
+STUB = Path(__file__).resolve().parent / "stub"
+"""The folder that holds ``weft`` for a program whose environment lacks it, for the end of PYTHONPATH."""
 
 
 class ConfigError(Exception):

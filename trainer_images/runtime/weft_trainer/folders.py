@@ -32,6 +32,11 @@ class Folders:
         return self.agent.with_name("streams")
 
     @property
+    def venv(self) -> Path:
+        """The job's own virtual environment."""
+        return self.agent.with_name("venv")
+
+    @property
     def metrics(self) -> Path:
         """The file to which ``log_metrics`` writes."""
         return self.agent.with_name("metrics")

@@ -46,10 +46,24 @@ class MountInput:
 
 
 @dataclass(frozen=True)
-class CodeInput:
+class BundleInput:
+    """A zip, of the code or of an overlay."""
+
     sha256: str
     size: int
     url: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class RepositoryInput:
+    """A commit of a git repository."""
+
+    url: str
+    commit: str
+    folder: str = ""
+    """The folder of it that becomes MODEL_DIR."""
+    authorization: str | None = field(default=None, repr=False)
+    """The value of the header ``Authorization``; None: the repository is public."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +143,11 @@ class LearnerSpec:
     framework: str
     launcher: str
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    code: CodeInput | None = None
+    code: BundleInput | None = None
+    repo: RepositoryInput | None = None
+    """The code, instead of ``code``."""
+    overlay: BundleInput | None = None
+    """The packages that the image lacks."""
     data: tuple[DataInput, ...] = ()
     mounts: tuple[MountInput, ...] = ()
     pretrained: S3Location | None = None
@@ -150,6 +168,8 @@ class LearnerSpec:
     """The job began with another job's checkpoint."""
     memory: int | None = None
     """Bytes; None: the service did not say."""
+    extra: Mapping[str, float] = field(default_factory=dict)
+    """Other resources than CPUs, GPUs and memory, by the engine's names."""
     gang_secret: str = field(default="", repr=False)
     """A secret that only the learners of the attempt know; it says nothing about the attempt's token."""
     evaluation_metrics: EvaluationMetrics = field(default_factory=EvaluationMetrics)
@@ -168,7 +188,8 @@ class LearnerSpec:
     @property
     def has_downloads(self) -> bool:
         """Whether anything must be brought here before the command can start."""
-        return bool(self.code or self.data or self.mounts or self.pretrained or self.model or self.may_have_checkpoints)
+        inputs = (self.code, self.repo, self.overlay, self.data, self.mounts, self.pretrained, self.model)
+        return any(inputs) or self.may_have_checkpoints
 
     @property
     def may_have_checkpoints(self) -> bool:
@@ -194,7 +215,9 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
     """
     try:
         known = _known(LearnerSpec, data)
-        known["code"] = _optional(CodeInput, data.get("code"))
+        for name in ("code", "overlay"):
+            known[name] = _optional(BundleInput, data.get(name))
+        known["repo"] = _optional(RepositoryInput, data.get("repo"))
         known["model"] = _optional(ModelInput, data.get("model"))
         known["data"] = tuple(
             DataInput(

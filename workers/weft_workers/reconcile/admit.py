@@ -72,10 +72,10 @@ def admit(context: Context, lease: Lease, view: View) -> bool:
             transition(session, job, JobState.FAILED, why, "S100")
             again = taken.release(None)
         elif job.id in decided.unready and unready[job.id].failed:
-            transition(session, job, JobState.FAILED, unready[job.id].failed, "S101")
+            transition(session, job, JobState.FAILED, unready[job.id].failed, unready[job.id].error_code)
             again = taken.release(None)
         elif job.id in decided.unready:
-            note_progress(session, job, unready[job.id].progress)
+            note_progress(session, job, unready[job.id])
             again = taken.release(IMAGE_POLL if decided.unready[0] == job.id else TAIL_POLL)
         else:
             # Impossible, and yet it ran here before: a node is away just now, which is no reason to give up.
@@ -305,7 +305,7 @@ def _tell_others(session: Session, decided: Plan, unready: Mapping[str, Preparat
         if why := decided.waiting.get(job.id):
             _wait(session, job, why)
         else:
-            note_progress(session, job, unready[job.id].progress)
+            note_progress(session, job, unready[job.id])
     return woken
 
 

@@ -11,6 +11,7 @@ from weft_core.launch import ElasticSpec
 from weft_core.lifecycle.rounds import Round
 from weft_core.lifecycle.states import Desired, JobState, LearnerPhase, Outcome
 from weft_core.lifecycle.view import AttemptView, JobView, LearnerView, View
+from weft_core.packages import BUILD_KIND, indexes
 from weft_core.settings import TimingSettings
 from weft_core.store.models import Attempt, Datastore, Event, Job, Learner, LogSource, ModelVersion, Project
 from weft_core.store.rounds import read_rounds
@@ -77,11 +78,15 @@ def _active_at(session: Session, job: Job) -> datetime | None:
 
 
 def _endpoints(session: Session, job: Job) -> tuple[str, ...]:
-    """Of the stores that the manifest names, and of the model version that it means; one that is not kept any more is
-    the API's to complain about."""
+    """Of the stores and the repository that the manifest names, of the model version that it means, and of the indexes
+    of packages; one that is not kept any more is the API's to complain about."""
     stores = job.manifest.get("data_stores", [])
     kept = {store["datastore"] for store in stores if store.get("datastore")}
     found = {store["connection"]["auth_url"] for store in stores if store.get("connection")}
+    if repository := job.manifest.get("repo"):
+        found.add(repository["url"])
+    if job.kind == BUILD_KIND:
+        found |= set(indexes(job.manifest))
     model = session.get(ModelVersion, job.pretrained_id) if job.pretrained_id else None
     if model is not None:
         kept |= {model.datastore} - {None}

@@ -1,4 +1,4 @@
-"""Jobs whose image is still being made: they wait in the queue, and hold no room on the engine meanwhile."""
+"""Jobs whose image or packages are still being made: they wait in the queue, and meanwhile hold no room."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from weft_core.store.jobs import record_event
 from weft_core.store.models import Job
 from weft_workers.context import Context
 from weft_workers.observing import ObservedEngine
+from weft_workers.reconcile.packages import await_packages
 
 _QUEUE = 1000  # as many jobs at a time
 
 
 def prepare(context: Context, engine: ObservedEngine, capacity: Capacity) -> Mapping[str, Preparation]:
-    """Have the engine make the images that waiting jobs lack, and no others.
+    """Have what waiting jobs lack made: their images by the engine, their packages by a build.
 
     Returns:
         The jobs that can't start yet, and why, by id.
@@ -26,6 +27,11 @@ def prepare(context: Context, engine: ObservedEngine, capacity: Capacity) -> Map
     Raises:
         EngineUnreachable: the engine does not answer.
     """
+    return {**await_packages(context, engine.name), **_prepare_images(engine, context, capacity)}
+
+
+def _prepare_images(engine: ObservedEngine, context: Context, capacity: Capacity) -> Mapping[str, Preparation]:
+    """Have the engine make the images that waiting jobs lack, and no others."""
     if not engine.prepares:
         return {}
     image = Job.manifest["framework"]["image"].astext.label("image")
@@ -41,9 +47,9 @@ def prepare(context: Context, engine: ObservedEngine, capacity: Capacity) -> Map
     return engine.prepare(jobs)
 
 
-def note_progress(session: Session, job: Job, progress: str) -> None:
-    """Show how far the image is, as the job's reason and in its events."""
+def note_progress(session: Session, job: Job, preparation: Preparation) -> None:
+    """Show how far it is, as the job's reason and in its events."""
     job.condition = None
-    if job.reason != progress:
-        job.reason = progress
-        record_event(session, job, "image", progress)
+    if job.reason != preparation.progress:
+        job.reason = preparation.progress
+        record_event(session, job, preparation.kind, preparation.progress)

@@ -83,7 +83,20 @@ class Build:
         if self._recipe.script:
             Path(self._recipe.wheels).mkdir(parents=True, exist_ok=True)
             self._call([self._recipe.script, self._python, self._recipe.wheels], self._report)
+        self._compile()
         self._complete()
+
+    def _compile(self) -> None:
+        """Import what most programs import: jobs can't write to the environment, so each start would compile it anew.
+        What can't be imported on this machine is left out, as a job may not need it."""
+        if not self._recipe.imports:
+            return
+        self._report("compiling what programs import")
+        program = "import contextlib, importlib, sys\nfor name in sys.argv[1:]:\n"
+        program += "    with contextlib.suppress(Exception):\n        importlib.import_module(name)\n"
+        with suppress(BuildFailed):
+            self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
+            self._call([self._python, "-c", program, *self._recipe.imports])
 
     def _make(self, installer: Installer) -> None:
         try:

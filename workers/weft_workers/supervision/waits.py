@@ -37,6 +37,7 @@ class Recipe(NamedTuple):
     wheels: str
     python: str  # makes the environment
     pip_settings: str = ""  # translates pip's configuration for uv
+    imports: list[str] = []  # noqa: RUF012 - never changed; modules whose bytecode is stored
 
     def is_complete(self) -> bool:
         folder = Path(self.folder)

@@ -7,7 +7,7 @@ Times are ``timestamptz`` from the database's clock (``now()``), so that workers
 from weft_core.store.models.base import Base
 from weft_core.store.models.engines import EngineStatus
 from weft_core.store.models.jobs import Attempt, Event, IdempotencyKey, Job, Learner, Round
-from weft_core.store.models.kept import CodeBundle, Datastore, Secret
+from weft_core.store.models.kept import CodeBundle, Datastore, Overlay, OverlayState, Secret
 from weft_core.store.models.logs import LogChunk, LogCursor, LogFrame, LogSource
 from weft_core.store.models.metrics import (
     JobMetric,
@@ -50,6 +50,8 @@ __all__ = [
     "Model",
     "ModelPromotion",
     "ModelVersion",
+    "Overlay",
+    "OverlayState",
     "Project",
     "Round",
     "Secret",

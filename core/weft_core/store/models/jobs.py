@@ -36,11 +36,13 @@ class Job(Base):
             "ix_jobs_queue", "engine", text("priority desc"), "created_at", postgresql_where=text("state = 'QUEUED'")
         ),
         Index("ix_jobs_labels", "labels", postgresql_using="gin"),
+        Index("ix_jobs_overlay_id", "overlay_id", postgresql_where=text("overlay_id is not null")),
         Index("ix_jobs_pretrained_id", "pretrained_id", postgresql_where=text("pretrained_id is not null")),
     )
     id: Mapped[str] = mapped_column(primary_key=True)
     project_id: Mapped[str] = project()
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id"))
+    kind: Mapped[str] = mapped_column(server_default="train")  # train, or packages: a build of packages for other jobs
     name: Mapped[str]
     labels: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
     manifest: Mapped[dict[str, Any]]  # canonical form, without credentials (they are in secrets)
@@ -50,6 +52,7 @@ class Job(Base):
     learners: Mapped[int]
     retries: Mapped[int]
     rerun_of: Mapped[str | None]  # the job this one repeats; no foreign key, as that one may be deleted
+    overlay_id: Mapped[str | None] = mapped_column(ForeignKey("overlays.id"))  # the packages that its image lacks
     pretrained_id: Mapped[str | None]  # the model version that was resolved at submit; it may be deleted, too
     # The other job's checkpoint of which it has a copy to begin with: {job, generation, attempt, at, files, size}.
     checkpoint_of: Mapped[dict[str, Any] | None]

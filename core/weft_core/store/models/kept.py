@@ -1,13 +1,15 @@
-"""Things that a project keeps on the server: secrets, data stores, code."""
+"""Things that a project keeps on the server: secrets, data stores, code, packages."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
+from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, LargeBinary, UniqueConstraint
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from weft_core.store.models.base import Base, created, project
+from weft_core.store.models.base import Base, created, one_of, project
 
 
 class Secret(Base):
@@ -47,3 +49,39 @@ class CodeBundle(Base):
     size: Mapped[int] = mapped_column(BigInteger)
     files: Mapped[int]
     created_at: Mapped[datetime] = created()
+
+
+class OverlayState(StrEnum):
+    BUILDING = "BUILDING"
+    READY = "READY"
+    FAILED = "FAILED"
+    DROPPED = "DROPPED"
+    """It was there, and was removed as nobody used it. Its lock is still known."""
+
+
+class Overlay(Base):
+    """The packages that an image lacks for a request, in the installation's bucket under
+    ``packages/<project>/<sha256>.zip``; built by a job (weft_core.packages)."""
+
+    __tablename__ = "overlays"
+    __table_args__ = (
+        CheckConstraint(one_of("state", OverlayState), name="state"),
+        Index("ix_overlays_key", "project_id", "key"),
+    )
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = project()
+    key: Mapped[str]  # PackageRequest.key
+    image: Mapped[str]
+    engine: Mapped[str]
+    state: Mapped[str] = mapped_column(server_default=OverlayState.BUILDING.value)
+    reason: Mapped[str] = mapped_column(server_default="")  # why it failed, for the user
+    manifest: Mapped[dict[str, Any]]  # of the build, in canonical form
+    code_sha256: Mapped[str | None]  # of the build
+    job_id: Mapped[str]  # the build; no foreign key, as builds are deleted
+    builds: Mapped[int] = mapped_column(server_default="1")  # how many were begun: the learners of some were lost
+    lock: Mapped[list[Any] | None]  # [{name, version, source, replaces}]
+    lock_sha256: Mapped[str | None]
+    sha256: Mapped[str | None]  # of the archive; none in a READY overlay: the image lacks nothing
+    size: Mapped[int | None] = mapped_column(BigInteger)  # bytes of the archive
+    created_at: Mapped[datetime] = created()  # when its versions were resolved; of a later build with them, too
+    used_at: Mapped[datetime] = created()

@@ -11,6 +11,7 @@ import { useTitle } from "../../ui/useTitle";
 import { FileItem } from "../files/FileItem";
 import { codeUrl, loadPreview } from "../files/preview";
 import { PreviewBody } from "../files/PreviewBody";
+import { sourceOf } from "./source";
 
 const route = getRouteApi("/inside/jobs/$jobId/code");
 const MANIFEST = "manifest.yml";
@@ -51,7 +52,7 @@ export function CodeTab() {
         </ul>
         <div className="list-head stack">
           {job.code_sha256 === null ? (
-            <p className="muted">The job was submitted without code.</p>
+            <p className="muted">{sourceOf(job.manifest) ?? "The job was submitted without code."}</p>
           ) : (
             <div className="row">
               <a

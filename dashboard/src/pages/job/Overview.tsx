@@ -16,6 +16,7 @@ import { Timeline } from "./Timeline";
 
 const route = getRouteApi("/inside/jobs/$jobId");
 const RECENT = 8;
+const FEW_PACKAGES = 4;
 
 export function Overview() {
   const { jobId } = route.useParams();
@@ -105,6 +106,11 @@ function Facts({ job }: { job: JobDetail }) {
         <Fact name="Framework">
           {framework.name} {framework.version}
         </Fact>
+        {job.packages && (
+          <Fact name="Packages">
+            <Packages packages={job.packages} />
+          </Fact>
+        )}
         <Fact name="Command">
           <code>{framework.command}</code>
         </Fact>
@@ -144,6 +150,28 @@ function Facts({ job }: { job: JobDetail }) {
         {job.models.length > 0 && <Fact name="Models">{job.models.join(", ")}</Fact>}
       </dl>
     </section>
+  );
+}
+
+/** What the job has besides its image; while that is built, the job that builds it. */
+function Packages({ packages }: { packages: NonNullable<JobDetail["packages"]> }) {
+  if (!packages.lock) {
+    return packages.state === "BUILDING" ? (
+      <Link to="/jobs/$jobId" params={{ jobId: packages.build }}>
+        being built by {packages.build}
+      </Link>
+    ) : (
+      <>none: {packages.reason}</>
+    );
+  }
+  if (packages.lock.length === 0) return <>the image has all of them</>;
+  const names = packages.lock.map((pin) => `${pin.name} ${pin.version}`).join(", ");
+  if (packages.lock.length <= FEW_PACKAGES) return <>{names}</>;
+  return (
+    <details>
+      <summary>{plural(packages.lock.length, "package")}</summary>
+      {names}
+    </details>
   );
 }
 

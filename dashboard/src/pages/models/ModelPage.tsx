@@ -19,6 +19,7 @@ import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { toast } from "../../ui/toast";
 import { useTitle } from "../../ui/useTitle";
+import { type Repository, sourceOf } from "../code/source";
 
 type Version = components["schemas"]["VersionView"];
 type Model = components["schemas"]["ModelDetail"];
@@ -188,6 +189,7 @@ function Versions({
 interface Told {
   job?: { id: string; name: string };
   code_sha256?: string | null;
+  repo?: Repository | null;
   data?: { files: number; bytes: number } | null;
   pretrained?: { files: number; bytes: number } | null;
   image?: { reference: string; digest: string } | null;
@@ -233,6 +235,7 @@ function Lineage({ name, version }: { name: string; version: number }) {
             {told.image.reference} <span className="muted mono">{told.image.digest.slice(0, 19)}</span>
           </Fact>
         )}
+        {told.repo && <Fact name="Code">{sourceOf({ repo: told.repo })}</Fact>}
         {told.code_sha256 && (
           <Fact name="Code">
             <code>{told.code_sha256.slice(0, 12)}</code>

@@ -1,4 +1,4 @@
-"""The code bundle: a zip that is downloaded and unpacked.
+"""A bundle: a zip that is downloaded and unpacked, of the code or of an overlay.
 
 The agent checks it again before anything is written. The service did so too, but here is where it matters.
 """
@@ -14,15 +14,15 @@ from pathlib import Path
 
 from weft_trainer.errors import DataError
 from weft_trainer.http import Http, Unreachable
-from weft_trainer.spec import CodeInput
+from weft_trainer.spec import BundleInput
 from weft_trainer.stores.paths import below
 from weft_trainer.stores.retry import PATIENCE, Temporary, patiently
 
 _CHUNK = 1 << 20
 
 
-def fetch_code(code: CodeInput, file: int) -> None:
-    """Download the bundle into an open file. Raises: DataError."""
+def fetch_bundle(bundle: BundleInput, file: int, name: str) -> None:
+    """Download it into an open file. ``name``: what it is, for messages. Raises: DataError."""
     http = Http()
     digest = hashlib.sha256()
 
@@ -37,49 +37,47 @@ def fetch_code(code: CodeInput, file: int) -> None:
         os.lseek(file, 0, os.SEEK_SET)
         os.ftruncate(file, 0)
         try:
-            answer = http.request("GET", code.url, take=take)
+            answer = http.request("GET", bundle.url, take=take)
         except Unreachable as error:
-            raise Temporary(f"the code bundle can't be downloaded: {error}") from error
+            raise Temporary(f"{name} can't be downloaded: {error}") from error
         if answer.status >= 300:
             kind = Temporary if answer.status >= 500 else DataError
-            raise kind(f"the code bundle can't be downloaded: the store answers {answer.status}")
+            raise kind(f"{name} can't be downloaded: the store answers {answer.status}")
 
     patiently(fetch, PATIENCE)
-    if digest.hexdigest() != code.sha256:
-        raise DataError(
-            f"the code bundle is not what was submitted: sha256 {digest.hexdigest()}, expected {code.sha256}"
-        )
+    if digest.hexdigest() != bundle.sha256:
+        raise DataError(f"{name} is not what was submitted: sha256 {digest.hexdigest()}, expected {bundle.sha256}")
 
 
-def extract(bundle: Path, folder: Path) -> int:
-    """Unpack into ``folder``; the number of files. Raises: DataError."""
+def extract(bundle: Path, folder: Path, name: str) -> int:
+    """Unpack into ``folder``; the number of files. ``name``: as in :func:`fetch_bundle`. Raises: DataError."""
     try:
         with zipfile.ZipFile(bundle) as archive:
             members = archive.infolist()
-            _check(members, folder)
+            _check(members, folder, name)
             for member in members:
                 _write(archive, member, folder)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise DataError(f"the code bundle can't be unpacked: {error}") from None
+        raise DataError(f"{name} can't be unpacked: {error}") from None
     return sum(not member.is_dir() for member in members)
 
 
-def _check(members: list[zipfile.ZipInfo], folder: Path) -> None:
+def _check(members: list[zipfile.ZipInfo], folder: Path, name: str) -> None:
     seen: set[Path] = set()
     for member in members:
         path = below(folder, member.filename.rstrip("/") or "/")
         kind = stat.S_IFMT(member.external_attr >> 16)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise DataError(f"the code bundle's '{member.filename}' is neither a file nor a folder")
+            raise DataError(f"{name}'s '{member.filename}' is neither a file nor a folder")
         if member.flag_bits & 1:
-            raise DataError(f"the code bundle's '{member.filename}' is encrypted")
+            raise DataError(f"{name}'s '{member.filename}' is encrypted")
         if path in seen and not member.is_dir():
-            raise DataError(f"the code bundle has '{member.filename}' twice")
+            raise DataError(f"{name} has '{member.filename}' twice")
         seen.add(path)
     size = sum(member.file_size for member in members)
     free = shutil.disk_usage(folder).free
     if size > free:
-        raise DataError(f"no space left for the code bundle: {size:,} bytes are needed, {free:,} are free")
+        raise DataError(f"no space left for {name}: {size:,} bytes are needed, {free:,} are free")
 
 
 def _write(archive: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path) -> None:

@@ -14,19 +14,20 @@ from typing import Any
 from weft_trainer.errors import DataError
 from weft_trainer.folders import Folders
 from weft_trainer.inputs.cache import CacheRequest, NodeCache
-from weft_trainer.inputs.code import extract, fetch_code
+from weft_trainer.inputs.code import extract, fetch_bundle
 from weft_trainer.inputs.fetch_worker import BATCH, fetch_by_processes
 from weft_trainer.inputs.fetcher import RANGE, Fetcher, Item
 from weft_trainer.inputs.progress import Progress
 from weft_trainer.inputs.selection import fitting, select, share
 from weft_trainer.inputs.streams import write_stream
-from weft_trainer.spec import CodeInput, DataInput, LearnerSpec, S3Location
+from weft_trainer.spec import BundleInput, DataInput, LearnerSpec, S3Location
 from weft_trainer.stores.paths import path_below
 from weft_trainer.stores.retry import PATIENCE, patiently
 from weft_trainer.stores.store import Stored
 from weft_trainer.stores.summary import summary
 from weft_trainer.words import count, size
 
+_CODE = "the code bundle"
 _MOST_PROCESSES = 4
 _MANY = 4 * BATCH
 """From so many small objects on, more processes are worth their start."""
@@ -102,13 +103,14 @@ class Downloader:
                 self._pretrained(spec.pretrained, folders.pretrained, spec.cpus, progress)
         return self._report.words(time.monotonic() - started)
 
-    def _code(self, code: CodeInput, folder: Path, keep: Path | None) -> None:
+    def _code(self, code: BundleInput, folder: Path, keep: Path | None) -> None:
         bundle = folder.with_name("code.zip")
         try:
             self._cache.bring(
-                CacheRequest.of(("code", code.sha256), code.size, None, bundle), lambda file: fetch_code(code, file)
+                CacheRequest.of(("code", code.sha256), code.size, None, bundle),
+                lambda file: fetch_bundle(code, file, _CODE),
             )
-            extract(bundle, folder)
+            extract(bundle, folder, _CODE)
             if keep is not None:
                 os.replace(bundle, keep)
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft_trainer.launchers.base import shell
+from weft_trainer.launchers.base import jax_environment, shell
 from weft_trainer.program.plan import Plan, Process
 from weft_trainer.spec import LearnerSpec, Peer
 
@@ -19,5 +19,6 @@ class NoLauncher:
                 "WORLD_SIZE": str(len(peers)),
                 "MASTER_ADDR": peers[0].address,
                 "MASTER_PORT": str(peers[0].ports[0]),
+                **jax_environment(spec, peers, me.rank, len(peers)),
             }
         return Plan([Process(shell(spec.command), env)])

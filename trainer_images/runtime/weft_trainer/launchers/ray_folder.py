@@ -15,6 +15,7 @@ PREFIX = "weft-ray-"
 _LONGEST = 107 - len("/weft-ray-abcdefgh/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
 """The longest path of the folder of temporary files with which the paths of Ray's Unix sockets are short enough."""
 _NEW = 60.0
+_WRITES = 10.0
 
 
 @contextlib.contextmanager
@@ -31,8 +32,18 @@ def session_folder() -> Iterator[Path]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         os.close(lock)
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder. A process of Ray's that is about to end may still write into it."""
+    end = time.monotonic() + _WRITES
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        if time.monotonic() > end:
+            return  # the next keeper's sweep removes it
+        time.sleep(0.05)
 
 
 def sweep(place: Path) -> None:

@@ -7,7 +7,6 @@ import importlib
 import mmap
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -124,7 +123,8 @@ def start_command(
         object_store_bytes: None: Ray decides.
         agent_ports: free ports, one for each of :data:`AGENT_PORTS`.
     """
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
+    # The program's Python, which the PATH names: Ray starts its workers with that of `ray start`.
+    command = ["python", "-m", "ray.scripts.scripts", "start", "--block"]
     command += ["--log-style=record", "--log-color=false"]
     command += [f"--temp-dir={folder}", f"--object-spilling-directory={spill_folder(folder)}"]
     command += [f"--node-ip-address={options.address}", f"--node-name=learner-{options.rank + 1}"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from weft_trainer.launchers.base import shell, slot_count, slot_label
+from weft_trainer.launchers.base import jax_environment, shell, slot_count, slot_label
 from weft_trainer.program.plan import Plan, Process
 from weft_trainer.spec import LearnerSpec, Peer
 
@@ -38,7 +38,10 @@ class TorchrunLauncher:
 
 def _worker(spec: LearnerSpec, me: Peer, peers: Sequence[Peer], slot: int, slots: int) -> dict[str, str]:
     rank, world = me.rank * slots + slot, len(peers) * slots
-    return {
+    env = jax_environment(spec, peers, rank, world)
+    if slots > 1 and "JAX_LOCAL_DEVICE_IDS" not in spec.env:
+        env["JAX_LOCAL_DEVICE_IDS"] = str(slot)  # or each process would take all of the learner's GPUs
+    return env | {
         "RANK": str(rank),
         "WORLD_SIZE": str(world),
         "LOCAL_RANK": str(slot),

@@ -87,7 +87,7 @@ class ElasticTraining(Listener):
             "WEFT_ROUND": str(found.n),
             "WEFT_PORT": str(found.me.ports[-1]),
         }
-        ending = learner.supervisor.run(plan, self._spec.command, env, learner.folders.model)
+        ending = learner.supervisor.run(plan, self._spec.command, env, learner.folders.model, learner.sealed)
         if leads and self._horovod and ending.reason == SUCCESS.reason:
             try:
                 self._horovod.end(found.me)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from weft_trainer.checkpoints.checkpoints import Checkpoints
-from weft_trainer.config import Config
+from weft_trainer.config import RUNTIME, Config
 from weft_trainer.control import Control
 from weft_trainer.folders import Folders
+from weft_trainer.inputs.overlay import Overlay
 from weft_trainer.log.lines import Line
 from weft_trainer.log.shipper import LogShipper
 from weft_trainer.log.tail import LogTail
 from weft_trainer.machine.network import interface_of, own_address
+from weft_trainer.machine.sealing import Sealed
 from weft_trainer.machine.watchdog import Watchdog
 from weft_trainer.metrics.learner import LearnerMetrics
-from weft_trainer.program.environment import build_environment, network_defaults, thread_default
+from weft_trainer.program.environment import build_environment, device_default, network_defaults, thread_default
 from weft_trainer.program.plan import Plan
 from weft_trainer.program.supervisor import Listener, Supervisor
+from weft_trainer.program.venv import Venv, make_venv
 from weft_trainer.results.leftovers import JobFolder
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.heartbeat import Heartbeat
@@ -68,6 +73,9 @@ class Learner(Listener):
         """A summary of the results that become a version of a model, for the report of the end."""
         self.leftovers: dict[str, Any] | None = None
         """A summary of the files that the program has left in the job's folder, likewise."""
+        self._venv: Venv | None = None
+        self._overlay: Overlay | None = None
+        """In use as long as this object lives."""
         self._watchdog = watchdog
         self._output = _ProgramOutput(self)
         self.supervisor = self.new_supervisor(self)
@@ -94,6 +102,23 @@ class Learner(Listener):
             self.vitals.end()
             tail.finish()
             self.metrics.finish()
+
+    def make_venv(self, overlay: Overlay | None) -> None:
+        """Make the job's own virtual environment, with the packages of an overlay in front of the image's."""
+        self._overlay = overlay
+        self._venv = make_venv(self.folders.venv, [overlay.folder] if overlay else [])
+
+    @property
+    def sealed(self) -> Sealed:
+        """The folders that the program shares with others, and must not change."""
+        image = [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []
+        folders = [*image, RUNTIME, *([self._overlay.folder] if self._overlay else [])]
+        # Learners that share a machine's GPUs may read each other's memory.
+        return Sealed(folders, as_user=self.spec.gpus == 0)
+
+    def has_package(self, name: str) -> bool:
+        """Whether the program's environment has a package, by the name that programs import."""
+        return self._venv is not None and self._venv.has(name)
 
     def new_supervisor(self, listener: Listener) -> Supervisor:
         grace = self.spec.grace_seconds if self.config.grace_seconds is None else self.config.grace_seconds
@@ -127,8 +152,8 @@ class Learner(Listener):
         """The environment of the processes of ``plan``."""
         defaults = thread_default(self.spec.cpus, plan.slots)
         if self.spec.learners > 1 or self.spec.elastic is not None:
-            defaults |= network_defaults(interface_of(self.address))
-        return defaults | build_environment(self.spec, self.folders, os.environ)
+            defaults |= network_defaults(interface_of(self.address)) | device_default(self.spec)
+        return defaults | build_environment(self.spec, self.folders, os.environ, self._venv)
 
     def _wrote(self) -> bool:
         if self.checkpoints is not None and not self.checkpoints.untouched:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weft_trainer.errors import DataError, warn
@@ -11,7 +12,10 @@ from weft_trainer.inputs.cache import NodeCache
 from weft_trainer.inputs.downloader import Downloader
 from weft_trainer.inputs.model_version import bring_model
 from weft_trainer.inputs.mounts import link
+from weft_trainer.inputs.overlay import bring_overlay
+from weft_trainer.inputs.repository import bring_repository
 from weft_trainer.launchers import find_launcher
+from weft_trainer.launchers.base import as_open_mpi
 from weft_trainer.phases.learner import Learner
 from weft_trainer.program.plan import Plan
 from weft_trainer.spec import LearnerSpec, Peer
@@ -46,20 +50,46 @@ def prepare(learner: Learner, ports: Sequence[int]) -> Plan:
     learner.api.address(me.address, me.ports)
     brought = bring_inputs(learner)
     plan = launcher.plan(learner.spec, me, _meet(learner, me))
+    if learner.has_package("jax"):
+        plan = as_open_mpi(plan, learner.spec.env)
     learner.api.phase("PROCESSING", brought.words, brought.inputs, brought.checkpoint)
     return plan
 
 
 def bring_inputs(learner: Learner) -> Brought:
     """Code, data, the pretrained model, and the last checkpoint. Raises: Fenced, TrainerError."""
-    spec, folders = learner.spec, learner.folders
+    spec = learner.spec
     _look_up_results(spec)
     if not spec.has_downloads:
+        learner.make_venv(None)
         return Brought()
     learner.api.phase("DOWNLOADING")
     cache = NodeCache(learner.config.cache_dir, learner.config.cache_size)
+    with ThreadPoolExecutor(1, "packages") as beside:  # the data comes meanwhile
+        overlay = beside.submit(_lay_over, learner, cache)
+        brought = _bring_files(learner, cache)
+        words = overlay.result()
+    return replace(brought, words="; ".join(filter(None, (brought.words, words))))
+
+
+def _lay_over(learner: Learner, cache: NodeCache) -> str:
+    """Put the packages that the image lacks in front of the image. Returns what was done, in words."""
+    bundle = learner.spec.overlay
+    try:
+        overlay = None if bundle is None else bring_overlay(bundle, cache, learner.folders.agent)
+        learner.make_venv(overlay)
+        return overlay.words if overlay else ""
+    except (DataError, OSError) as error:
+        problem = DataError(str(error))
+        problem.error_code = "C102"
+        raise problem from error
+
+
+def _bring_files(learner: Learner, cache: NodeCache) -> Brought:
+    spec, folders = learner.spec, learner.folders
     downloader = Downloader(cache, warn, say=learner.log.say)
-    words = [downloader.run(spec, folders)]
+    words = [bring_repository(spec.repo, folders.model)] if spec.repo else []
+    words.append(downloader.run(spec, folders))
     inputs = dict(downloader.inputs)
     origin = None
     if spec.mounts:

@@ -20,4 +20,4 @@ def train(learner: Learner) -> Ending:
         if learner.checkpoints is not None:
             learner.checkpoints.start()
         ports.release()
-        return learner.supervisor.run(plan, learner.spec.command, env, learner.folders.model)
+        return learner.supervisor.run(plan, learner.spec.command, env, learner.folders.model, learner.sealed)

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft_trainer.program.hints import EXCEPTION, find_hint
 from weft_trainer.words import describe_exit, signal_name
 
 STOPPED_CODE = 143  # a shell's code for SIGTERM
 NOT_RUN = (126, 127)  # a shell's codes for a command that is not executable, or not there
 
 _LESS_GPU_MEMORY = "a smaller batch, mixed precision or gradient checkpointing needs less, and a larger GPU has more"
-_EXCEPTION = re.compile(r"(?:\[[^\]]*\]:? ?)*(?:[A-Za-z_]\w*\.)*\w+(?:Error|Exception|Interrupt|Exit)\b(?:: |$)")
-"""The end of a traceback: the exception's name, then its message. A label of the process may stand before it."""
 _CAUSE = "The above exception was the direct cause of the following exception"
 _GPU_MEMORY = re.compile(
     r"(?:CUDA|HIP|XPU) out of memory\.?"  # PyTorch's allocator
@@ -25,11 +24,6 @@ _GPU_MEMORY = re.compile(
     r"|RESOURCE_EXHAUSTED: Out of memory while trying to allocate"  # JAX; on a CPU it words that otherwise
     r"|\bcupy\.\S+OutOfMemoryError: "
 )
-_NO_RANK = re.compile(
-    r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set"  # torch.distributed
-    r"|KeyError: '(?:RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)'"
-)
-_SETS_RANK = "`framework: {launcher: torchrun}` sets RANK, WORLD_SIZE and the rest"
 _AMOUNTS = re.compile(r"Tried to allocate [\d.]+ \w+(?:\. GPU \d+ has a total capaci?ty of .*? is free)?")
 """The part of the message that says how much was requested and how much there is."""
 
@@ -50,8 +44,10 @@ REGROUPED = Ending(0, "regrouped")
 STOPPED = Ending(STOPPED_CODE, "stopped")
 
 
-def describe(code: int, command: str, last_lines: Sequence[str], out_of_memory: bool = False) -> Ending:
-    """The ending for a process's exit ``code``; negative: killed by that signal."""
+def describe(
+    code: int, command: str, last_lines: Sequence[str], out_of_memory: bool = False, folder: Path | None = None
+) -> Ending:
+    """The ending for a process's exit ``code``; negative: killed by that signal. ``folder``: of the user's code."""
     if code == 0:
         return SUCCESS
     if code < 0:
@@ -63,10 +59,8 @@ def describe(code: int, command: str, last_lines: Sequence[str], out_of_memory: 
         return Ending(code, f"command not executable: {_culprit(command, last_lines)}")
     if code < 128 and (memory := gpu_memory(last_lines)):
         return Ending(code, f"the GPU ran out of memory ({describe_exit(code)}): {memory}")
-    if code < 128 and _lacks_rank(last_lines):
-        return Ending(
-            code, f"{describe_exit(code)}; `framework: {{launcher: torchrun}}` sets RANK, WORLD_SIZE and the rest"
-        )
+    if code < 128 and (hint := find_hint(last_lines, folder)):
+        return Ending(code, f"{describe_exit(code)}; {hint}")
     name = signal_name(code - 128) if code > 128 else ""
     if name:
         # A shell's code for the signal that ended the program that it ran.
@@ -80,7 +74,7 @@ def gpu_memory(last_lines: Sequence[str]) -> str:
 
     An exception that the program has caught and printed decides nothing. Only the last exception does, with its causes.
     """
-    ends = [at for at, line in enumerate(last_lines) if _EXCEPTION.match(line)]
+    ends = [at for at, line in enumerate(last_lines) if EXCEPTION.match(line)]
     after = len(last_lines)
     for at in reversed(ends):
         if after < len(last_lines) and not any(_CAUSE in line for line in last_lines[at:after]):
@@ -91,12 +85,6 @@ def gpu_memory(last_lines: Sequence[str]) -> str:
             return f"{amounts[0]}; {_LESS_GPU_MEMORY}" if amounts else _LESS_GPU_MEMORY
         after = at
     return ""
-
-
-def _lacks_rank(last_lines: Sequence[str]) -> bool:
-    """Whether the exception that ended the program says that it lacks the environment of a launcher."""
-    last = next((line for line in reversed(last_lines) if _EXCEPTION.match(line)), "")
-    return bool(_NO_RANK.search(last))
 
 
 def was_killed(code: int) -> bool:

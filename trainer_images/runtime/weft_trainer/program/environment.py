@@ -7,14 +7,21 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from weft_trainer.config import RUNTIME, TOKEN_VARIABLE, URL_VARIABLE
+from weft_trainer.config import RUNTIME, STUB, TOKEN_VARIABLE, URL_VARIABLE
 from weft_trainer.folders import Folders
 from weft_trainer.metrics.logging import FILE_VARIABLE
+from weft_trainer.program.venv import Venv
 from weft_trainer.spec import LearnerSpec
 
 
-def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, str]) -> dict[str, str]:
-    """The agent's own environment, then the manifest's env and secrets, then Weft's own names."""
+def build_environment(
+    spec: LearnerSpec, folders: Folders, agent: Mapping[str, str], venv: Venv | None = None
+) -> dict[str, str]:
+    """The agent's own environment, then the manifest's env and secrets, then Weft's own names.
+
+    Args:
+        venv: the job's own virtual environment; None: the program runs in the image's.
+    """
     # An engine may run the agent inside a Ray cluster of its own, which the program must not see.
     env = {name: value for name, value in agent.items() if name != TOKEN_VARIABLE and not name.startswith("RAY_")}
     env["RAY_ADDRESS"] = "local"  # or `ray.init()` would find it by itself, through a file in /tmp
@@ -22,8 +29,11 @@ def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, s
     env |= spec.env
     if not env.keys() & {"WANDB_MODE", "WANDB_API_KEY"}:
         env["WANDB_MODE"] = "offline"  # or Weights & Biases would ask for a key, which nobody can type
-    env["PATH"] = _path(Path(sys.executable).parent, env.get("PATH", os.defpath))
-    env["PYTHONPATH"] = _path(folders.model, RUNTIME, spec.env.get("PYTHONPATH") or _of_image(agent))
+    programs = [venv.bin] if venv else []
+    env["PATH"] = _path(*programs, Path(sys.executable).parent, env.get("PATH", os.defpath))
+    if venv:
+        env["VIRTUAL_ENV"] = str(venv.folder)
+    env["PYTHONPATH"] = _path(folders.model, RUNTIME, spec.env.get("PYTHONPATH") or _of_image(agent), STUB)
     env |= {
         "DATA_DIR": str(folders.data),
         "RESULT_DIR": str(folders.result),
@@ -39,6 +49,7 @@ def build_environment(spec: LearnerSpec, folders: Folders, agent: Mapping[str, s
         "TRAINING_JOB": spec.job_name,
         "TRAINING_COMMAND": spec.command,
         "WEFT_ATTEMPT": str(spec.attempt),
+        "WEFT_IMAGE_PYTHON": sys.executable,
         FILE_VARIABLE: str(folders.metrics / "logged.jsonl"),
     }
     env |= _mlflow(spec, agent)
@@ -68,6 +79,12 @@ def network_defaults(interface: str | None) -> dict[str, str]:
     if interface is None:
         return {}
     return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
+
+
+def device_default(spec: LearnerSpec) -> dict[str, str]:
+    """Accelerate, and transformers' Trainer with it, makes no gang of processes on CPUs unless it is told to use CPUs:
+    each process would train alone, and say nothing. A learner's other resources may be devices that it finds itself."""
+    return {} if spec.gpus or spec.extra else {"ACCELERATE_USE_CPU": "true"}
 
 
 def thread_default(cpus: float, slots: int) -> dict[str, str]:

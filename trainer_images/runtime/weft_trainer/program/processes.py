@@ -15,6 +15,7 @@ from pathlib import Path
 from weft_trainer.log.lines import Line, LineAssembler
 from weft_trainer.log.output import Output, write_bytes
 from weft_trainer.machine.prctl import tracing_consent
+from weft_trainer.machine.sealing import NOTHING, Sealed, sealer
 from weft_trainer.machine.watchdog import Watchdog
 from weft_trainer.program.plan import Process
 
@@ -27,6 +28,7 @@ class Child:
 
     Args:
         ring: called when the process has ended.
+        sealed: folders that it can't write.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Child:
         output: Output,
         ring: Callable[[], None],
         watchdog: Watchdog,
+        sealed: Sealed = NOTHING,
     ) -> None:
         self._output = output
         self._ring = ring
@@ -50,7 +53,7 @@ class Child:
             stderr=subprocess.STDOUT,
             bufsize=0,
             start_new_session=True,
-            preexec_fn=tracing_consent(),
+            preexec_fn=_both(tracing_consent(), sealer(sealed)),
         )
         self.pid = self._popen.pid
         self.code: int | None = None
@@ -113,6 +116,12 @@ class Child:
     def _note_last(self, lines: Sequence[Line]) -> None:
         if lines:
             self.last_line = lines[-1].text
+
+
+def _both(*steps: Callable[[], object] | None) -> Callable[[], object] | None:
+    """The steps that there are, one after the other; None: there is none."""
+    given = [step for step in steps if step is not None]
+    return (lambda: [step() for step in given]) if given else None
 
 
 def _widen(pipe: int) -> None:

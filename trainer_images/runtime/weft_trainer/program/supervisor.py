@@ -12,6 +12,7 @@ from weft_trainer.control import Control
 from weft_trainer.errors import Fenced, TrainerError
 from weft_trainer.log.output import Output
 from weft_trainer.machine.network import takes_connections
+from weft_trainer.machine.sealing import NOTHING, Sealed
 from weft_trainer.machine.watchdog import Watchdog
 from weft_trainer.program.endings import NOT_RUN, REGROUPED, STOPPED, SUCCESS, Ending, describe, oom_kills, was_killed
 from weft_trainer.program.plan import Plan, Process
@@ -63,22 +64,36 @@ class Supervisor:
         self._children: list[Child] = []
         self._helpers: list[Child] = []
 
-    def run(self, plan: Plan, command: str, env: Mapping[str, str], folder: Path) -> Ending:
+    def run(self, plan: Plan, command: str, env: Mapping[str, str], folder: Path, sealed: Sealed = NOTHING) -> Ending:
         """Helpers are left running (see ``end_helpers``): other learners may still need them.
+
+        Args:
+            plan: the processes.
+            command: the user's, for messages.
+            env: of all processes.
+            folder: in which they start.
+            sealed: folders that they can't write.
 
         Raises:
             Fenced: and everything has been killed.
             TrainerError: a process can't be started.
         """
         kills_before = oom_kills()
+
+        def start(process: Process) -> Child:
+            try:
+                return Child(process, env, folder, self._output, self._control.ring, self._watchdog, sealed)
+            except OSError as error:
+                raise TrainerError(f"{process.argv[0]} can't be started: {error.strerror or error}") from None
+
         try:
-            self._helpers = [self._start(process, env, folder) for process in plan.helpers]
+            self._helpers = [start(process) for process in plan.helpers]
             early = self._await_ports(plan)
             if early is not None:
                 return early
             for process in plan.processes:
-                self._children.append(self._start(process, env, folder))
-            ending = self._watch(command, kills_before)
+                self._children.append(start(process))
+            ending = self._watch(command, folder, kills_before)
         except (Fenced, TrainerError):
             self._end([*self._children, *self._helpers], grace=0)
             raise
@@ -95,12 +110,6 @@ class Supervisor:
     def end_helpers(self) -> None:
         """At the very end."""
         self._end(self._helpers, _HELPER_GRACE)
-
-    def _start(self, process: Process, env: Mapping[str, str], folder: Path) -> Child:
-        try:
-            return Child(process, env, folder, self._output, self._control.ring, self._watchdog)
-        except OSError as error:
-            raise TrainerError(f"{process.argv[0]} can't be started: {error.strerror or error}") from None
 
     def _await_ports(self, plan: Plan) -> Ending | None:
         end = time.monotonic() + _PORT_TIMEOUT
@@ -120,7 +129,7 @@ class Supervisor:
                 self._control.sleep(_POLL)
         return None
 
-    def _watch(self, command: str, kills_before: int) -> Ending:
+    def _watch(self, command: str, folder: Path, kills_before: int) -> Ending:
         while True:
             failed = min(
                 (child for child in self._children if child.code), key=lambda child: child.ended_at, default=None
@@ -129,7 +138,8 @@ class Supervisor:
                 assert failed.code is not None
                 # The shell's complaint names the command that it could not run. Other output need not be read just now.
                 failed.drain(2.0 if failed.code in NOT_RUN else 0.2)
-                ending = describe(failed.code, command, self._output.last_lines, oom_kills() > kills_before)
+                memory = oom_kills() > kills_before
+                ending = describe(failed.code, command, self._output.last_lines, memory, folder)
                 self._listener.failed(ending)
                 self._end(self._children, _SIBLING_GRACE)
                 return ending

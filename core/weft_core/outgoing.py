@@ -1,0 +1,218 @@
+"""The door for requests to addresses that users name.
+
+The service reaches more than its users do: its own machine, its network, a cloud's metadata. So it calls a user's URL
+only through :class:`Outgoing`, which looks a host up once, checks every address, and connects to a checked one.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import SplitResult, quote, urlsplit
+
+Address = IPv4Address | IPv6Address
+Resolve = Callable[[str, int], Sequence[str]]
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_PIECE = 1 << 16
+
+
+class NotAllowed(Exception):
+    """The service does not call this URL. The message is for the user, and tells nothing about the service's network.
+
+    Attributes:
+        detail: for the service's own log.
+    """
+
+    def __init__(self, message: str, detail: str) -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+class NoAnswer(Exception):
+    """Nothing sensible came in time. The message is for the service's own log."""
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """The addresses of a host. Raises: OSError, UnicodeError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class Outgoing:
+    """
+    Args:
+        allow: hosts and networks that may be called besides public addresses, also by http; None: everything may be.
+        resolve: looks a host up.
+        connect_seconds: the longest time for one connection.
+        seconds: the longest time for a whole request.
+        most_bytes: the most bytes of an answer.
+    """
+
+    def __init__(
+        self,
+        allow: Iterable[str] | None,
+        *,
+        resolve: Resolve = resolve,
+        connect_seconds: float = 5.0,
+        seconds: float = 15.0,
+        most_bytes: int = 32 << 20,
+    ) -> None:
+        self._all = allow is None
+        self._hosts, self._networks = set(), []
+        for entry in allow or ():
+            try:
+                self._networks.append(ip_network(entry, strict=False))
+            except ValueError:
+                self._hosts.add(_plain(entry))
+        self._resolve = resolve
+        self._connect_seconds = connect_seconds
+        self._seconds = seconds
+        self._most_bytes = most_bytes
+
+    def check(self, url: str) -> list[str]:
+        """The addresses at which ``url`` may be called. Raises: NotAllowed."""
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        unknown = (
+            "its host can't be found, or is one that this installation does not call "
+            "(for hosts of private networks, the administrator's setting is outgoing.allow)"
+        )
+        try:
+            found = [ip_address(address) for address in self._resolve(host, _port(parts))]
+        except (OSError, UnicodeError, ValueError) as error:
+            raise NotAllowed(unknown, f"{host}: {error}") from None
+        strangers = [address for address in found if not self._is_listed(host, address)]
+        if parts.scheme != "https" and strangers:
+            message = "expected https:// (for http://, the administrator's setting is outgoing.allow)"
+            raise NotAllowed(message, f"{host}: {parts.scheme}")
+        private = [address for address in strangers if not _is_public(address)]
+        if private or not found:
+            raise NotAllowed(unknown, f"{host}: {', '.join(map(str, private)) or 'no address'}")
+        return [str(address) for address in found]
+
+    def _is_listed(self, host: str, address: Address) -> bool:
+        return self._all or _plain(host) in self._hosts or any(_unmapped(address) in known for known in self._networks)
+
+    @contextmanager
+    def get(self, url: str, headers: Mapping[str, str]) -> Iterator[Answer]:
+        """The answer to a GET, which is read inside the ``with``. Redirects are not followed.
+
+        Raises:
+            NotAllowed, NoAnswer: NoAnswer also inside the ``with``.
+        """
+        deadline = time.monotonic() + self._seconds
+        addresses = self.check(url)
+        parts = urlsplit(url)
+        target = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~") + (f"?{parts.query}" if parts.query else "")
+        try:
+            with self._connect(parts, addresses, deadline) as connected:
+                connection = http.client.HTTPConnection(parts.hostname or "", _port(parts))
+                connection.sock = _Stream(connected, deadline)
+                host = parts.netloc.rpartition("@")[2].encode("idna").decode()
+                connection.request("GET", target, headers={"Host": host, "Connection": "close", **headers})
+                yield Answer(connection.getresponse(), self._most_bytes)
+        except (OSError, UnicodeError, ValueError, http.client.HTTPException) as error:
+            raise NoAnswer(f"{parts.hostname}: {type(error).__name__}: {error}") from None
+
+    def _connect(self, parts: SplitResult, addresses: Sequence[str], deadline: float) -> socket.socket:
+        """A connection to the first address that takes one. TLS is about the host's name."""
+        problem: OSError = TimeoutError("no time is left")
+        for address in addresses:
+            seconds = min(self._connect_seconds, deadline - time.monotonic())
+            if seconds <= 0:
+                break
+            try:
+                connected = socket.create_connection((address, _port(parts)), timeout=seconds)
+            except OSError as error:
+                problem = error
+                continue
+            if parts.scheme != "https":
+                return connected
+            try:
+                return ssl.create_default_context().wrap_socket(connected, server_hostname=parts.hostname)
+            except BaseException:
+                connected.close()
+                raise
+        raise problem
+
+
+class Answer:
+    """The answer of a server that nobody vouches for."""
+
+    def __init__(self, answer: http.client.HTTPResponse, most_bytes: int) -> None:
+        self.status = answer.status
+        self.content_type = (answer.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
+        self._answer = answer
+        self._left = most_bytes
+
+    def read(self, size: int) -> bytes:
+        """So many bytes. Raises: NoAnswer: there are not so many, or too many in all."""
+        self._left -= size
+        if self._left < 0:
+            raise NoAnswer("the answer is too large")
+        pieces = []
+        while size and (piece := self._answer.read(min(size, _PIECE))):
+            pieces.append(piece)
+            size -= len(piece)
+        if size:
+            raise NoAnswer("the answer is too short")
+        return b"".join(pieces)
+
+
+class _Stream(io.RawIOBase):
+    """A connection, as http.client needs it. All reads and writes together end by ``deadline``, however slowly the
+    bytes come."""
+
+    def __init__(self, connected: socket.socket, deadline: float) -> None:
+        self._connected = connected
+        self._deadline = deadline
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def sendall(self, data: bytes) -> None:
+        self._limit()
+        self._connected.sendall(data)
+
+    def close(self) -> None:
+        """http.client closes it before the answer has been read. The connection's own ``with`` closes that."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        self._limit()
+        return self._connected.recv_into(buffer)
+
+    def _limit(self) -> None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer takes too long")
+        self._connected.settimeout(left)
+
+
+def _port(parts: SplitResult) -> int:
+    return parts.port or _DEFAULT_PORTS[parts.scheme]
+
+
+def _plain(host: str) -> str:
+    return host.lower().rstrip(".")
+
+
+def _unmapped(address: Address) -> Address:
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+
+
+def _is_public(address: Address) -> bool:
+    address = _unmapped(address)
+    if isinstance(address, IPv6Address) and (address.is_site_local or address.sixtofour):
+        return False  # 6to4 has any IPv4 address in it
+    # Among the reserved ones of IPv6 are NAT64's, which have any IPv4 address in them, too.
+    return address.is_global and not (address.is_multicast or address.is_reserved)

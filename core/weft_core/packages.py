@@ -1,0 +1,109 @@
+"""The packages that a job needs besides its image's: what a manifest may ask for, and the job that builds them.
+
+A *package build* resolves the packages against the image and makes an *overlay* of those that are missing. It is a job
+with one learner and without GPUs: the packages' own code runs where a learner's code runs, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from weft_core.catalogue import Catalogue
+from weft_core.manifest.models import Framework, Manifest
+from weft_core.requirement_files import CodeFiles
+
+BUILD_KIND = "packages"
+"""The kind of a job that is a package build."""
+_NAME = "packages"
+_COMMAND = 'exec "$WEFT_IMAGE_PYTHON" -m weft_trainer.packages.build'
+_REQUEST, _SECRET = "WEFT_PACKAGES", "WEFT_INDEX_SECRET"
+_LONGEST = 2 * 3600.0
+_PYPI = ("https://pypi.org", "https://files.pythonhosted.org")
+_MOST_CPUS = 4.0
+
+
+@dataclass(frozen=True)
+class PackageRequest:
+    """The packages that a job asks for, in the environment that they are for."""
+
+    framework: Framework
+    engine: str
+    """Its machines decide on the Python, so an overlay is for one engine."""
+    files: CodeFiles
+    code_sha256: str | None
+    """The code, where the build needs it."""
+    default_index: str | None = None
+    """The installation's index of packages; None: as learners' machines have it."""
+
+    @property
+    def key(self) -> str:
+        """A hash that is the same for the same request."""
+        asked = self.framework
+        image = Catalogue.load().get(asked.image)
+        parts: list[Any] = [asked.image, image.digest if image else None, self.engine, sorted(asked.packages)]
+        parts += [asked.requirements, sorted(asked.wheels), self.files.digest]
+        parts += [asked.index.model_dump() if asked.index else None]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def build_manifest(manifest: Manifest, default_index: str | None, known: Sequence[str] = ()) -> Manifest:
+    """The manifest of the job that builds the packages of ``manifest``.
+
+    It has the resources of one learner, so it fits where a learner does, but no GPUs.
+
+    Args:
+        manifest: of the job that needs them.
+        default_index: the installation's index of packages; None: as learners' machines have it.
+        known: hashes of locks that have an overlay. What resolves to one of them is not installed again.
+    """
+    framework = manifest.framework
+    request = {
+        "packages": framework.packages,
+        "requirements": framework.requirements,
+        "wheels": framework.wheels,
+        "index": framework.index.url if framework.index else None,
+        "default_index": default_index,
+        "known": list(known),
+    }
+    secret = framework.index.secret if framework.index else None
+    sizes = manifest.resources
+    return Manifest(
+        name=_NAME,
+        description=f"packages for {manifest.name}",
+        engine=manifest.engine,
+        priority=manifest.priority,
+        profile=manifest.profile,
+        resources=replace(sizes, cpus=min(sizes.cpus, _MOST_CPUS), gpus=0, gpu_type=None, extra={}),
+        framework=Framework(
+            name=framework.name,
+            version=framework.version,
+            launcher="none",
+            command=_COMMAND,
+            image=framework.image,
+        ),
+        env={_REQUEST: json.dumps(request)},
+        secrets={_SECRET: secret} if secret else {},
+        keep_leftovers=False,
+        max_runtime_seconds=_LONGEST,
+    )
+
+
+def with_pins(manifest: Manifest, lock: Sequence[Mapping[str, Any]]) -> Manifest:
+    """A build's manifest that installs exactly the packages of an earlier ``lock``."""
+    request = json.loads(manifest.env[_REQUEST]) | {"pins": list(lock)}
+    return manifest.model_copy(update={"env": manifest.env | {_REQUEST: json.dumps(request)}})
+
+
+def indexes(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """The URLs that a build talks to, from its manifest in canonical form."""
+    request = json.loads(manifest["env"][_REQUEST])
+    default = request.get("default_index")
+    return tuple(filter(None, (request.get("index"), *((default,) if default else _PYPI))))
+
+
+def asks_for_packages(framework: Framework) -> bool:
+    return bool(framework.packages or framework.requirements)

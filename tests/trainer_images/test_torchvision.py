@@ -1,0 +1,54 @@
+"""torchvision in the PyTorch images: taken where the index has a build that fits, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.wheels import make_wheel
+
+BUILD = Path(__file__).parents[2] / "trainer_images" / "pytorch" / "build"
+VERSION = next(line.split('"')[1] for line in BUILD.read_text().splitlines() if line.startswith("TORCHVISION = "))
+OPS = "class ops:\n    nms = None\n"
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """The interpreter of an environment with pip, which knows no index but a folder of wheels."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "environment"], check=True)
+    return tmp_path / "environment" / "bin" / "python"
+
+
+def build(python: Path, wheels: Path, torch: str) -> str:
+    """What the program says in an environment with this build of PyTorch."""
+    wheel = make_wheel(wheels, "torch", torch)
+    env = {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
+    subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], env=env, check=True)
+    done = subprocess.run([BUILD, python, wheels], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def has_torchvision(python: Path) -> bool:
+    return subprocess.run([python, "-c", "import torchvision"], capture_output=True).returncode == 0
+
+
+def test_a_build_that_fits_is_taken(python: Path, tmp_path: Path) -> None:
+    make_wheel(tmp_path / "wheels", "torchvision", f"{VERSION}+cpu", text=OPS)
+    build(python, tmp_path / "wheels", "2.13.0+cpu")
+    assert has_torchvision(python)
+
+
+def test_a_build_for_another_pytorch_is_left_out(python: Path, tmp_path: Path) -> None:
+    make_wheel(tmp_path / "wheels", "torchvision", VERSION, text=OPS)
+    assert "the index has no torchvision for torch 2.13.0+cpu" in build(python, tmp_path / "wheels", "2.13.0+cpu")
+    assert not has_torchvision(python)
+
+
+def test_a_build_that_fails_at_its_import_is_removed(python: Path, tmp_path: Path) -> None:
+    make_wheel(tmp_path / "wheels", "torchvision", VERSION, text="raise RuntimeError('operator does not exist')\n")
+    assert "does not work with torch 2.13.0" in build(python, tmp_path / "wheels", "2.13.0")
+    assert not has_torchvision(python)

@@ -1,0 +1,68 @@
+"""A refusal of uv's in the user's words: which line asks for what, and what of the image stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft_trainer.packages.request import canonical_name
+
+_NAME = re.compile(r"^\s*(?:-e\s+)?([A-Za-z0-9][A-Za-z0-9._-]*)")
+_MOST = 6
+
+
+@dataclass(frozen=True)
+class Source:
+    """A requirement, and where it stands."""
+
+    place: str
+    """``framework.packages[0]``, ``requirements.txt line 3``."""
+    text: str
+
+    @property
+    def name(self) -> str:
+        match = _NAME.match(self.text)
+        return canonical_name(match[1]) if match else ""
+
+
+def read_sources(packages: Sequence[str], files: Sequence[Path], code: Path) -> list[Source]:
+    """The requirements of a manifest, and those of files, line by line."""
+    found = [Source(f"framework.packages[{at}]", text) for at, text in enumerate(packages)]
+    for path in files:
+        name = str(path.relative_to(code)) if path.is_relative_to(code) else path.name.removesuffix(".txt")
+        found += _lines(name, path)
+    return found
+
+
+def _lines(name: str, path: Path) -> Iterator[Source]:
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
+        # pyproject.toml has its requirements as strings in a list.
+        text = line.split(" #")[0].strip().strip("\"',").strip()
+        if text and not text.startswith(("#", "[", "]")):
+            yield Source(f"{name} line {number}", text)
+
+
+def explain(said: Sequence[str], sources: Sequence[Source], fixed: Mapping[str, str]) -> str:
+    """The message of a refusal.
+
+    Args:
+        said: all lines of uv's.
+        sources: of the requirements.
+        fixed: packages of the image that stay, by name, as constraints.
+    """
+    start = next((at for at, line in enumerate(said) if line.lstrip().startswith(("error:", "×"))), 0)
+    text = " ".join(line.strip() for line in said[start:] if line.strip())
+    text = re.sub(r"\s+", " ", text).removeprefix("error: ").replace(" cause: ", ": ")
+    # Not in a message, and not in a log: an index's address may have a password in it.
+    text = re.sub(r"://[^/@\s]+@", "://", text)
+    parts = [text]
+    named = {canonical_name(word) for word in re.findall(r"[A-Za-z0-9][A-Za-z0-9._-]*", text)}
+    asked = [source for source in sources if source.name in named]
+    if asked:
+        parts.append("Asked for by " + "; ".join(f"{source.place}: {source.text}" for source in asked[:_MOST]))
+    stays = [constraint for name, constraint in fixed.items() if name in named]
+    if stays:
+        parts.append(f"Of the image, {' and '.join(stays)} stays: its other parts were built for it")
+    return ". ".join(part.rstrip(".") for part in parts)
