@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from weft import errors as errors
     from weft.client import Client as Client
     from weft.errors import WeftError as WeftError
+    from weft.function import RemoteFunction as RemoteFunction
+    from weft.function import job as job
     from weft.models import (
         Attempt as Attempt,
     )
@@ -90,12 +92,14 @@ _WORKERS = ("WorkersError", "WorkersTimeout", "await_workers", "launch_workers",
 _HOMES = {
     "Client": "weft.client",
     "Job": "weft.resources.jobs",
+    "RemoteFunction": "weft.function",
     "WeftError": "weft.errors",
+    "job": "weft.function",
     **dict.fromkeys(_MODELS, "weft.models"),
     **dict.fromkeys(_WORKERS, "weft.workers"),
 }
 
-__all__ = ["Client", "Job", "WeftError", "errors", *_MODELS, *_WORKERS]
+__all__ = ["Client", "Job", "RemoteFunction", "WeftError", "errors", "job", *_MODELS, *_WORKERS]
 
 
 def __getattr__(name: str) -> Any:

@@ -89,6 +89,12 @@ def open_bundle(code: Path, leave_out: Path | None = None, *, max_bytes: int = M
     yield Bundle(code, sha256_of(code), code.stat().st_size)
 
 
+def manifest_in(code: Path) -> Path | None:
+    """The manifest that lies in a folder of code under its usual name. It stays out of a bundle, as it may hold
+    credentials."""
+    return next((code / name for name in ("manifest.yml", "manifest.yaml") if (code / name).is_file()), None)
+
+
 def sha256_of(path: Path) -> str:
     """The file's SHA-256 in hex."""
     with path.open("rb") as file:

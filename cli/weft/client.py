@@ -15,8 +15,9 @@ import yaml
 
 from weft import profile as profiles
 from weft.bundle import Bundle, open_bundle
-from weft.errors import ApiError, NotFound, WeftError
+from weft.errors import ApiError, WeftError
 from weft.models import Engine, parse_time
+from weft.resources import code as code_on_server
 from weft.resources.account import Me, Secrets, Tokens
 from weft.resources.administration import Projects, Users
 from weft.resources.data import Data, Datastores
@@ -24,8 +25,6 @@ from weft.resources.jobs import Job, Jobs
 from weft.resources.registry import Models
 from weft.transport.http import Body, Transport, segment
 from weft.transport.transfer import Progress, silent
-
-_BLOCK = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -147,28 +146,7 @@ class Client:
         Raises:
             InvalidBundle: the server refuses the zip: it is damaged, is too large, or has names that lead out of it.
         """
-        path = f"/code/{segment(bundle.sha256)}"
-        try:
-            self._transport.request("HEAD", path)
-        except NotFound:
-            pass
-        else:
-            progress(bundle.size)
-            return False
-        sent = 0
-
-        def chunks() -> Any:
-            nonlocal sent
-            progress(-sent)
-            sent = 0
-            with bundle.path.open("rb") as file:
-                while block := file.read(_BLOCK):
-                    sent += len(block)
-                    progress(len(block))
-                    yield block
-
-        self._transport.request("PUT", path, body=Body(chunks, bundle.size, "application/zip"))
-        return True
+        return code_on_server.send(self._transport, bundle, progress)
 
     def validate(
         self, manifest: str | Path | Mapping[str, Any], overrides: Mapping[str, str] | None = None

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +72,24 @@ def test_a_job_from_train_to_delete(client: Client, code: Path, tmp_path: Path) 
     job.delete()
     with pytest.raises(errors.Conflict):
         client.job(again.id).resume()
+
+
+def test_a_rerun_with_other_code_keeps_the_manifest(client: Client, code: Path, tmp_path: Path) -> None:
+    job = client.train(code / "manifest.yml", code)
+    (code / "train.py").write_text("print('better')\n")
+    again = job.rerun(code=code)
+    assert (again.rerun_of, again.name, again.learners, again.labels) == (job.id, "digits", 2, {"team": "vision"})
+    with zipfile.ZipFile(again.download_definition(tmp_path / "code.zip")) as archive:
+        assert archive.read("train.py") == b"print('better')\n"
+        assert archive.namelist() == ["train.py"], "the manifest may hold credentials"
+    assert client.jobs.rerun(job.id, code=tmp_path / "code.zip").code_sha256 != job.code_sha256, "a zip, as it is"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(errors.BundleError, match="has no code"):
+        job.rerun(code=tmp_path / "empty")
+    with pytest.raises(errors.ApiError, match="no code bundle with the sha256 0000"):
+        job.rerun(code_sha256="0" * 64)
+    with pytest.raises(errors.WeftError, match="code or code_sha256, not both"):
+        job.rerun(code=code, code_sha256=again.code_sha256)
 
 
 def test_every_manifest_problem_has_its_line(client: Client, code: Path) -> None:

@@ -49,6 +49,21 @@ def test_a_folder_with_nothing_but_the_manifest_sends_no_code(server: Double, we
     assert server.requests("POST", "jobs")[0].json["code_sha256"] is None
 
 
+REPOSITORY = "name: mnist\nrepo: {url: https://git.example.com/x.git, ref: main}\n"
+
+
+def test_with_a_repository_no_folder_is_sent(server: Double, weft: Weft, code: Path) -> None:
+    sha = accept_code(server, code)
+    plain = (code / "manifest.yml").read_text()
+    (code / "manifest.yml").write_text(REPOSITORY)
+    assert weft("train", str(code / "manifest.yml")).code == 0
+    assert weft("train", str(code / "manifest.yml"), str(code)).code == 0
+    (code / "manifest.yml").write_text(plain)
+    assert weft("train", str(code / "manifest.yml"), "--set", "repo.url=https://git.example.com/x.git").code == 0
+    sent = [request.json["code_sha256"] for request in server.requests("POST", "jobs")]
+    assert sent == [None, sha, None], "a folder that is named is sent, and the server says what is wrong"
+
+
 def test_a_pipe_among_the_code_is_left_out_with_a_word(
     server: Double, weft: Weft, client: Client, code: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

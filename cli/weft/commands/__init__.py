@@ -20,8 +20,8 @@ TRAIN, JOBS, DATA, SERVER = "Train", "Jobs", "Models, data and secrets", "Server
 COMMANDS: dict[str, Entry] = {
     "init": Entry("train", "Write a commented starter manifest and training script.", TRAIN),
     "validate": Entry("train", "Check a manifest without submitting it.", TRAIN),
-    "train": Entry("train", "Submit a training job: a manifest, and the folder or zip of its code.", TRAIN),
-    "run": Entry("run", "Run a manifest on this machine, without a server.", TRAIN),
+    "train": Entry("train", "Submit a training job: a manifest or a script, and the folder or zip of its code.", TRAIN),
+    "run": Entry("run", "Run a manifest or a script on this machine, without a server.", TRAIN),
     "rerun": Entry("train", "Submit a job again, with the same manifest and code.", TRAIN),
     "bench": Entry(
         "bench", "Measure the speed of a training, and how it scales with the number of learners.", TRAIN, group=True

@@ -17,9 +17,25 @@ import typer
 from rich.markup import escape
 
 from weft.bundle import open_bundle
-from weft.client import read_manifest
-from weft.commands.common import JsonOption, overrides
-from weft.commands.train import LearnersOption, ManifestArgument, NameOption, SetOption
+from weft.commands.common import JsonOption
+from weft.commands.source import (
+    ArgumentsArgument,
+    CodeArgument,
+    CpusOption,
+    FrameworkOption,
+    GpusOption,
+    LearnersOption,
+    MemoryOption,
+    NameOption,
+    NoCodeOption,
+    ScriptCommand,
+    SetOption,
+    Source,
+    SourceArgument,
+    WithOption,
+    read_source,
+    say_unused,
+)
 from weft.errors import InvalidManifest, WeftError
 from weft.exits import ExitCode, exit_code_of_state
 from weft.local_run import LocalRun
@@ -36,15 +52,18 @@ _MOST_SERIES = 20
 """Number of series that the end of a run shows; the file has all."""
 
 
-@app.command("run")
+@app.command("run", cls=ScriptCommand)
 def run(
-    manifest: ManifestArgument,
-    code: Annotated[
-        Path | None,
-        typer.Argument(metavar="DIR|ZIP", help="The code. Default: the manifest's folder.", show_default=False),
-    ] = None,
+    manifest: SourceArgument,
+    code: CodeArgument = None,
+    arguments: ArgumentsArgument = None,
     settings: SetOption = None,
     learners: LearnersOption = None,
+    gpus: GpusOption = None,
+    cpus: CpusOption = None,
+    memory: MemoryOption = None,
+    framework: FrameworkOption = None,
+    packages: WithOption = None,
     name: NameOption = None,
     data: Annotated[
         list[str] | None,
@@ -74,28 +93,33 @@ def run(
     grace: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Time from Ctrl-C (SIGTERM) to SIGKILL.")
     ] = 120,
-    no_code: Annotated[
-        bool, typer.Option("--no-code", help="Run without code, because the command needs none.")
-    ] = False,
+    no_code: NoCodeOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a manifest on this machine, without a server.
+    """Run a manifest or a script on this machine, without a server.
 
     The command uses the same agent, environments and launchers as the service,
-    so `weft train` can submit the same manifest unchanged. Local folders can
+    so `weft train` can submit the same manifest or script unchanged. Local folders can
     replace S3. Only the folder of the run remains; the command prints it at
     the end.
 
     Ctrl-C sends SIGTERM, so that the job can save a checkpoint. A second Ctrl-C
     kills the job. The exit code is the job's outcome.
     """
-    if no_code and code is not None:
-        raise typer.BadParameter("leave out the code or --no-code", param_hint="--no-code")
-    values = overrides(settings) | ({"name": name} if name else {}) | ({"learners": str(learners)} if learners else {})
-    text, _ = read_manifest(manifest)
+    source = read_source(
+        manifest,
+        code,
+        arguments,
+        settings=settings,
+        keys={"name": name, "learners": learners, "cpus": cpus, "gpus": gpus, "memory": memory},
+        framework=framework,
+        packages=packages,
+        no_code=no_code,
+    )
+    say_unused(source)
     request: dict[str, Any] = {
-        "manifest": text,
-        "overrides": values,
+        "manifest": source.text,
+        "overrides": dict(source.values),
         "folder": str(Path("weft-run").absolute()),
         "out": _absolute(out),
         "resume": resume,
@@ -106,21 +130,21 @@ def run(
         "grace": grace,
     }
     try:
-        if no_code:
-            _run(request, manifest, as_json=as_json)
+        if source.code is None:
+            _run(request, source, as_json=as_json)
         else:
-            with open_bundle(code or manifest.parent, leave_out=manifest) as bundle:
+            with open_bundle(source.code, leave_out=source.leave_out) as bundle:
                 if bundle is None:
-                    say(f"[dim]{escape(str(code or manifest.parent))} has no code[/]")
+                    say(f"[dim]{escape(str(source.code))} has no code[/]")
                 elif bundle.warning:
                     say(f"[yellow]{escape(bundle.warning)}[/]")
-                _run(request | {"code": str(bundle.path.absolute()) if bundle else None}, manifest, as_json=as_json)
+                _run(request | {"code": str(bundle.path.absolute()) if bundle else None}, source, as_json=as_json)
     except InvalidManifest as error:
-        problems.explain(str(manifest), text, error.problems, error.detail)
+        problems.explain(source.title, source.text, error.problems, error.detail)
         raise typer.Exit(ExitCode.INVALID) from None
 
 
-def _run(request: dict[str, Any], manifest: Path, *, as_json: bool) -> None:
+def _run(request: dict[str, Any], source: Source, *, as_json: bool) -> None:
     """Show a run to its end, and exit with its outcome."""
     feed = Feed(tags=True, as_json=as_json, events=True)
     begun: dict[str, Any] = {}
@@ -135,12 +159,12 @@ def _run(request: dict[str, Any], manifest: Path, *, as_json: bool) -> None:
                 case "event":
                     feed.event(Event.from_json({"id": number, "at": datetime.now(UTC).isoformat(), **news}))
                 case "end":
-                    _finish(news, begun, manifest, feed)
+                    _finish(news, begun, source, feed)
                     state = news["state"]
     raise typer.Exit(ExitCode.INTERRUPTED if interrupted and state == "HALTED" else exit_code_of_state(state))
 
 
-def _finish(end: dict[str, Any], begun: dict[str, Any], manifest: Path, feed: Feed) -> None:
+def _finish(end: dict[str, Any], begun: dict[str, Any], source: Source, feed: Feed) -> None:
     """Print the outcome, and the paths of the results."""
     if feed.as_json:
         feed.json_line("end", {key: value for key, value in end.items() if key != "type"} | {"folder": begun["folder"]})
@@ -163,7 +187,7 @@ def _finish(end: dict[str, Any], begun: dict[str, Any], manifest: Path, feed: Fe
     if end["checkpoints"]:
         say(f"[key]checkpoints:[/]  {escape(_shown(end['checkpoints']))}  [dim](--resume continues from them)[/]")
     if end["state"] == "COMPLETED":
-        say(f"[key]next:[/]         [command]weft train {escape(shlex.quote(str(manifest)))} --follow[/]")
+        say(f"[key]next:[/]         [command]weft train --follow {escape(shlex.join(source.again))}[/]")
 
 
 @contextmanager

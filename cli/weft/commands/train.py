@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,11 +12,29 @@ import typer
 from rich.markup import escape
 
 from weft import starter, words
-from weft.bundle import Bundle, open_bundle
+from weft.bundle import Bundle, manifest_in, open_bundle
 from weft.client import Client, read_manifest
 from weft.commands.common import JobArgument, JsonOption, client_of, overrides
 from weft.commands.following import follow_to_the_end
-from weft.errors import BundleError, InvalidManifest
+from weft.commands.source import (
+    ArgumentsArgument,
+    CodeArgument,
+    CpusOption,
+    FrameworkOption,
+    GpusOption,
+    LearnersOption,
+    MemoryOption,
+    NameOption,
+    NoCodeOption,
+    ScriptCommand,
+    SetOption,
+    Source,
+    SourceArgument,
+    WithOption,
+    read_source,
+    say_unused,
+)
+from weft.errors import BundleError, InvalidManifest, WeftError
 from weft.exits import ExitCode
 from weft.resources.jobs import Job
 from weft.ui import cells, problems
@@ -26,14 +46,6 @@ app = typer.Typer()
 _LARGE = 4 << 20
 
 ManifestArgument = Annotated[Path, typer.Argument(metavar="MANIFEST", help="The YAML file.", show_default=False)]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Change a value of the manifest, by path: learners=4, framework.command='…'."
-    ),
-]
-NameOption = Annotated[str | None, typer.Option("--name", help="Change the name of the job.")]
-LearnersOption = Annotated[int | None, typer.Option("--learners", min=1, help="Change the number of learners.")]
 FollowOption = Annotated[
     bool, typer.Option("--follow", "-f", help="Show the states and the log until the job has ended.")
 ]
@@ -87,22 +99,38 @@ def validate(
         say(f"  [yellow]note:[/] {escape(note)}")
 
 
-@app.command("train")
+@app.command("train", cls=ScriptCommand)
 def train(
     ctx: typer.Context,
-    manifest: ManifestArgument,
-    code: Annotated[
-        Path | None,
-        typer.Argument(metavar="DIR|ZIP", help="The code. Default: the manifest's folder.", show_default=False),
-    ] = None,
+    manifest: SourceArgument,
+    code: CodeArgument = None,
+    arguments: ArgumentsArgument = None,
     follow: FollowOption = False,
     settings: SetOption = None,
     learners: LearnersOption = None,
+    gpus: GpusOption = None,
+    cpus: CpusOption = None,
+    memory: MemoryOption = None,
+    framework: FrameworkOption = None,
+    packages: WithOption = None,
     name: NameOption = None,
-    no_code: Annotated[bool, typer.Option("--no-code", help="Send no code, because the command needs none.")] = False,
+    no_code: NoCodeOption = False,
+    save: Annotated[
+        str | None,
+        typer.Option(
+            "--save",
+            metavar="[=FILE]",
+            help="For a script: write its manifest to a file, and submit nothing. Default: manifest.yml in the folder "
+            "of the code.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit a training job: a manifest, and the folder or zip of its code.
+    """Submit a training job: a manifest or a script, and the folder or zip of its code.
+
+    For a script, the command makes the manifest. The job has the name of the
+    script and runs it in its folder, with the arguments after `--`. Example:
+    `weft train train.py --learners 2 --gpus 1 -- --lr 0.1`
 
     If the code is a folder, files that .gitignore or .weftignore excludes are
     left out, and so is the manifest itself. Code that the server already has
@@ -111,18 +139,27 @@ def train(
     Prints the job's id. With --follow, also prints the job's log, and the
     exit code is the job's outcome.
     """
-    if no_code and code is not None:
-        raise typer.BadParameter("leave out the code or --no-code", param_hint="--no-code")
-    values = overrides(settings) | ({"name": name} if name else {}) | ({"learners": str(learners)} if learners else {})
+    source = read_source(
+        manifest,
+        code,
+        arguments,
+        settings=settings,
+        keys={"name": name, "learners": learners, "cpus": cpus, "gpus": gpus, "memory": memory},
+        framework=framework,
+        packages=packages,
+        no_code=no_code,
+    )
+    if save is not None:
+        if follow or as_json or settings:
+            raise typer.BadParameter("it submits nothing; leave out --follow, --json and --set", param_hint="--save")
+        _save(source, Path(save) if save else None)
+        return
+    say_unused(source)
     client = client_of(ctx)
-    text, _ = read_manifest(manifest)
     try:
-        if no_code:
-            job = client.jobs.submit(text, None, values)
-        else:
-            job = _submit_with_code(client, manifest, text, code or manifest.parent, values)
+        job = _submit(client, source)
     except InvalidManifest as error:
-        problems.explain(str(manifest), text, error.problems, error.detail)
+        problems.explain(source.title, source.text, error.problems, error.detail)
         raise typer.Exit(ExitCode.INVALID) from None
     _submitted(client, job, follow=follow, as_json=as_json)
 
@@ -154,7 +191,8 @@ def rerun(
 ) -> None:
     """Submit a job again, with the same manifest and code.
 
-    Prints the new job's id.
+    --code sends other code, --set changes the manifest. Prints the new job's
+    id.
     """
     client = client_of(ctx)
     begins_with = checkpoint or from_checkpoint
@@ -168,21 +206,39 @@ def rerun(
     _submitted(client, new, follow=follow, as_json=as_json)
 
 
-def _submit_with_code(client: Client, manifest: Path, text: str, code: Path, values: dict[str, str]) -> Job:
-    with open_bundle(code, leave_out=manifest) as bundle:
+def _save(source: Source, file: Path | None) -> None:
+    """Write the manifest of a script, and print the command that submits it."""
+    if source.script is None:
+        raise typer.BadParameter(f"{source.title} is a manifest; only a script needs one", param_hint="--save")
+    target = file or source.script.code / "manifest.yml"
+    shown = target if file else Path(os.path.relpath(target))
+    try:
+        with target.open("x", encoding="utf-8") as opened:
+            opened.write(source.text)
+    except FileExistsError:
+        raise WeftError(f"{shown} is there already; nothing was written. --save=FILE names another file") from None
+    except OSError as error:
+        raise WeftError(f"{shown} can't be written: {error.strerror}") from error
+    code = [] if target.absolute().parent == source.script.code else [os.path.relpath(source.script.code)]
+    say(f"[green]✓[/] {escape(str(shown))}")
+    say(f"\nTrain it:  [command]weft train {escape(shlex.join([str(shown), *code]))} --follow[/]")
+
+
+def _submit(client: Client, source: Source) -> Job:
+    if source.code is None:
+        return client.jobs.submit(source.text, None, source.values)
+    with open_bundle(source.code, leave_out=source.leave_out) as bundle:
         if bundle is None:
-            say(f"[dim]{escape(str(code))} has no code, so none is sent[/]")
-            return client.jobs.submit(text, None, values)
+            say(f"[dim]{escape(str(source.code))} has no code, so none is sent[/]")
+            return client.jobs.submit(source.text, None, source.values)
         if bundle.size > _LARGE:
             # Check the manifest before many bytes are sent.
-            client.validate(manifest, values)
-        return client.jobs.submit(text, _send(client, bundle, code), values)
+            client.validate(source.manifest, source.values)
+        return client.jobs.submit(source.text, _send(client, bundle, source.code), source.values)
 
 
 def _send_code(client: Client, code: Path) -> str:
-    """Send other code for a job. As with `train`, a manifest is left out, because it may contain credentials."""
-    manifest = next((code / name for name in ("manifest.yml", "manifest.yaml") if (code / name).is_file()), None)
-    with open_bundle(code, leave_out=manifest) as bundle:
+    with open_bundle(code, leave_out=manifest_in(code)) as bundle:
         if bundle is None:
             raise BundleError(f"{code} has no code")
         return _send(client, bundle, code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -13,7 +14,17 @@ from typing import Any, Literal
 
 import httpx
 
-from weft.errors import AmbiguousName, JobFailed, JobHalted, NotFound, Unavailable, WaitTimeout
+from weft.bundle import manifest_in, open_bundle
+from weft.errors import (
+    AmbiguousName,
+    BundleError,
+    JobFailed,
+    JobHalted,
+    NotFound,
+    Unavailable,
+    WaitTimeout,
+    WeftError,
+)
 from weft.models import (
     TERMINAL,
     Attempt,
@@ -28,6 +39,7 @@ from weft.models import (
     StateChange,
     parse_time,
 )
+from weft.resources.code import send
 from weft.resources.logs import Log, Which
 from weft.resources.metrics import Curve, Metrics, MetricValues, Point, Series
 from weft.resources.watch import Item, watch
@@ -177,10 +189,11 @@ class Job:
         overrides: Mapping[str, str] | None = None,
         *,
         from_checkpoint: bool | str = False,
+        code: str | Path | None = None,
         code_sha256: str | None = None,
     ) -> Job:
-        """Submit a new job with the same manifest and code; see :meth:`Jobs.rerun`."""
-        return self._jobs.rerun(self.id, overrides, from_checkpoint=from_checkpoint, code_sha256=code_sha256)
+        """Submit a new job with the same manifest, and the same or other code; see :meth:`Jobs.rerun`."""
+        return self._jobs.rerun(self.id, overrides, from_checkpoint=from_checkpoint, code=code, code_sha256=code_sha256)
 
     def checkpoints(self) -> Sequence[Checkpoint]:
         """The stored checkpoints of the job; see :meth:`Jobs.checkpoints`."""
@@ -325,25 +338,41 @@ class Jobs:
         overrides: Mapping[str, str] | None = None,
         *,
         from_checkpoint: bool | str = False,
+        code: str | Path | None = None,
         code_sha256: str | None = None,
     ) -> Job:
-        """Submit a new job with the same manifest and code; returns the new job.
+        """Submit a new job with the same manifest, and the same or other code; returns the new job.
 
         Args:
             overrides: as for :meth:`submit`.
             from_checkpoint: True: start from a copy of the last complete checkpoint; a text: from a copy of the
                 checkpoint of this ``generation``. The copy does not depend on the old job.
-            code_sha256: other code, which :meth:`weft.Client.send_code` has sent.
+            code: folder or zip of other code. A ``manifest.yml`` in the folder is not sent.
+            code_sha256: instead of ``code``: the SHA-256 of other code that :meth:`weft.Client.send_code` has sent.
 
         Raises:
             Conflict: there is no such checkpoint.
+            BundleError, InvalidBundle: the code can't be packed, or the server refuses it.
         """
+        if code is not None:
+            if code_sha256 is not None:
+                raise WeftError("rerun takes code or code_sha256, not both")
+            code_sha256 = self._send(Path(code))
         body: dict[str, Any] = {"set": dict(overrides or {})}
         if from_checkpoint:
             body["from_checkpoint"] = from_checkpoint
         if code_sha256 is not None:
             body["code_sha256"] = code_sha256
         return self._job(self._transport.json("POST", _path(job_id, "rerun"), json=body))
+
+    def _send(self, code: Path) -> str:
+        with open_bundle(code, leave_out=manifest_in(code)) as bundle:
+            if bundle is None:
+                raise BundleError(f"{code} has no code")
+            if bundle.warning:
+                warnings.warn(bundle.warning, stacklevel=3)
+            send(self._transport, bundle)
+            return bundle.sha256
 
     def checkpoints(self, job_id: str) -> Sequence[Checkpoint]:
         """The stored checkpoints of a job, newest first. Each learner that writes checkpoints has its own."""

@@ -50,3 +50,13 @@ def resources(of: Mapping[str, Any]) -> str:
     if memory := of.get("memory"):
         parts.append(size(int(memory)))
     return ", ".join(parts)
+
+
+def repository(told: Mapping[str, Any] | None) -> str | None:
+    """'commit 6f1c… (main) of https://github.com/team/project.git, folder training'; None: the code is in none."""
+    if not told:
+        return None
+    ref = told.get("ref")
+    named = f" ({ref})" if ref and ref != told.get("commit") else ""
+    folder = f", folder {told['path']}" if told.get("path") else ""
+    return f"commit {told.get('commit')}{named} of {told.get('url')}{folder}"

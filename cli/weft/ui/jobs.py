@@ -177,6 +177,8 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
         ("error code", job.error_code),
         ("description", job.description),
         ("framework", f"{framework.name} {framework.version}{launcher}"),
+        ("code", cells.repository(job.manifest.get("repo"))),
+        ("packages", _packages(job.raw.get("packages"))),
         ("command", framework.command),
         ("learners", f"{job.learners} × {cells.resources(job.resources)}{_elastic(job)}"),
         ("engine", f"{job.engine}, priority {job.priority}"),
@@ -193,6 +195,20 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
         ("model", ", ".join(job.raw.get("models") or ())),
     ]
     return [(key, value) for key, value in rows if value]
+
+
+def _packages(told: Json | None) -> str | None:
+    """'einops 0.8.2, pillow 11.0.0 (the image has 12.0.0)'; while they are built, the job that does it."""
+    if not told:
+        return None
+    if told.get("lock") is None:
+        return f"job {told['build']} builds them" if told["state"] == "BUILDING" else told["state"].lower()
+    pins = [f"{pin['name']} {pin['version']}" + _replaced(pin.get("replaces")) for pin in told["lock"]]
+    return ", ".join(pins) or "the image has all of them"
+
+
+def _replaced(version: str | None) -> str:
+    return f" (the image has {version})" if version else ""
 
 
 def _elastic(job: Job) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from weft import words
 from weft.models import Json, Model, ModelVersion, parse_time
-from weft.ui import metrics, times
+from weft.ui import cells, metrics, times
 from weft.ui.jobs import table
 
 _MOVES = 10
@@ -62,7 +62,7 @@ def version_panel(version: ModelVersion) -> RenderableType:
         ("run", f"{words.count(run.get('learners') or 1, 'learner')} on {run.get('engine', '')}{attempts}{took}"),
         ("parent", version.parent),
         ("children", ", ".join(version.children)),
-        ("code", _short(lineage.get("code_sha256"))),
+        ("code", cells.repository(lineage.get("repo")) or _short(lineage.get("code_sha256"))),
         ("data", _listing(lineage.get("data"))),
         ("pretrained", _listing(lineage.get("pretrained"))),
         ("image", image.get("reference")),
