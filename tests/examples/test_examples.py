@@ -22,6 +22,7 @@ JOBS = {
     "cifar10-resnet18": ("horovod:0.28.1-torch2.13", "horovod", 2),
     "cats-dogs-densenet": ("tensorflow:2.21.0", "none", 1),
     "transfer-learning": ("pytorch:2.13.0", "none", 1),
+    "llm-finetune": ("pytorch:2.13.0", "torchrun", 1),
 }
 
 
@@ -89,6 +90,7 @@ def test_it_has_what_a_reader_looks_for(name: str) -> None:
             "manifest-registry.yml",
             {"name", "data_stores.pretrained_model", "data_stores.model"},
         ),
+        ("llm-finetune", "manifest-fsdp.yml", {"name", "description", "learners", "framework.command"}),
     ],
 )
 def test_second_manifests_differ_in_what_they_are_about(name: str, other: str, allowed: set[str]) -> None:

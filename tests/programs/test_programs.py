@@ -1,0 +1,62 @@
+"""Programs for popular libraries, as users write them for clusters: two learners of Weft make one gang of each.
+
+A folder has a program and the manifest that it needs. Each rank's last line is ``world 2 rank 1 parameters SUM``. The
+ranks train on different data, so that they have the same parameters only if they have shared their gradients.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.e2e.stack import ENVIRONMENTS
+from tests.environments import FIRST_RUN
+
+HERE = Path(__file__).parent
+PROGRAMS = sorted(path.parent.name for path in HERE.glob("*/train.py"))
+
+pytestmark = pytest.mark.timeout(FIRST_RUN)  # the first job with a package installs it
+
+
+def run(name: str, work: Path) -> str:
+    """What the learners print; ``[2] …`` is of the second."""
+    home = work / "home"
+    home.mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("WEFT_", "HF_", "AWS_"))}
+    done = subprocess.run(
+        ["weft", "run", str(HERE / name / "manifest.yml"), str(HERE / name), "--out", str(work / "out")],
+        cwd=work,
+        env=environment
+        | {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(home),
+            "WEFT_ENVIRONMENTS_DIR": ENVIRONMENTS,
+            # A home of its own makes each run build its packages. What uv has downloaded is shared.
+            "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache/uv")),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert "COMPLETED" in done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_two_learners_are_one_gang(name: str, tmp_path: Path) -> None:
+    said = run(name, tmp_path)
+    found = re.findall(r"^\[(\d)\] world (\d) rank (\d) parameters (\S+)$", said, re.MULTILINE)
+    assert sorted(line[:3] for line in found) == [("1", "2", "0"), ("2", "2", "1")], said
+    assert len({parameters for *_, parameters in found}) == 1, said
+
+
+def test_accelerates_own_test_of_gradients(tmp_path: Path) -> None:
+    """A script of Accelerate's package. It compares the gradients of the ranks, if it finds several."""
+    said = run("accelerate_sync", tmp_path)
+    for learner in (1, 2):
+        assert f"[{learner}] **Test Distributed `no_sync` context manager**" in said.splitlines(), said
