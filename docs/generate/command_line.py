@@ -163,11 +163,8 @@ def _argument(parameter: Any) -> Parameter:
 
 def _option(parameter: Any, types: dict[str, Any]) -> Parameter:
     names = ", ".join([*parameter.opts, *parameter.secondary_opts])
-    value = (
-        ""
-        if getattr(parameter, "is_flag", False)
-        else " " + (parameter.metavar or _value(types.get(parameter.name, str)))
-    )
+    metavar = parameter.metavar or _value(types.get(parameter.name, str))
+    value = "" if getattr(parameter, "is_flag", False) else metavar if metavar.startswith("[=") else f" {metavar}"
     help_text = _help(parameter)
     if parameter.multiple and "repeatable" not in help_text:
         help_text += " Can be given several times."

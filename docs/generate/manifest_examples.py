@@ -41,6 +41,22 @@ env: {OMP_NUM_THREADS: "4"}
 secrets: {WANDB_API_KEY: wandb}
 """
 
+_INDEX = """
+framework:
+  name: pytorch
+  packages: [our-models]
+  index: {url: https://packages.example.com/simple, secret: index-password}
+  command: python train.py
+"""
+
+_REPOSITORY = """
+repo:
+  url: https://github.com/team/project.git
+  ref: main
+  secret: github-token
+  path: training/digits
+"""
+
 _OWN_STORE = """
 data_stores:
   - id: cos
@@ -127,6 +143,28 @@ framework:
   command: python3 train.py
 """,
     "framework.launcher": _FRAMEWORK,
+    "framework.packages": """
+framework:
+  name: pytorch
+  packages: [transformers==4.57.*, lightning]
+  command: python train.py
+""",
+    "framework.requirements": """
+framework:
+  name: pytorch
+  requirements: requirements.txt
+  command: python train.py
+""",
+    "framework.wheels": """
+framework:
+  name: pytorch
+  packages: [our-models]
+  wheels: wheels/*.whl
+  command: python train.py
+""",
+    "framework.index": _INDEX,
+    "framework.index.url": _INDEX,
+    "framework.index.secret": _INDEX,
     "framework.command": """
 framework:
   name: pytorch
@@ -135,6 +173,11 @@ framework:
     python train.py --epochs 12
 """,
     "framework.image_tag": "framework: {name: pytorch, image_tag: dev, command: python train.py}",
+    "repo": "repo: {url: https://github.com/team/project.git, ref: v1.2}",
+    "repo.url": "repo: {url: https://github.com/team/project.git}",
+    "repo.ref": "repo: {url: https://github.com/team/project.git, ref: 0f3c1d5a7b9e2468ace013579bdf02468ace1357}",
+    "repo.secret": _REPOSITORY,
+    "repo.path": _REPOSITORY,
     "data_stores": """
 data_stores:
   - id: digits

@@ -21,6 +21,7 @@ notebooks. `Client`, `Job`, the functions for workers, `WeftError` and the more 
 package `weft`. For everything else, this page names the module.
 """
 _RESOURCES = "`{name}`, where `client` is a [`Client`](#client)."
+_JOB = "## Functions as jobs"
 _WORKERS = "## Workers for notebooks"
 _VALUES = """
 ## Values
@@ -37,10 +38,12 @@ These are in the module `weft.errors`; `weft.WeftError` is the same class as `we
 
 def page() -> str:
     public = {name: getattr(weft, name) for name in weft.__all__ if name != "errors"}
-    workers = [member for member in public.values() if inspect.isclass(member) and member.__module__ == "weft.workers"]
-    functions = [member for member in public.values() if inspect.isfunction(member)]
+    of_workers = [member for member in public.values() if member.__module__ == "weft.workers"]
+    workers = [member for member in of_workers if inspect.isclass(member)]
+    functions = [member for member in of_workers if inspect.isfunction(member)]
     parts = ["# The Python library", _INTRO, _class(weft.Client), _class(weft.Job)]
     parts += [_class(of, _RESOURCES.format(name=name)) for name, of in _resources()]
+    parts += [_JOB, _function(weft.job), _class(weft.RemoteFunction)]
     parts += [_WORKERS, *(_function(function) for function in functions), *(_error(of) for of in workers)]
     parts += [_VALUES, *(_value(of) for of in _values())]
     parts += [_ERRORS, *(_error(of) for of in _errors())]
