@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft_core.catalogue import Catalogue
-from weft_core.manifest.models import Framework, Manifest
+from weft_core.manifest.models import DataStore, Framework, Manifest, Repository, TrainingData
 from weft_core.requirement_files import CodeFiles
 
 BUILD_KIND = "packages"
@@ -24,15 +24,15 @@ _REQUEST, _SECRET = "WEFT_PACKAGES", "WEFT_INDEX_SECRET"
 _LONGEST = 2 * 3600.0
 _PYPI = ("https://pypi.org", "https://files.pythonhosted.org")
 _MOST_CPUS = 4.0
+_WHEELS = ["*.whl"]
 
 
 @dataclass(frozen=True)
 class PackageRequest:
     """The packages that a job asks for, in the environment that they are for."""
 
-    framework: Framework
-    engine: str
-    """Its machines decide on the Python, so an overlay is for one engine."""
+    manifest: Manifest
+    """The job's. Of its engine are the machines that decide on the Python, so an overlay is for one engine."""
     files: CodeFiles
     code_sha256: str | None
     """The code, where the build needs it."""
@@ -42,11 +42,14 @@ class PackageRequest:
     @property
     def key(self) -> str:
         """A hash that is the same for the same request."""
-        asked = self.framework
+        asked = self.manifest.framework
         image = Catalogue.load().get(asked.image)
-        parts: list[Any] = [asked.image, image.digest if image else None, self.engine, sorted(asked.packages)]
+        parts: list[Any] = [asked.image, image.digest if image else None, self.manifest.engine, sorted(asked.packages)]
         parts += [asked.requirements, sorted(asked.wheels), self.files.digest]
         parts += [asked.index.model_dump() if asked.index else None]
+        repository = _repository(self.manifest)
+        parts += [repository.model_dump(exclude={"ref"}) if repository else None]
+        parts += [store.model_dump(exclude={"id"}) for store in _wheel_stores(self.manifest)]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -60,11 +63,12 @@ def build_manifest(manifest: Manifest, default_index: str | None, known: Sequenc
         default_index: the installation's index of packages; None: as learners' machines have it.
         known: hashes of locks that have an overlay. What resolves to one of them is not installed again.
     """
-    framework = manifest.framework
+    framework, stores = manifest.framework, _wheel_stores(manifest)
     request = {
         "packages": framework.packages,
         "requirements": framework.requirements,
         "wheels": framework.wheels,
+        "stores": bool(stores),
         "index": framework.index.url if framework.index else None,
         "default_index": default_index,
         "known": list(known),
@@ -85,6 +89,8 @@ def build_manifest(manifest: Manifest, default_index: str | None, known: Sequenc
             command=_COMMAND,
             image=framework.image,
         ),
+        repo=_repository(manifest),
+        data_stores=stores,
         env={_REQUEST: json.dumps(request)},
         secrets={_SECRET: secret} if secret else {},
         keep_leftovers=False,
@@ -107,3 +113,23 @@ def indexes(manifest: Mapping[str, Any]) -> tuple[str, ...]:
 
 def asks_for_packages(framework: Framework) -> bool:
     return bool(framework.packages or framework.requirements)
+
+
+def _repository(manifest: Manifest) -> Repository | None:
+    """The repository, if the build needs the code in it."""
+    return manifest.repo if manifest.framework.requirements or manifest.framework.wheels else None
+
+
+def _wheel_stores(manifest: Manifest) -> list[DataStore]:
+    """The data stores that have wheels, with the wheels as the build's training data: it comes as a job's does."""
+    return [
+        DataStore(
+            id=store.id,
+            type=store.type,
+            connection=store.connection,
+            datastore=store.datastore,
+            training_data=TrainingData(container=store.wheels.container, prefix=store.wheels.prefix, include=_WHEELS),
+        )
+        for store in manifest.data_stores
+        if store.wheels is not None
+    ]

@@ -93,6 +93,15 @@ _PRETRAINED_MODEL = """
 data_stores:
   - pretrained_model: {model: digits@production}
 """
+_WHEELS = """
+framework:
+  name: pytorch
+  packages: [our-models]
+  command: python train.py
+data_stores:
+  - datastore: team-data
+    wheels: {container: builds, prefix: wheels}
+"""
 _TENSORBOARD = "evaluation_metrics: {type: tensorboard, in: $JOB_STATE_DIR/logs/tb}"
 _FRAMEWORK = """
 framework:
@@ -217,6 +226,9 @@ data_stores:
     f"{_STORE}.pretrained_model.container": _PRETRAINED,
     f"{_STORE}.pretrained_model.prefix": _PRETRAINED,
     f"{_STORE}.pretrained_model.model": _PRETRAINED_MODEL,
+    f"{_STORE}.wheels": _WHEELS,
+    f"{_STORE}.wheels.container": _WHEELS,
+    f"{_STORE}.wheels.prefix": _WHEELS,
     f"{_STORE}.model": "data_stores:\n  - model: digits@3\n    training_results: {model: digits}",
     "checkpoint": "checkpoint: {every: 10m, keep: 5}",
     "checkpoint.every": "checkpoint: {every: 1h30m}",

@@ -72,6 +72,7 @@ data_stores:
     connection: {auth_url: "https://s3.example.com/", user_name: key, password: hunter2, region: eu-de}
     training_data: {container: tf_training_data, prefix: /mnist//small/, mode: stream}
     training_results: {container: tf_trained_model}
+    wheels: {container: builds, prefix: /wheels/}
   - id: kept
     datastore: team-data
     training_data: {container: more, include: ["*.tar", 'train/**'], exclude: "*.tmp", shard: none}
@@ -154,6 +155,7 @@ def test_every_field() -> None:
                     "shard": "none",
                 },
                 "training_results": {"container": "tf_trained_model", "prefix": ""},
+                "wheels": {"container": "builds", "prefix": "wheels"},
             },
             {
                 "id": "kept",

@@ -402,13 +402,24 @@ def test_packages(keys: str, path: str, message: str) -> None:
     assert found.line == 2
 
 
-@pytest.mark.parametrize("key", ["requirements: requirements.txt", "packages: x, wheels: x.whl"])
-def test_a_repository_is_not_read_at_submit(key: str) -> None:
-    framework = f"framework: {{name: python, command: x, {key}}}\n"
-    found = problem(f"name: job\n{framework}repo: {{url: 'https://example.com/x'}}\n")
-    assert found.path in ("framework.requirements", "framework.wheels")
-    assert "don't go with repo yet" in found.message
-    assert found.accepted == "the packages themselves, in framework.packages"
+@pytest.mark.parametrize(
+    ("store", "path", "message"),
+    [
+        ("datastore: default, wheels: {container: w}", "data_stores[0].wheels", "nothing is installed from here"),
+        ("datastore: default, wheels: {prefix: w}", "data_stores[0].wheels.container", "missing"),
+        ("datastore: default, wheels: {container: w/x}", "data_stores[0].wheels.container", "container: w, prefix: x"),
+        ("wheels: {container: w}", "data_stores[0].connection", "missing: expected connection"),
+        (
+            "type: mount_volume, connection: {path: /data}, wheels: {container: w}",
+            "data_stores[0].wheels",
+            "wheels come from S3 or with the code (framework.wheels), not from a mount_volume",
+        ),
+    ],
+)
+def test_wheels_of_a_data_store(store: str, path: str, message: str) -> None:
+    found = problem(PLAIN + f"data_stores: [{{{store}}}]\n")
+    assert found.path == path
+    assert message in found.message
 
 
 @pytest.mark.parametrize(

@@ -189,3 +189,19 @@ def running(home: Path, environment: Mapping[str, str] | None = None) -> Iterato
     finally:
         stack.down()
     eventually(lambda: not stack.processes(), f"processes left behind: {stack.processes()}")
+
+
+def embedded_s3(stack: Stack) -> dict[str, str]:
+    """The address and the credentials of a stack's store, as environment variables."""
+    kept = tomllib.loads((stack.home / "weft.toml").read_text())["s3"]
+    exported = subprocess.run(
+        [sys.executable, "-m", "weft_embedded", "env", "--home", str(stack.home)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return {
+        "AWS_ENDPOINT_URL": re.findall(r"export WEFT_S3__ENDPOINT='?([^'\n]*)'?", exported)[0],
+        "AWS_ACCESS_KEY_ID": kept["access_key"],
+        "AWS_SECRET_ACCESS_KEY": kept["secret_key"],
+    }

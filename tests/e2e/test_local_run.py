@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import boto3
 import psutil
 import pytest
 import yaml
-from tests.e2e.stack import ENVIRONMENTS, PROGRAMS, REPOSITORY, Stack, alive, eventually, series
+from tests.e2e.stack import ENVIRONMENTS, PROGRAMS, REPOSITORY, Stack, alive, embedded_s3, eventually, series
 from tests.wheels import make_wheel
 
 EXAMPLES = REPOSITORY / "examples"
@@ -325,7 +324,7 @@ def test_two_learners_of_ray_meet(desk: Desk) -> None:
 
 def test_a_kept_data_store_is_opened_with_the_environments_credentials(desk: Desk, stack: Stack) -> None:
     """The manifest's own S3, for data and results; not a word to the server."""
-    kept = _s3(stack)
+    kept = embedded_s3(stack)
     client = boto3.client(
         "s3",
         endpoint_url=kept["AWS_ENDPOINT_URL"],
@@ -346,22 +345,22 @@ def test_a_kept_data_store_is_opened_with_the_environments_credentials(desk: Des
     assert "1 file" in done.stderr
     found = [stored["Key"] for stored in client.list_objects_v2(Bucket="desk", Prefix="out/")["Contents"]]
     assert any(re.fullmatch(r"out/run-\w+/copy\.txt", key) for key in found), found
-    desk.nothing_is_left()
-
-
-def _s3(stack: Stack) -> dict[str, str]:
-    kept = tomllib.loads((stack.home / "weft.toml").read_text())["s3"]
-    exported = subprocess.run(
-        [sys.executable, "-m", "weft_embedded", "env", "--home", str(stack.home)],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    return {
-        "AWS_ENDPOINT_URL": re.findall(r"export WEFT_S3__ENDPOINT='?([^'\n]*)'?", exported)[0],
-        "AWS_ACCESS_KEY_ID": kept["access_key"],
-        "AWS_SECRET_ACCESS_KEY": kept["secret_key"],
+    # Wheels, too.
+    client.upload_file(
+        str(make_wheel(desk.folder / "built", "weft-alpha", "1.4")), "desk", "wheels/weft_alpha-1.4-py3-none-any.whl"
+    )
+    asked = {
+        "name": "python",
+        "command": "python -c 'import weft_alpha; print(weft_alpha.__version__)'",
+        "packages": ["weft-alpha"],
     }
+    wheels: dict[str, Any] = {"id": "s3", "datastore": "default", "wheels": {"container": "desk", "prefix": "wheels"}}
+    manifest = desk.manifest("", framework=asked, data_stores=[wheels])
+    assert desk.run(manifest, "--secret", "default", env=kept).stdout == "1.4\n"
+    wheels["wheels"] = {"container": "desk", "prefix": "other"}
+    manifest = desk.manifest("", framework=asked, data_stores=[wheels])
+    assert "wheels: bring them with the code (framework.wheels)" in " ".join(desk.run(manifest, code=1).stderr.split())
+    desk.nothing_is_left()
 
 
 @pytest.mark.timeout(1500)

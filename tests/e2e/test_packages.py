@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.stack import Stack, lines, manifest
+from tests.e2e.stack import Stack, embedded_s3, lines, manifest
+from tests.git_server import Repository, git_server
 from tests.wheels import make_wheel, private_index
 
 import weft
@@ -118,6 +120,50 @@ def test_a_job_can_not_write_what_jobs_share(stack: Stack, code: Path) -> None:
     said = lines(found)
     assert sum("Read-only file system" in line for line in said) == 2, said
     assert not list(Path(said[-1]).parent.glob("of-a-job"))
+
+
+def test_wheels_come_from_a_data_store(stack: Stack, code: Path) -> None:
+    stack.client.data.put(code / "wheels", "default:wheels/team")
+    kept = embedded_s3(stack)
+    connection = {
+        "auth_url": kept["AWS_ENDPOINT_URL"],
+        "user_name": kept["AWS_ACCESS_KEY_ID"],
+        "password": kept["AWS_SECRET_ACCESS_KEY"],
+    }
+    ways: list[dict[str, Any]] = [{"datastore": "default"}, {"connection": connection}]
+    for number, way in enumerate(ways):
+        wanted = job("weft-alpha", ["weft-alpha"])
+        wanted["data_stores"] = [{"id": "s3", **way, "wheels": {"container": "wheels", "prefix": "team"}}]
+        found = stack.train(wanted, None)
+        assert found.wait().state == "COMPLETED", found.refresh().reason
+        assert lines(found) == ["1.2"], f"way {number}"
+        assert [pin["name"] for pin in packages(found)["lock"]] == ["weft-alpha", "weft-beta"]
+        told = f"{stack.client.jobs.get(packages(found)['build']).raw} {found.raw}"
+        assert kept["AWS_SECRET_ACCESS_KEY"] not in told
+    wanted["data_stores"][0]["wheels"] = {"container": "nobody-made-it"}
+    with pytest.raises(weft.WeftError, match=r"data_stores\[0\]\.wheels.*nobody-made-it"):
+        stack.train(wanted, None)
+
+
+def test_requirements_and_wheels_are_files_of_a_repository(stack: Stack, code: Path, tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "git" / "with-wheels")
+    shutil.copytree(code, repository.folder / "job")
+    first = repository.commit({"job/requirements.txt": "weft-alpha\n"})
+    with git_server(tmp_path / "git") as server:
+        wanted = job("python say.py", [], requirements="requirements.txt", wheels="wheels/*.whl")
+        wanted["framework"].pop("packages")
+        wanted["repo"] = {"url": f"{server.url}/with-wheels/.git", "ref": "main", "path": "job"}
+        found = stack.train(wanted, None)
+        assert found.wait().state == "COMPLETED", found.refresh().reason
+        assert lines(found)[0] == "versions 1.2 2.5"
+        same = stack.train(wanted, None)
+        assert same.wait().state == "COMPLETED"
+        assert packages(same)["build"] == packages(found)["build"], "the same commit has the same packages"
+        second = repository.commit({"job/requirements.txt": "weft-alpha\nweft-delta\n"})
+        failed = stack.train(wanted, None)
+        assert failed.wait(check=False).state == "FAILED"
+    assert first != second
+    assert "requirements.txt line 2: weft-delta" in failed.refresh().reason
 
 
 def test_requirements_that_do_not_fit_are_a_clear_error_before_anything_runs(stack: Stack, code: Path) -> None:

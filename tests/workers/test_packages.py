@@ -38,7 +38,7 @@ def submit(world: World, *packages: str, repeats: str | None = None, **changes: 
         scope = Scope(session, PROJECT)
         job = session.get_one(Job, job_id)
         repeated = session.get_one(Job, repeats) if repeats else None
-        attach_overlay(scope, job, manifest, PackageRequest(framework, "local", CodeFiles(), None), repeated)
+        attach_overlay(scope, job, PackageRequest(manifest, CodeFiles(), None), repeated)
     return job_id
 
 

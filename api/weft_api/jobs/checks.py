@@ -19,7 +19,7 @@ from weft_core.store.models import Secret
 from weft_core.store.registry import UnknownModel
 from weft_core.store.scope import Scope
 
-_USES = ("training_data", "training_results", "pretrained_model")
+_USES = ("training_data", "training_results", "pretrained_model", "wheels")
 
 
 @dataclass(frozen=True)

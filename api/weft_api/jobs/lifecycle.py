@@ -17,7 +17,7 @@ from weft_api.jobs.schemas import JobView, KeepaliveAnswer, RerunBody
 from weft_api.jobs.service import show_job
 from weft_api.jobs.submission import Submission
 from weft_api.jobs.submit import BeginsWith, Submitted, submit
-from weft_api.storage.locations import credentials_name, unseal
+from weft_api.storage.locations import unseal
 from weft_core.manifest import Credentials, Manifest, manifest_text
 from weft_core.store import jobs
 from weft_core.store.models import Attempt, Job, Secret
@@ -114,7 +114,7 @@ def credentials_of(context: Context, scope: Scope, job: Job) -> dict[tuple[str, 
     """The credentials that came with the job's manifest, by data store id and endpoint."""
     manifest = Manifest.model_validate(job.manifest)
     places = {
-        credentials_name(job.id, store.id): (store.id, store.connection.auth_url)
+        jobs.credentials_name(job.id, store.id): (store.id, store.connection.auth_url)
         for store in manifest.data_stores
         if store.connection is not None
     }

@@ -33,7 +33,9 @@ def read_package_request(
     sha256 = submission.code.sha256 if submission.code else submission.code_sha256
     index = context.settings.images.package_index
     if not (framework.requirements or framework.wheels):
-        return PackageRequest(framework, manifest.engine, CodeFiles(), None, index)
+        return PackageRequest(manifest, CodeFiles(), None, index)
+    if manifest.repo is not None:  # the build's learner fetches it, and reads its files
+        return PackageRequest(manifest, CodeFiles(), None, index)
     if sha256 is None:
         key = "requirements" if framework.requirements else "wheels"
         checks.add(f"framework.{key}", "names a file of the code, and no code came with the manifest")
@@ -44,7 +46,7 @@ def read_package_request(
     for problem in problems:
         checks.add(problem.path, problem.message, found=problem.found)
     checks.refuse()
-    return PackageRequest(framework, manifest.engine, files, code, index)
+    return PackageRequest(manifest, files, code, index)
 
 
 def _open_code(context: Context, project_id: str, submission: Submission, sha256: str) -> zipfile.ZipFile:

@@ -29,7 +29,7 @@ from weft_api.jobs.service import show_job
 from weft_api.jobs.submission import Submission
 from weft_api.storage.checker import CHECKER
 from weft_api.storage.clients import users_store
-from weft_api.storage.locations import checkpoints_in, credentials_name, seal
+from weft_api.storage.locations import checkpoints_in, seal
 from weft_core.bundle import BundleInfo
 from weft_core.ids import new_id
 from weft_core.manifest import Manifest, ParsedManifest, parse_manifest
@@ -175,18 +175,18 @@ def _insert(
         job.traceparent = context.tracing.here()
         jobs.submit(scope, job, parsed.manifest.notes)
         note(job=job.id)
+        for data_store_id, credentials in parsed.credentials.items():
+            name = jobs.credentials_name(job_id, data_store_id)
+            scope.add(Secret(id=new_id("sec"), name=name, job_id=job_id, ciphertext=seal(context.box, credentials)))
         overlay = None
         if packages is not None:
             repeated = scope.find(Job, Job.id == job.rerun_of) if job.rerun_of else None
-            overlay = attach_overlay(scope, job, parsed.manifest, packages, repeated)
+            overlay = attach_overlay(scope, job, packages, repeated)
         if (repository := parsed.manifest.repo) is not None:
             jobs.record_event(session, job, "code", f"the code is {repository.words}", data=repository.model_dump())
         if job.checkpoint_of:
             words = _checkpoint_words(job.checkpoint_of)
             jobs.record_event(session, job, "checkpoint", words, data=job.checkpoint_of)
-        for data_store_id, credentials in parsed.credentials.items():
-            name = credentials_name(job_id, data_store_id)
-            scope.add(Secret(id=new_id("sec"), name=name, job_id=job_id, ciphertext=seal(context.box, credentials)))
         for warning in warnings:
             jobs.record_event(session, job, "warning", warning)
         session.flush()

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from weft_core.launch import S3Location
 from weft_core.manifest import Credentials, DataStore, Manifest, Place
 from weft_core.secrets import SecretBox
+from weft_core.store.jobs import credentials_name
 from weft_core.store.models import Datastore, Job, ModelVersion, Secret
 from weft_core.store.scope import Scope
 
@@ -56,11 +57,6 @@ def seal(box: SecretBox, credentials: Credentials) -> bytes:
 def unseal(box: SecretBox, ciphertext: bytes) -> Credentials:
     kept = json.loads(box.decrypt(ciphertext))
     return Credentials(kept["user_name"], kept["password"], kept.get("session_token"), kept.get("ca"))
-
-
-def credentials_name(job_id: str, data_store_id: str) -> str:
-    """The name of the secret with the credentials of a manifest's connection. Names of users' secrets have no slash."""
-    return f"{job_id}/{data_store_id}"
 
 
 def open_kept(scope: Scope, box: SecretBox, name: str) -> OpenStore | None:

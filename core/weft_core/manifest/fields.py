@@ -174,6 +174,10 @@ _RESULTS = {
         "results stay in Weft's own store.",
     ),
 }
+_WHEELS = {
+    "container": Field(_CONTAINER, "The bucket that holds the wheels.", required=True),
+    "prefix": Field(_PREFIX, "A path in the container: a folder, or a single wheel."),
+}
 # A pretrained model's container may be replaced by `model`.
 _PRETRAINED = {
     "container": Field(_CONTAINER, "The bucket that holds the pretrained model."),
@@ -250,6 +254,11 @@ _DATA_STORE = Section(
             Section(_PRETRAINED),
             "A pretrained model, which learners find in `PRETRAINED_DIR`. Only one data store of a manifest can have "
             "it.",
+        ),
+        "wheels": Field(
+            Section(_WHEELS),
+            "Wheels (`*.whl`) in the store. `framework.packages` and `framework.requirements` name the packages that "
+            "are installed from them.",
         ),
         "model": Field(
             _MODEL,

@@ -128,6 +128,7 @@ class DataStore(_Form):
     training_data: TrainingData | None = None
     training_results: TrainingResults | None = None
     pretrained_model: Place | None = None
+    wheels: Place | None = None
     model: ModelReference | None = None
 
 

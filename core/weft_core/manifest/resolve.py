@@ -30,6 +30,7 @@ _AS_READ = (
 )
 _SIZES = ("cpus", "gpus", "gpu_type", "memory")
 _ELASTIC_LAUNCHERS = ("horovod", "torchrun", "ray")
+_NOTHING_INSTALLED = "nothing is installed from here: name packages, by framework.packages or framework.requirements"
 _IMAGE_REFERENCE = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]{0,254}(?:@sha256:[0-9a-f]{64})?")
 
 
@@ -48,11 +49,16 @@ def resolve(
     elastic = _elastic(values, framework, findings)
     stores, credentials = resolve_stores(values.get("data_stores", []), findings, known)
     for index, store in enumerate(values.get("data_stores", [])):
-        if elastic is not None and store is not INVALID and store.get("training_data", {}).get("shard") == "learner":
+        if store is INVALID:
+            continue
+        if elastic is not None and store.get("training_data", {}).get("shard") == "learner":
             message = (
                 "shares of a fixed number of learners don't go with elastic: mode: stream, and split() by the rank"
             )
             findings.add(f"data_stores[{index}].training_data.shard", message, accepted="none")
+        installs = framework is None or framework.packages or framework.requirements
+        if "wheels" in store and not installs and not findings.problems:
+            findings.add(f"data_stores[{index}].wheels", _NOTHING_INSTALLED)
     metrics = resolve_metrics(values.get("evaluation_metrics", {}), findings)
     _environment(values, findings)
     repository = _repository(values, findings)
@@ -178,8 +184,7 @@ def _packages(asked: dict[str, Any], findings: Findings) -> dict[str, Any]:
     given: dict[str, Any] = {key: asked[key] for key in ("packages", "requirements", "wheels", "index") if key in asked}
     for key in ("wheels", "index"):
         if key in given and not given.keys() & {"packages", "requirements"}:
-            message = "nothing is installed from here: name what is, by packages or requirements"
-            findings.add(f"framework.{key}", message)
+            findings.add(f"framework.{key}", _NOTHING_INSTALLED)
     return given
 
 
@@ -247,13 +252,9 @@ def _elastic(values: dict[str, Any], framework: Framework | None, findings: Find
 
 
 def _repository(values: dict[str, Any], findings: Findings) -> Repository | None:
-    asked, framework = values.get("repo"), values.get("framework")
+    asked = values.get("repo")
     if not isinstance(asked, dict):
         return None
-    for key in ("requirements", "wheels"):
-        if isinstance(framework, dict) and key in framework:
-            message = f"{key} of the code don't go with repo yet, as a repository is not read at submit"
-            findings.add(f"framework.{key}", message, accepted="the packages themselves, in framework.packages")
     if findings.problems:
         return None
     ref = asked.get("ref")

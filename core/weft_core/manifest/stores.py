@@ -20,7 +20,7 @@ from weft_core.manifest.models import (
 
 _MOUNT_KEYS = ("name", "path")
 _S3_KEYS = ("auth_url", "user_name", "password", "session_token", "ca", "region", "domain_name", "project_id")
-_USES = ("training_data", "training_results", "pretrained_model", "model")
+_PLACES = ("training_data", "training_results", "pretrained_model", "wheels")
 
 
 def resolve_stores(
@@ -74,9 +74,13 @@ def _check_places(entry: dict[str, Any], path: str, findings: Findings) -> None:
     if "pretrained_model" in entry and not pretrained.keys() & {"model", "container"}:
         findings.add(f"{path}.pretrained_model", "missing: expected a container, or a model NAME@VERSION")
     _check_results(entry, path, findings)
+    if "wheels" in entry and entry.get("type") == "mount_volume":
+        findings.add(
+            f"{path}.wheels", "wheels come from S3 or with the code (framework.wheels), not from a mount_volume"
+        )
     if entry.get("type") == "mount_volume":
         return
-    for use in _USES[:3]:
+    for use in _PLACES:
         container = entry.get(use, {}).get("container", "")
         if "/" in container:
             bucket, _, prefix = container.partition("/")
@@ -151,7 +155,8 @@ def _only_models(entry: dict[str, Any]) -> bool:
     """Whether an entry names models of the registry and nothing that lies in a store of the user's."""
     pretrained, results = entry.get("pretrained_model", {}), entry.get("training_results", {})
     named = "model" in entry or "model" in pretrained or "model" in results
-    return named and "training_data" not in entry and "container" not in pretrained and "container" not in results
+    needs_store = entry.keys() & {"training_data", "wheels"} or "container" in pretrained or "container" in results
+    return named and not needs_store
 
 
 def _store(
@@ -161,7 +166,7 @@ def _store(
     reference = pretrained.pop("model", None) or entry.get("model")
     name, _, version = (reference or "").partition("@")
     data = entry.get("training_data")
-    results = entry.get("training_results")
+    results, wheels = entry.get("training_results"), entry.get("wheels")
     return DataStore(
         id=identity,
         type=entry.get("type", "s3"),
@@ -171,6 +176,7 @@ def _store(
         training_data=TrainingData(**_trimmed(data)) if data else None,
         training_results=TrainingResults(**_trimmed(results)) if results else None,
         pretrained_model=Place(**_trimmed(pretrained)) if pretrained else None,
+        wheels=Place(**_trimmed(wheels)) if wheels else None,
         model=ModelReference(name=name, version=version) if reference else None,
     )
 

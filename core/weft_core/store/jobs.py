@@ -70,6 +70,11 @@ def submit(scope: Scope, job: Job, notes: list[str]) -> Job:
     return job
 
 
+def credentials_name(job_id: str, data_store_id: str) -> str:
+    """The name of the secret with the credentials of a manifest's connection. Names of users' secrets have no slash."""
+    return f"{job_id}/{data_store_id}"
+
+
 def transition(session: Session, job: Job, after: JobState, reason: str, error_code: str | None = None) -> None:
     """Move a job along the table of transitions, with its event. A COMPLETED job's results become a version of the
     model that its manifest names.

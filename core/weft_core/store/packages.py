@@ -12,7 +12,7 @@ from weft_core.ids import new_id
 from weft_core.manifest.models import Manifest
 from weft_core.packages import BUILD_KIND, PackageRequest, build_manifest, with_pins
 from weft_core.store import jobs
-from weft_core.store.models import Job, Overlay, OverlayState
+from weft_core.store.models import Job, Overlay, OverlayState, Secret
 from weft_core.store.scope import Scope
 from weft_core.words import count
 
@@ -24,14 +24,11 @@ _NAMED = 8
 _THERE = (OverlayState.BUILDING, OverlayState.READY)
 
 
-def attach_overlay(
-    scope: Scope, job: Job, manifest: Manifest, request: PackageRequest, repeated: Job | None = None
-) -> Overlay:
+def attach_overlay(scope: Scope, job: Job, request: PackageRequest, repeated: Job | None = None) -> Overlay:
     """Give a new job the overlay for its request, and have it built if there is none.
 
     Args:
-        job: inserted; gets the overlay and an event.
-        manifest: the job's.
+        job: inserted, with its credentials; gets the overlay and an event.
         repeated: the job that it repeats. It gets the same versions if it asks for the same packages.
     """
     _serialise(scope, request.key)
@@ -43,7 +40,7 @@ def attach_overlay(
     if found is None:
         found = _find(scope, request.key)
     if found is None:
-        wanted = build_manifest(manifest, request.default_index, _known(scope, manifest))
+        wanted = build_manifest(request.manifest, request.default_index, _known(scope, request.manifest))
         found = _build(scope, job, request.key, wanted, request.code_sha256)
     _attach(scope, job, found)
     return found
@@ -150,7 +147,18 @@ def _insert_build(scope: Scope, job: Job, manifest: Manifest, code_sha256: str |
         retries=0,
         traceparent=job.traceparent,
     )
-    return jobs.submit(scope, build, [])
+    jobs.submit(scope, build, [])
+    _copy_credentials(scope, job, build, manifest)
+    return build
+
+
+def _copy_credentials(scope: Scope, job: Job, build: Job, manifest: Manifest) -> None:
+    """Those that came with the job's manifest, for the data stores that the build reads wheels from."""
+    stores = {store.id for store in manifest.data_stores}
+    for secret in scope.all(scope.select(Secret, Secret.job_id == job.id)) if stores else ():
+        if (store_id := secret.name.partition("/")[2]) in stores:
+            name = jobs.credentials_name(build.id, store_id)
+            scope.add(Secret(id=new_id("sec"), name=name, job_id=build.id, ciphertext=secret.ciphertext))
 
 
 def _canonical(manifest: Manifest) -> Mapping[str, Any]:

@@ -65,7 +65,7 @@ def _serve(request: Request) -> None:
     with out.taken():
         spaces = {"results": out.results, "checkpoints": out.checkpoints}
         timings = settings.timings.model_copy(update={"grace": request.grace})
-        packages = bring_packages(request, parsed, bundle, settings, news, tell)
+        packages = bring_packages(request, parsed, bundle, repository, settings, news, tell)
         archive = packages.path if packages else None
         with LearnerServer(spaces, out.incoming, request.code, data.streamed, archive).serving() as server:
             overlay = packages.bundle(server.overlay_url) if packages else None

@@ -14,7 +14,7 @@ from typing import Any
 
 from weft_core.bundle import BundleInfo
 from weft_core.catalogue import Catalogue
-from weft_core.launch import BundleInput
+from weft_core.launch import BundleInput, RepositoryInput
 from weft_core.lifecycle.states import JobState
 from weft_core.manifest import ParsedManifest
 from weft_core.packages import PackageRequest, asks_for_packages, build_manifest
@@ -27,7 +27,7 @@ from weft_embedded.run.folder import OutFolder
 from weft_embedded.run.request import Request, RunError
 from weft_embedded.run.runner import Job, run
 from weft_embedded.run.server import LearnerServer
-from weft_embedded.run.stores import Stores, find_secrets
+from weft_embedded.run.stores import Stores, find_secrets, find_wheels
 
 _FRESH = 7 * 24 * 3600.0
 """So long a request means the versions that it meant first, as on a server."""
@@ -49,6 +49,7 @@ def bring_packages(
     request: Request,
     parsed: ParsedManifest,
     code: BundleInfo | None,
+    repository: RepositoryInput | None,
     settings: Settings,
     news: queue.SimpleQueue[Any],
     tell: Callable[..., None],
@@ -61,11 +62,14 @@ def bring_packages(
     framework = parsed.manifest.framework
     if not asks_for_packages(framework):
         return None
-    asked = PackageRequest(framework, parsed.manifest.engine, _code_files(request, parsed, code), None)
+    if repository is not None and parsed.manifest.repo is not None:
+        pinned = parsed.manifest.repo.model_copy(update={"commit": repository.commit})
+        parsed = replace(parsed, manifest=parsed.manifest.model_copy(update={"repo": pinned}))
+    asked = PackageRequest(parsed.manifest, _code_files(request, parsed, code), None)
     folder = home() / "packages" / asked.key
     lock = folder / "results" / "lock.json"
     if not lock.exists() or time.time() - lock.stat().st_mtime > _FRESH:
-        _build(folder, request, parsed, code, settings, news, tell)
+        _build(folder, request, parsed, code, repository, settings, news, tell)
     found = json.loads(lock.read_text())
     total = count(len(found["packages"]), "package")
     tell("event", kind="packages", message=f"packages: {total} besides the image's, {size(found['installed_bytes'])}")
@@ -74,7 +78,7 @@ def bring_packages(
 
 def _code_files(request: Request, parsed: ParsedManifest, code: BundleInfo | None) -> CodeFiles:
     framework = parsed.manifest.framework
-    if not (framework.requirements or framework.wheels):
+    if parsed.manifest.repo is not None or not (framework.requirements or framework.wheels):
         return CodeFiles()
     if code is None or request.code is None:
         raise RunError("framework.requirements and framework.wheels name files of the code, and there is no code")
@@ -90,13 +94,16 @@ def _build(
     request: Request,
     parsed: ParsedManifest,
     code: BundleInfo | None,
+    repository: RepositoryInput | None,
     settings: Settings,
     news: queue.SimpleQueue[Any],
     tell: Callable[..., None],
 ) -> None:
     """A run of the package build, as a server has a job for it. Another run's build in the same folder is refused."""
     manifest = build_manifest(parsed.manifest, settings.images.package_index)
-    secrets = find_secrets(request, replace(parsed, manifest=manifest))
+    parsed = replace(parsed, manifest=manifest)
+    secrets, stores = find_secrets(request, parsed), Stores(find_wheels(request, parsed))
+    data = LinkedData([], alone=False, learners=1)
     shutil.rmtree(folder / "results", ignore_errors=True)
     out, said = OutFolder(folder), []
 
@@ -109,7 +116,8 @@ def _build(
         spaces = {"results": out.results, "checkpoints": out.checkpoints}
         with LearnerServer(spaces, out.incoming, request.code).serving() as server:
             bundle = BundleInput(sha256=code.sha256, size=code.size, url=server.code_url) if code else None
-            job = Job(manifest, Stores(), LinkedData([], True, 1), secrets, bundle, None, settings.timings, 0)
+            fetched = repository if manifest.repo else None
+            job = Job(manifest, stores, data, secrets, bundle, None, settings.timings, 0, fetched)
             ended = run(job, out, server, news, hear)
     if ended.state is not JobState.COMPLETED:
         why = next((line.removeprefix(_TALK) for line in reversed(said) if line.startswith(_TALK)), ended.reason)

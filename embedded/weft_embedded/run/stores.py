@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from weft_core.launch import DataInput, S3Location
-from weft_core.manifest import Credentials, DataStore, ModelReference, ParsedManifest, Place
+from weft_core.manifest import Credentials, DataStore, ModelReference, ParsedManifest, Place, TrainingData
 from weft_embedded.run.data_dir import LocalInput
 from weft_embedded.run.request import Request, RunError
 
@@ -31,6 +31,13 @@ class Stores:
 def find_stores(request: Request, parsed: ParsedManifest, environment: Mapping[str, str] = os.environ) -> Stores:
     """Resolve the manifest's data stores. Raises RunError."""
     return _Finder(request, parsed, environment).find()
+
+
+def find_wheels(
+    request: Request, parsed: ParsedManifest, environment: Mapping[str, str] = os.environ
+) -> list[DataInput]:
+    """The wheels that the manifest of a package build has as its data. Raises RunError."""
+    return _Finder(request, parsed, environment).find_wheels()
 
 
 def find_secrets(request: Request, parsed: ParsedManifest) -> dict[str, str]:
@@ -74,8 +81,7 @@ class _Finder:
                 found.folders.append(LocalInput(store.id, given[store.id], place))
             else:
                 location = self._at(store, place, f"training_data: give a folder instead with --data {store.id}=FOLDER")
-                how = place.model_dump(include=set(DataInput.model_fields))  # mode, and whatever else both know
-                found.inputs.append(DataInput(id=store.id, location=location, **how))
+                found.inputs.append(_input(store, place, location))
         found.pretrained = self._pretrained()
         if self._manifest.pretrained and isinstance(reference := self._manifest.pretrained[1], ModelReference):
             found.model = f"{reference.name}@{reference.version}"
@@ -83,6 +89,12 @@ class _Finder:
             found.notes.append(f"the results become no version of the model {self._manifest.registers!r}")
         self._results(found)
         return found
+
+    def find_wheels(self) -> list[DataInput]:
+        return [
+            _input(store, place, self._at(store, place, "wheels: bring them with the code (framework.wheels)"))
+            for store, place in self._manifest.inputs
+        ]
 
     def _data_folders(self) -> dict[str, Path]:
         ids = [store.id for store, _ in self._manifest.inputs]
@@ -171,6 +183,11 @@ class _Finder:
         endpoint, user, password = (self._environment[variable] for variable in needed)
         region = self._environment.get("AWS_REGION") or self._environment.get("AWS_DEFAULT_REGION")
         return _location(endpoint, region, Credentials(user, password, self._environment.get("AWS_SESSION_TOKEN")))
+
+
+def _input(store: DataStore, place: TrainingData, location: S3Location) -> DataInput:
+    how = place.model_dump(include=set(DataInput.model_fields))  # mode, and whatever else both know
+    return DataInput(id=store.id, location=location, **how)
 
 
 def _location(endpoint: str, region: str | None, credentials: Credentials) -> S3Location:

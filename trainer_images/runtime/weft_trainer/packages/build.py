@@ -54,13 +54,15 @@ class PackageBuild:
         request: from the service.
         code: the folder of the job's code.
         results: RESULT_DIR.
+        data: DATA_DIR, with the wheels of data stores.
         scratch: an empty folder.
     """
 
-    def __init__(self, request: BuildRequest, code: Path, results: Path, scratch: Path) -> None:
+    def __init__(self, request: BuildRequest, code: Path, results: Path, scratch: Path, data: Path) -> None:
         self._request = request
         self._code = code
         self._results = results
+        self._data = data
         self._scratch = scratch
         self._uv = find_uv(scratch / "uv")
         environment = run_environment()
@@ -153,13 +155,15 @@ class PackageBuild:
         subprocess.run([*compiling, "-s", str(overlay), str(overlay)], capture_output=True)
 
     def _find_wheels(self) -> list[Path]:
-        """The wheels that the job brings with its code."""
+        """The wheels that the job brings with its code, and from its data stores."""
         found = sorted({path for pattern in self._request.wheels for path in self._code.glob(pattern)})
         if self._request.wheels and not found:
             raise TrainerError(f"framework.wheels: the code has no file {' or '.join(self._request.wheels)}")
         for path in found:
             if path.suffix != ".whl":
                 raise TrainerError(f"framework.wheels: {path.relative_to(self._code)} is no wheel (NAME-VERSION-….whl)")
+        if self._request.stores:
+            found += sorted(self._data.rglob("*.whl"))
         return found
 
     def _run_uv(
@@ -217,7 +221,8 @@ def main() -> int:
     try:
         request = BuildRequest.parse(os.environ[REQUEST_VARIABLE])
         with tempfile.TemporaryDirectory() as scratch:
-            PackageBuild(request, Path.cwd(), Path(os.environ["RESULT_DIR"]), Path(scratch)).run()
+            results, data = Path(os.environ["RESULT_DIR"]), Path(os.environ["DATA_DIR"])
+            PackageBuild(request, Path.cwd(), results, Path(scratch), data).run()
     except TrainerError as error:
         print(f"packages: {error}", flush=True)
         return 1

@@ -23,7 +23,9 @@ class BuildRequest:
     requirements: str | None = None
     """A requirements.txt, pyproject.toml or uv.lock."""
     wheels: Sequence[str] = ()
-    """Globs of wheels to install from."""
+    """Globs of wheels in the code to install from."""
+    stores: bool = False
+    """Whether DATA_DIR has wheels, too."""
     index: str | None = None
     """The URL of a private index."""
     default_index: str | None = None
