@@ -95,6 +95,12 @@ def test_keras_3_over_several_learners(lines: list[str]) -> None:
     assert find_hint([*lines, TRACEBACK, "ValueError: no images"]) == ""
 
 
+def test_keras_3_with_horovods_gradient_tape() -> None:
+    lines = [TRACEBACK, "AttributeError: 'Variable' object has no attribute 'ref'", "", ""]
+    assert LEGACY_KERAS in find_hint(lines)
+    assert find_hint([TRACEBACK, "AttributeError: 'Variable' object has no attribute 'reference'"]) == ""
+
+
 def test_jax_is_told_its_gang() -> None:
     hint = find_hint([TRACEBACK, "ValueError: Number of processes must be defined."])
     assert "num_processes=int(os.environ['JAX_NUM_PROCESSES'])" in hint

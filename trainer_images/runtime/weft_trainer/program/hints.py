@@ -27,6 +27,8 @@ _NAME = r"([A-Za-z][\w.-]*\w(?:\[[\w,-]+\])?)"
 _TO_INSTALL = re.compile(rf"\bpip3? install (?:-U |--upgrade )?['\"]?{_NAME}|\binstall ['\"`]{_NAME}['\"`]")
 _KERAS_3 = "with an unsupported type (<class 'tensorflow.python.distribute.values.PerReplica'>) to a Tensor"
 
+_KERAS_3_VARIABLE = "AttributeError: 'Variable' object has no attribute 'ref'"
+
 _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "horovod": "horovod", "ray": "ray"}
 """The frameworks that have a module. A package of the same name would not fit the rest of the image."""
 _DISTRIBUTIONS = {
@@ -79,6 +81,11 @@ def find_hint(last_lines: Sequence[str], folder: Path | None = None) -> str:
         return (
             "Keras 3 can't fit() over several learners; "
             '`env: {TF_USE_LEGACY_KERAS: "1"}` makes `tf.keras` Keras 2, which can'
+        )
+    if _KERAS_3_VARIABLE in first:  # Horovod's DistributedGradientTape
+        return (
+            "Keras 3's variables are not TensorFlow's, which this code expects; "
+            '`env: {TF_USE_LEGACY_KERAS: "1"}` makes `tf.keras` Keras 2'
         )
     if "ValueError: Number of processes must be defined" in first:  # JAX
         return (
