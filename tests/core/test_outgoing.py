@@ -18,7 +18,7 @@ GOOD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; x=y\r\nContent-Length: 5\r
 
 @contextmanager
 def server(answer: Callable[[socket.socket], None]) -> Iterator[tuple[int, list[bytes]]]:
-    """A server that answers each connection with the given bytes; its port, and the requests."""
+    """A server whose connections `answer` answers; its port, and the requests."""
     asked: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
