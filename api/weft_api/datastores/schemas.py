@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from weft_api.http.parameters import NAME_PATTERN
+from weft_api.http.secret_text import SecretText
 
 _STORE: dict[str, Any] = {
     "name": "cos",
@@ -52,8 +53,8 @@ class DatastoreBody(BaseModel):
     endpoint: _HeaderText = Field(description="URL of the S3 endpoint.")
     region: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,63}$")] | None = None
     user_name: _HeaderText = Field(description="The access key.")
-    password: SecretStr = Field(description="The secret key.", min_length=1, max_length=4096)
-    session_token: SecretStr | None = Field(
+    password: SecretText = Field(description="The secret key.", min_length=1, max_length=4096)
+    session_token: SecretText | None = Field(
         default=None, min_length=1, max_length=16_384, description="The session token of temporary credentials."
     )
     ca: str | None = Field(
@@ -77,7 +78,7 @@ class DatastoreBody(BaseModel):
 
     @field_validator("password", "session_token")
     @classmethod
-    def _is_plain(cls, value: SecretStr | None) -> SecretStr | None:
+    def _is_plain(cls, value: SecretText | None) -> SecretText | None:
         if value is not None and not (value.get_secret_value().isascii() and value.get_secret_value().isprintable()):
             raise ValueError("must be printable ASCII")
         return value

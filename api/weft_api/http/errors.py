@@ -85,6 +85,10 @@ def _http(_: Request, error: HTTPException) -> JSONResponse:
     return answer(kind, detail.get(error.status_code, str(error.detail)), headers=error.headers)
 
 
+_SECRETS = frozenset(["password", "current_password", "value", "session_token", "token", "link", "manifest"])
+"""Keys of bodies whose values are never in an answer."""
+
+
 def _validation(_: Request, error: RequestValidationError | WebSocketRequestValidationError) -> JSONResponse:
     found = [_field(detail) for detail in error.errors()[:_MOST]]
     return answer(problems.INVALID_REQUEST, "; ".join(f"{field.path}: {field.message}" for field in found), found)
@@ -95,9 +99,9 @@ def _field(error: dict[str, Any]) -> FieldProblem:
     path = ""
     for part in where:
         path += f"[{part}]" if isinstance(part, int) else f"{'.' if path else ''}{clean(str(part))[:80]}"
-    # The value is shown if it is short and no part of it can be a secret.
+    # The value is shown if it is short and no part of it can be a secret: a misspelt `password` is an unknown key.
     value = error.get("input")
-    secret = any(part in {"password", "value", "session_token", "token", "manifest"} for part in where)
+    secret = error.get("type") == "extra_forbidden" or not _SECRETS.isdisjoint(where)
     shown = clean(repr(value))[:100] if isinstance(value, str | int | float | bool) and not secret else None
     return FieldProblem(path=path, message=clean(str(error.get("msg", "not valid")))[:300], found=shown)
 

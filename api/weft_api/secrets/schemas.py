@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import Path
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field
 
 from weft_api.http.parameters import NAME_PATTERN
+from weft_api.http.secret_text import SecretText
 
 # The same names as a manifest may have in `datastore:` and `secrets:`.
 
@@ -20,7 +21,7 @@ SecretName = Annotated[
 class SecretBody(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"value": "local-4b1c…"}]})
 
-    value: SecretStr = Field(max_length=65_536)
+    value: SecretText = Field(max_length=65_536)
 
 
 class SecretView(BaseModel):

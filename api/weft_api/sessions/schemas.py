@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from weft_api.access.auth import Membership, Role
+from weft_api.http.secret_text import SecretText
 
 
 class SessionBody(BaseModel):
@@ -20,9 +21,9 @@ class SessionBody(BaseModel):
     )
 
     user: str | None = Field(default=None, min_length=1, max_length=200)
-    password: SecretStr | None = Field(default=None, max_length=1000)
-    token: SecretStr | None = Field(default=None, max_length=200)
-    link: SecretStr | None = Field(default=None, max_length=200)
+    password: SecretText | None = Field(default=None, max_length=1000)
+    token: SecretText | None = Field(default=None, max_length=200)
+    link: SecretText | None = Field(default=None, max_length=200)
     project: str | None = Field(
         default=None,
         max_length=200,

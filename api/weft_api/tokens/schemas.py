@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field
+
+from weft_api.http.secret_text import SecretText
 
 _TOKEN: dict[str, Any] = {
     "id": "tok-3q8z1m5n7c2d",
@@ -60,7 +62,7 @@ class LoginBody(BaseModel):
     )
 
     user: str = Field(min_length=1, max_length=200)
-    password: SecretStr = Field(max_length=1000)
+    password: SecretText = Field(max_length=1000)
     project: str | None = Field(default=None, max_length=200, description="Required for members of several projects.")
 
 

@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Path
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field
 
 from weft_api.access.auth import Membership
+from weft_api.http.secret_text import SecretText
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$"
 UserName = Annotated[str, Path(max_length=200, examples=["ada"])]
-Password = Annotated[SecretStr, Field(min_length=8, max_length=1000)]
+Password = Annotated[SecretText, Field(min_length=8, max_length=1000)]
 
 _USER: dict[str, Any] = {
     "name": "ada",
@@ -62,7 +63,7 @@ class UserChange(BaseModel):
     )
 
     password: Password | None = None
-    current_password: SecretStr | None = Field(
+    current_password: SecretText | None = Field(
         default=None, max_length=1000, description="Required to change your own password, unless you have none yet."
     )
     disabled: bool | None = None
