@@ -21,6 +21,10 @@ class BundleError(WeftError):
     """The code folder can't be packed, or the zip can't be sent."""
 
 
+class InvalidScript(WeftError):
+    """A batch script of Slurm's can't become a job; the text names each directive."""
+
+
 class TransferError(WeftError):
     """A file could not be uploaded or downloaded. If the message says so, the part that has arrived is kept."""
 

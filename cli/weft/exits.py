@@ -37,6 +37,7 @@ _OF_ERROR: tuple[tuple[type[errors.WeftError], ExitCode], ...] = (
     (errors.InvalidManifest, ExitCode.INVALID),
     (errors.InvalidBundle, ExitCode.INVALID),
     (errors.BundleError, ExitCode.INVALID),
+    (errors.InvalidScript, ExitCode.INVALID),
     (errors.NotFound, ExitCode.NOT_FOUND),
     (errors.AuthenticationError, ExitCode.DENIED),
     (errors.PermissionDenied, ExitCode.DENIED),

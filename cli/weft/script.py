@@ -54,16 +54,20 @@ def as_job(
     framework: str | None = None,
     packages: Sequence[str] = (),
     keys: Mapping[str, Any] | None = None,
+    program: Sequence[str] | None = None,
+    launcher: str | None = None,
 ) -> Script:
     """The job that runs a script.
 
     Args:
-        script: a file with one of the suffixes in :data:`PROGRAMS`.
+        script: a file with one of the suffixes in :data:`PROGRAMS`; any file with ``program``.
         folder: the folder of the code, if it is not the script's own folder. The script must be in it.
         arguments: the arguments of the script.
         framework: the framework; None: the one that the script imports.
         packages: packages to install in addition.
         keys: other keys of the manifest; a value None is left out.
+        program: the program that runs the script, and its options; None: the one for the script's suffix.
+        launcher: the launcher; None: the image's.
 
     Raises:
         BundleError: the folder is more than code.
@@ -79,8 +83,10 @@ def as_job(
         raise WeftError(f"the script {script} is not in the folder of the code, {folder}")
     refuse_more_than_code(code, script.name)
     guess = None if framework else guess_framework(file, code)
-    command = [PROGRAMS[file.suffix], file.relative_to(code).as_posix(), *arguments]
+    command = [*(program or [PROGRAMS[file.suffix]]), file.relative_to(code).as_posix(), *arguments]
     made = manifest(file.stem, shlex.join(command), framework or guess, packages, keys or {})
+    if launcher:
+        made["framework"]["launcher"] = launcher
     return Script(code, made, guess)
 
 

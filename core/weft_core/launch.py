@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Launcher = Literal["none", "horovod", "torchrun", "tensorflow", "ray"]
+Launcher = Literal["none", "horovod", "torchrun", "tensorflow", "ray", "slurm"]
 """The program that starts the gang's processes."""
 
 

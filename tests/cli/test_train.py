@@ -99,7 +99,7 @@ def test_an_invalid_manifest_is_shown_with_its_lines(server: Double, weft: Weft,
 def test_much_code_is_sent_only_with_a_manifest_that_is_right(
     server: Double, weft: Weft, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.commands.train._LARGE", 10)
+    monkeypatch.setattr("weft.commands.submitting._LARGE", 10)
     server.on("POST", "manifests:validate", problem(400, "invalid_manifest", problems=[FAULT]))
     assert weft("train", str(code / "manifest.yml")).code == ExitCode.INVALID
     assert [seen.method for seen in server.seen] == ["POST"]

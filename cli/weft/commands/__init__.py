@@ -22,6 +22,7 @@ COMMANDS: dict[str, Entry] = {
     "validate": Entry("train", "Check a manifest without submitting it.", TRAIN),
     "train": Entry("train", "Submit a training job: a manifest or a script, and the folder or zip of its code.", TRAIN),
     "run": Entry("run", "Run a manifest or a script on this machine, without a server.", TRAIN),
+    "sbatch": Entry("sbatch", "Submit a batch script of Slurm's, with its #SBATCH directives.", TRAIN),
     "rerun": Entry("train", "Submit a job again, with the same manifest and code.", TRAIN),
     "bench": Entry(
         "bench", "Measure the speed of a training, and how it scales with the number of learners.", TRAIN, group=True

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,10 +9,8 @@ import typer
 from rich.markup import escape
 
 from weft import starter, words
-from weft.bundle import Bundle, manifest_in, open_bundle
-from weft.client import Client, read_manifest
+from weft.client import read_manifest
 from weft.commands.common import JobArgument, JsonOption, client_of, overrides
-from weft.commands.following import follow_to_the_end
 from weft.commands.source import (
     ArgumentsArgument,
     CodeArgument,
@@ -28,27 +23,20 @@ from weft.commands.source import (
     NoCodeOption,
     ScriptCommand,
     SetOption,
-    Source,
     SourceArgument,
     WithOption,
     read_source,
     say_unused,
 )
-from weft.errors import BundleError, InvalidManifest, WeftError
+from weft.commands.submitting import FollowOption, SaveOption, save_manifest, send_code, show_submitted, submit
+from weft.errors import InvalidManifest
 from weft.exits import ExitCode
-from weft.resources.jobs import Job
 from weft.ui import cells, problems
-from weft.ui.console import say, show_json, show_json_lines
-from weft.ui.progress import bar
+from weft.ui.console import say, show_json
 
 app = typer.Typer()
 
-_LARGE = 4 << 20
-
 ManifestArgument = Annotated[Path, typer.Argument(metavar="MANIFEST", help="The YAML file.", show_default=False)]
-FollowOption = Annotated[
-    bool, typer.Option("--follow", "-f", help="Show the states and the log until the job has ended.")
-]
 
 
 @app.command("init")
@@ -115,15 +103,7 @@ def train(
     packages: WithOption = None,
     name: NameOption = None,
     no_code: NoCodeOption = False,
-    save: Annotated[
-        str | None,
-        typer.Option(
-            "--save",
-            metavar="[=FILE]",
-            help="For a script: write its manifest to a file, and submit nothing. Default: manifest.yml in the folder "
-            "of the code.",
-        ),
-    ] = None,
+    save: SaveOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Submit a training job: a manifest or a script, and the folder or zip of its code.
@@ -152,16 +132,16 @@ def train(
     if save is not None:
         if follow or as_json or settings:
             raise typer.BadParameter("it submits nothing; leave out --follow, --json and --set", param_hint="--save")
-        _save(source, Path(save) if save else None)
+        save_manifest(source, save)
         return
     say_unused(source)
     client = client_of(ctx)
     try:
-        job = _submit(client, source)
+        job = submit(client, source)
     except InvalidManifest as error:
         problems.explain(source.title, source.text, error.problems, error.detail)
         raise typer.Exit(ExitCode.INVALID) from None
-    _submitted(client, job, follow=follow, as_json=as_json)
+    show_submitted(client, job, follow=follow, as_json=as_json)
 
 
 @app.command("rerun")
@@ -198,70 +178,9 @@ def rerun(
     begins_with = checkpoint or from_checkpoint
     try:
         old = client.job(job)
-        sha256 = _send_code(client, code) if code else None
+        sha256 = send_code(client, code) if code else None
         new = old.rerun(overrides(settings), from_checkpoint=begins_with, code_sha256=sha256)
     except InvalidManifest as error:
         problems.explain(f"the manifest of {job}", "", error.problems, error.detail)
         raise typer.Exit(ExitCode.INVALID) from None
-    _submitted(client, new, follow=follow, as_json=as_json)
-
-
-def _save(source: Source, file: Path | None) -> None:
-    """Write the manifest of a script, and print the command that submits it."""
-    if source.script is None:
-        raise typer.BadParameter(f"{source.title} is a manifest; only a script needs one", param_hint="--save")
-    target = file or source.script.code / "manifest.yml"
-    shown = target if file else Path(os.path.relpath(target))
-    try:
-        with target.open("x", encoding="utf-8") as opened:
-            opened.write(source.text)
-    except FileExistsError:
-        raise WeftError(f"{shown} is there already; nothing was written. --save=FILE names another file") from None
-    except OSError as error:
-        raise WeftError(f"{shown} can't be written: {error.strerror}") from error
-    code = [] if target.absolute().parent == source.script.code else [os.path.relpath(source.script.code)]
-    say(f"[green]✓[/] {escape(str(shown))}")
-    say(f"\nTrain it:  [command]weft train {escape(shlex.join([str(shown), *code]))} --follow[/]")
-
-
-def _submit(client: Client, source: Source) -> Job:
-    if source.code is None:
-        return client.jobs.submit(source.text, None, source.values)
-    with open_bundle(source.code, leave_out=source.leave_out) as bundle:
-        if bundle is None:
-            say(f"[dim]{escape(str(source.code))} has no code, so none is sent[/]")
-            return client.jobs.submit(source.text, None, source.values)
-        if bundle.size > _LARGE:
-            # Check the manifest before many bytes are sent.
-            client.validate(source.manifest, source.values)
-        return client.jobs.submit(source.text, _send(client, bundle, source.code), source.values)
-
-
-def _send_code(client: Client, code: Path) -> str:
-    with open_bundle(code, leave_out=manifest_in(code)) as bundle:
-        if bundle is None:
-            raise BundleError(f"{code} has no code")
-        return _send(client, bundle, code)
-
-
-def _send(client: Client, bundle: Bundle, code: Path) -> str:
-    if bundle.warning:
-        say(f"[yellow]{escape(bundle.warning)}[/]")
-    with bar("sending code", bundle.size) as report:
-        sent = client.send_code(bundle, report)
-    what = words.count(bundle.files, "file") if bundle.files is not None else escape(code.name)
-    say(f"[dim]code: {what}, {words.size(bundle.size)}, {'sent' if sent else 'unchanged, not sent again'}[/]")
-    return bundle.sha256
-
-
-def _submitted(client: Client, job: Job, *, follow: bool, as_json: bool) -> None:
-    if as_json and follow:
-        show_json_lines([{"type": "job", **job.raw}])
-    elif as_json:
-        show_json(dict(job.raw))
-    else:
-        print(job.id, flush=True)
-    if follow:
-        follow_to_the_end(client, job, as_json=as_json)
-    elif sys.stderr.isatty() and not as_json:
-        say(f"[dim]{escape(job.name)} is queued; [/][command]weft logs --follow {job.id}[/]")
+    show_submitted(client, new, follow=follow, as_json=as_json)

@@ -330,9 +330,10 @@ _FRAMEWORK = Section(
             "the full image reference; on engines of type local, the absolute path of a virtual environment.",
         ),
         "launcher": Field(
-            Choice("auto", "none", "horovod", "torchrun", "tensorflow", "ray"),
+            Choice("auto", "none", "horovod", "torchrun", "tensorflow", "ray", "slurm"),
             "What starts the processes of the learners and lets them find each other. `none` starts the command once "
-            "in each learner. `auto` is the default launcher of the image.",
+            "in each learner. `slurm` starts it once, as a batch script of Slurm's, whose `srun` starts tasks in all "
+            "learners. `auto` is the default launcher of the image.",
         ),
         "command": Field(
             Command(), "The command that trains. It is run by bash, in the folder of the code.", required=True

@@ -31,6 +31,8 @@ _AS_READ = (
 _SIZES = ("cpus", "gpus", "gpu_type", "memory")
 _ELASTIC_LAUNCHERS = ("horovod", "torchrun", "ray")
 _NOTHING_INSTALLED = "nothing is installed from here: name packages, by framework.packages or framework.requirements"
+_SLURM_NUMBERS = {"SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK"}
+"""Variables with which a manifest gives the launcher ``slurm`` its defaults for ``srun``."""
 _IMAGE_REFERENCE = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]{0,254}(?:@sha256:[0-9a-f]{64})?")
 
 
@@ -277,6 +279,12 @@ def _stall(asked: dict[str, Any] | None, settings: Settings) -> Stall | None:
 
 
 def _environment(values: dict[str, Any], findings: Findings) -> None:
+    framework = values.get("framework")
+    if isinstance(framework, dict) and framework.get("launcher") == "slurm":
+        for name in _SLURM_NUMBERS & values.get("env", {}).keys():
+            if not re.fullmatch(r"[1-9][0-9]{0,5}", found := values["env"][name]):
+                accepted = "a whole number from 1"
+                findings.add(f"env.{name}", f"expected {accepted}, found {found[:80]!r}", accepted=accepted)
     for name in sorted(set(values.get("env", {})) & set(values.get("secrets", {}))):
         findings.add(f"secrets.{name}", f"{name} is in env as well: leave out either of the two")
     if sum(len(value) for value in values.get("env", {}).values()) > 131072:

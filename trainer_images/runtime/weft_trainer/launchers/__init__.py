@@ -7,6 +7,7 @@ from weft_trainer.launchers.base import Launcher
 from weft_trainer.launchers.horovod import HorovodLauncher
 from weft_trainer.launchers.none import NoLauncher
 from weft_trainer.launchers.ray import RayLauncher
+from weft_trainer.launchers.slurm import SlurmLauncher
 from weft_trainer.launchers.tensorflow import TensorFlowLauncher
 from weft_trainer.launchers.torchrun import TorchrunLauncher
 
@@ -16,6 +17,7 @@ _LAUNCHERS: dict[str, type[Launcher]] = {
     "torchrun": TorchrunLauncher,
     "tensorflow": TensorFlowLauncher,
     "ray": RayLauncher,
+    "slurm": SlurmLauncher,
 }
 
 
