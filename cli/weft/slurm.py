@@ -502,9 +502,7 @@ def seconds(time: str) -> int | None:
         raise ValueError(f"expected {accepted}")
     days, *rest = (int(part) if part is not None else None for part in match.groups())
     first, second, third = rest
-    if days is not None:
-        hours, minutes, left = first, second, third
-    elif third is not None:
+    if days is not None or third is not None:
         hours, minutes, left = first, second, third
     else:
         hours, minutes, left = 0, first, second

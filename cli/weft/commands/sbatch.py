@@ -125,6 +125,8 @@ def sbatch(
                     print(f"{before}{submitted.id}", flush=True)
             if as_json:
                 show_json(jobs)
+            elif not batch.parsable:
+                say(f"[dim]all of them:[/] [command]weft list --label array={jobs[0]['labels']['array']}[/]")
             return
         [submitted] = submit_each(client, source, texts)
     except InvalidManifest as error:

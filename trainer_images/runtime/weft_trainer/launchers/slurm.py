@@ -1,8 +1,8 @@
-"""Slurm's way: the command is a batch script, which runs once, in learner 1. ``srun`` in it starts tasks in all learners.
+"""Slurm's way: the command is a batch script, which runs once, in learner 1. Its ``srun`` starts tasks in all learners.
 
-Each learner runs a node (:mod:`.slurm_node`), which starts the tasks of its learner. The node of learner 1 also runs the
-command. ``srun`` and ``scontrol`` are small programs that the nodes put on the PATH. The number of tasks in each learner
-and other defaults of ``srun`` are Slurm's own variables, in the manifest's ``env``.
+Each learner runs a node (:mod:`.slurm_node`), which starts the tasks of its learner. The node of learner 1 also runs
+the command. ``srun`` and ``scontrol`` are small programs that the nodes put on the PATH. The number of tasks in each
+learner and other defaults of ``srun`` are Slurm's own variables, in the manifest's ``env``.
 """
 
 from __future__ import annotations

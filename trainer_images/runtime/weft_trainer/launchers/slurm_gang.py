@@ -3,13 +3,14 @@
 A request is the gang's secret on a line, then a JSON document on a line. The answers are JSON documents, one a line:
 - ``{"what": "environment"}``: the variables that the node started with, and the number of the next step;
 - ``{"what": "run", …}``: start the tasks of a step (:class:`~weft_trainer.launchers.slurm_tasks.Step`). An answer tells
-  the end of each task. On the same connection, ``{"signal": 15}`` signals the tasks and ``{"end": true}`` ends them. They
-  are ended, too, when the connection closes;
+  the end of each task. On the same connection, ``{"signal": 15}`` signals the tasks and ``{"end": true}`` ends them.
+  They are ended, too, when the connection closes;
 - ``{"what": "end"}``: the batch script has ended well.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -115,5 +116,6 @@ class Connection:
         raise OSError("the connection was closed")
 
     def close(self) -> None:
-        self._answers.close()
-        self._socket.close()
+        """End the connection; whoever iterates comes to the end."""
+        with contextlib.suppress(OSError):  # the node has ended it
+            self._socket.shutdown(socket.SHUT_RDWR)

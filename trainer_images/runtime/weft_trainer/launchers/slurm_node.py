@@ -90,15 +90,14 @@ class Node:
         self.news.put(_STOP)
 
     def answer(self, request: Message, connection: Iterator[bytes], reply: Callable[[Message], None]) -> None:
-        match request["what"]:
-            case "environment":
-                reply({"environment": self._environment, "step": next(self._steps)})
-            case "end":
-                reply({})
-                self.news.put(_END)
-            case "run":
-                with self._working():
-                    self._run(Step(request, self._environment, reply), connection)
+        if request["what"] == "environment":
+            reply({"environment": self._environment, "step": next(self._steps)})
+        elif request["what"] == "end":
+            reply({})
+            self.news.put(_END)
+        else:
+            with self._working():
+                self._run(Step(request, self._environment, reply), connection)
 
     @staticmethod
     def _run(step: Step, connection: Iterator[bytes]) -> None:

@@ -45,8 +45,8 @@ _WITHOUT_EFFECT = """
     gpus= gpus-per-node= gres= gpus-per-socket= ntasks-per-gpu= ntasks-per-core= ntasks-per-socket= cpus-per-gpu= mem=
     mem-per-cpu= mem-per-gpu= mem-bind= cpu-bind= threads-per-core= hint= distribution= unbuffered exclusive=? overlap
     exact overcommit oversubscribe mpi= network= partition= account= qos= constraint= comment= verbose quiet time= wait=
-    propagate=? profile= acctg-freq= cpu-freq= gpu-freq= resv-ports=? no-kill=? whole disable-status slurmd-debug= switches=
-    accel-bind= task-epilog= task-prolog= jobid= reservation= tres-bind= treeload=
+    propagate=? profile= acctg-freq= cpu-freq= gpu-freq= resv-ports=? no-kill=? whole disable-status slurmd-debug=
+    switches= accel-bind= task-epilog= task-prolog= jobid= reservation= tres-bind= treeload=
 """
 
 
@@ -209,8 +209,9 @@ def lay_out(options: StepOptions, gang: Gang) -> Layout:
         raise OptionError("no learner is left for the step")
     nodes, tasks, per_node = (options.number(name) for name in ("nodes", "ntasks", "ntasks-per-node"))
     if nodes is None:
-        by_tasks = len(available) if tasks is None else -(-tasks // per_node) if per_node else min(tasks, len(available))
-        nodes = len(chosen) or by_tasks
+        nodes = len(chosen) or len(available)
+        if tasks is not None and not chosen:
+            nodes = -(-tasks // per_node) if per_node else min(tasks, nodes)
     if nodes > len(available):
         raise OptionError(f"{nodes} nodes are requested, and {len(available)} are available")
     if tasks is None:

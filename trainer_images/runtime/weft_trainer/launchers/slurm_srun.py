@@ -19,6 +19,8 @@ from weft_trainer.launchers.slurm_tasks import FOLDERS
 from weft_trainer.words import describe_exit
 
 _FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
+_ENDED = (-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGKILL)
+"""How tasks end that ``srun`` itself ends. They don't count, so that its exit code is that of the task that failed."""
 
 
 class _Answer(NamedTuple):
@@ -43,6 +45,7 @@ class Srun:
         self._step = step
         self._news: SimpleQueue[_Answer | signal.Signals] = SimpleQueue()
         self._stopped = False
+        self._ending = False
         self._connections: list[Connection] = []
         self._code = 0
 
@@ -73,7 +76,7 @@ class Srun:
 
     def _note_end(self, node: int, message: Message) -> None:
         code = message["code"]
-        if code:
+        if code and not (self._ending and code in _ENDED):
             how = message.get("reason") or describe_exit(code)
             _complain(f"{self._where(node)}, task {message['task']}: {how}")
             self._fail(code if code > 0 else 128 - code, self._options.number("kill-on-bad-exit", 0) or 0)
@@ -81,6 +84,7 @@ class Srun:
     def _fail(self, code: int, end: int = 1) -> None:
         self._code = max(self._code, code)
         if end:
+            self._ending = True
             self._send({"end": True})
 
     def _send(self, message: Message) -> None:

@@ -16,10 +16,19 @@ from typing import IO, Any
 
 from weft_trainer.launchers.slurm_gang import Message
 
-FOLDERS = """
-    MODEL_DIR DATA_DIR RESULT_DIR RESULT_BUCKET_DIR CHECKPOINT_DIR LOG_DIR JOB_STATE_DIR PRETRAINED_DIR WEFT_STREAM_DIR
-    SLURM_TMPDIR VIRTUAL_ENV
-""".split()
+FOLDERS = [
+    "MODEL_DIR",
+    "DATA_DIR",
+    "RESULT_DIR",
+    "RESULT_BUCKET_DIR",
+    "CHECKPOINT_DIR",
+    "LOG_DIR",
+    "JOB_STATE_DIR",
+    "PRETRAINED_DIR",
+    "WEFT_STREAM_DIR",
+    "SLURM_TMPDIR",
+    "VIRTUAL_ENV",
+]
 """The variables whose folders each learner has for itself."""
 _KILL_SECONDS = 30.0
 """From SIGTERM to SIGKILL for a step that is ended; Slurm's own KillWait."""
@@ -47,8 +56,8 @@ class Step:
 
     Args:
         request: ``argv``, ``chdir``, ``folders`` (see :func:`translator`), ``changes`` (variables that the batch script
-            has set, or removed: None), ``environment`` of all tasks, ``tasks`` (number and variables of each), ``label``,
-            ``output`` and ``error`` (files), ``append``, ``input`` (base64), ``gpus`` of each task (None: all).
+            has set, or removed: None), ``environment`` of all tasks, ``tasks`` (number and variables of each),
+            ``label``, ``output`` and ``error`` (files), ``append``, ``input`` (base64), ``gpus`` of each (None: all).
         base: this learner's environment.
         ended: called with an answer to the request whenever a task has ended.
     """
@@ -188,7 +197,7 @@ class Step:
     def _input(self) -> IO[bytes]:
         if not self._request["input"]:
             return open(os.devnull, "rb")
-        file = tempfile.TemporaryFile()
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
         file.write(b64decode(self._request["input"]))
         file.seek(0)
         return file
