@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InvalidScript, WeftError
+from weft.words import count
 
 _SHORT = {
     "J": "job-name",
@@ -250,13 +251,13 @@ class Batch:
     @property
     def summary(self) -> str:
         """The sizes, in words."""
-        nodes, tasks = self.keys["learners"], self.env.get("SLURM_NTASKS_PER_NODE", "1")
-        sizes = [f"{self.keys['cpus']} CPUs" if "cpus" in self.keys else "1 CPU"]
+        sizes = [count(self.keys.get("cpus", 1), "CPU")]
         if "gpus" in self.keys:
-            sizes.append(f"{self.keys['gpus']} GPUs")
+            sizes.append(count(self.keys["gpus"], "GPU"))
         sizes.append(self.keys.get("memory", "2 GiB (Weft's default; --mem changes it)"))
+        tasks = count(int(self.env.get("SLURM_NTASKS_PER_NODE", 1)), "task")
         end = f"; ends after {self.keys['max_runtime']}" if "max_runtime" in self.keys else ""
-        return f"{nodes} learners (nodes), each with {', '.join(sizes)}; tasks of each: {tasks}{end}"
+        return f"{count(self.keys['learners'], 'learner')}, each with {', '.join(sizes)} and {tasks}{end}"
 
     def manifests(self, made: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The manifests of all jobs. ``made``: the manifest of the script."""
@@ -319,6 +320,8 @@ class _Reader:
         batch = Batch()
         nodes, tasks, gpus = self._sizes(batch)
         cpus = self._cpus(tasks, gpus)
+        if "cpus-per-task" in self.found:
+            batch.env["SLURM_CPUS_PER_TASK"] = str(self._number("cpus-per-task"))
         if cpus:
             batch.keys["cpus"] = cpus
         memory = self._memory(cpus or 1, gpus)

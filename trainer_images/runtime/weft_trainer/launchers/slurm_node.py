@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO
 
 from weft_trainer.config import RUNTIME
 from weft_trainer.launchers.base import shell
@@ -139,19 +138,19 @@ class _Handler(socketserver.StreamRequestHandler):
             return
         request = self.rfile.readline()
         if request:
-            node.answer(json.loads(request), iter(self.rfile), _Replies(self.wfile).send)
+            node.answer(json.loads(request), iter(self.rfile), _Replies(self.wfile.write).send)
 
 
 class _Replies:
     """Answers of several threads, each on a line of its own."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
         self._lock = threading.Lock()
 
     def send(self, message: Message) -> None:
         with self._lock, contextlib.suppress(OSError, ValueError):  # srun was killed
-            self._file.write(json.dumps(message).encode() + b"\n")
+            self._write(json.dumps(message).encode() + b"\n")
 
 
 def offer_programs(folder: Path) -> None:
