@@ -191,6 +191,21 @@ def test_env_has_a_size() -> None:
             "framework.launcher",
             "one of: auto, none, torchrun",
         ),
+        (
+            "framework: {name: python, launcher: slurm, command: x}\nenv: {SLURM_NTASKS_PER_NODE: '0'}",
+            "env.SLURM_NTASKS_PER_NODE",
+            "expected a whole number from 1, found '0'",
+        ),
+        (
+            "framework: {name: python, launcher: slurm, command: x}\nenv: {SLURM_PROCID: '0'}",
+            "env.SLURM_PROCID",
+            "SLURM_PROCID is reserved",
+        ),
+        (
+            "framework: {name: python, launcher: slurm, command: x}\nelastic: {min: 1, max: 2}",
+            "elastic",
+            "launcher 'slurm' can't be elastic",
+        ),
         ("framework: {name: custom, command: x}", "framework.version", "absolute path of a virtual environment"),
         ("framework: {name: custom, version: a/b:1, command: x}", "framework.version", "absolute path of a virtual"),
         ("framework: {name: custom, version: /a/../b, command: x}", "framework.version", "absolute path of a virtual"),
