@@ -22,10 +22,14 @@ PROGRAMS = sorted(path.parent.name for path in HERE.glob("*/train.py"))
 pytestmark = pytest.mark.timeout(FIRST_RUN)  # the first job with a package installs it
 
 
-def run(name: str, work: Path) -> str:
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of all programs of this process: equal lists of packages are built once."""
+    return tmp_path_factory.mktemp("home")
+
+
+def run(name: str, home: Path, work: Path) -> str:
     """What the learners print; ``[2] …`` is of the second."""
-    home = work / "home"
-    home.mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("WEFT_", "HF_", "AWS_"))}
     done = subprocess.run(
         ["weft", "run", str(HERE / name / "manifest.yml"), str(HERE / name), "--out", str(work / "out")],
@@ -35,7 +39,7 @@ def run(name: str, work: Path) -> str:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(home),
             "WEFT_ENVIRONMENTS_DIR": ENVIRONMENTS,
-            # A home of its own makes each run build its packages. What uv has downloaded is shared.
+            # A home of the tests' own has their packages built. What uv has downloaded is shared.
             "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache/uv")),
         },
         capture_output=True,
@@ -48,15 +52,15 @@ def run(name: str, work: Path) -> str:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_two_learners_are_one_gang(name: str, tmp_path: Path) -> None:
-    said = run(name, tmp_path)
+def test_two_learners_are_one_gang(name: str, home: Path, tmp_path: Path) -> None:
+    said = run(name, home, tmp_path)
     found = re.findall(r"^\[(\d)\] world (\d) rank (\d) parameters (\S+)$", said, re.MULTILINE)
     assert sorted(line[:3] for line in found) == [("1", "2", "0"), ("2", "2", "1")], said
     assert len({parameters for *_, parameters in found}) == 1, said
 
 
-def test_accelerates_own_test_of_gradients(tmp_path: Path) -> None:
+def test_accelerates_own_test_of_gradients(home: Path, tmp_path: Path) -> None:
     """A script of Accelerate's package. It compares the gradients of the ranks, if it finds several."""
-    said = run("accelerate_sync", tmp_path)
+    said = run("accelerate_sync", home, tmp_path)
     for learner in (1, 2):
         assert f"[{learner}] **Test Distributed `no_sync` context manager**" in said.splitlines(), said
