@@ -29,9 +29,9 @@ def python_of(image: str) -> Path:
     return EnvironmentBuilder(Path(ENVIRONMENTS)).build(found.reference).python
 
 
-def python_with_mlflow(version: str) -> Path:
-    """An interpreter with this version of MLflow's client, built if need be."""
-    folder = Path(ENVIRONMENTS) / f"mlflow-skinny-{version}"
+def python_with(*packages: str) -> Path:
+    """An interpreter with these packages (``name==version``), built if need be."""
+    folder = Path(ENVIRONMENTS) / "-".join(package.replace("==", "-") for package in packages)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -39,10 +39,9 @@ def python_with_mlflow(version: str) -> Path:
         if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)
             installer = Installer.find()
-            packages = ["--quiet", f"mlflow-skinny=={version}"]
             for command in (
                 installer.make(sys.executable, str(folder)),
-                installer.install(str(folder / "bin/python"), packages),
+                installer.install(str(folder / "bin/python"), ["--quiet", *packages]),
             ):
                 subprocess.run(command, env={**os.environ, **dict(installer.variables)}, check=True)
             done.touch()

@@ -18,7 +18,7 @@ from mlflow.exceptions import MlflowException
 from requests import HTTPError
 from sqlalchemy import func, text
 from tests.api.conftest import Api, Attempted, Person
-from tests.environments import python_with_mlflow
+from tests.environments import python_with
 
 from weft_core.store.models import Attempt
 
@@ -414,7 +414,7 @@ def test_a_program_with_an_older_client(api: Api, ann: Person, gang: Attempted, 
     """The version is the oldest that `weft[mlflow]` allows. The first run on a machine installs it."""
     token, run_id = granted(gang)
     access = {"MLFLOW_TRACKING_URI": api.url, "MLFLOW_TRACKING_TOKEN": token, "MLFLOW_RUN_ID": run_id}
-    python = str(python_with_mlflow("2.16.2"))
+    python = str(python_with("mlflow-skinny==2.16.2"))
     done = subprocess.run(
         [python, str(_PROGRAM)], cwd=tmp_path, env=access, capture_output=True, text=True, check=False
     )

@@ -88,6 +88,8 @@ def update(call: Call) -> dict[str, Any]:
     _refuse_learner(call)
     name = call.given.text("new_name", LONGEST_EXPERIMENT)
     row = _row(call)
+    if row.deleted_at is not None:
+        raise refused("Cannot rename a non-active experiment.")
     other = find_by_name(call.scope, name)
     if other and other.id != row.id:
         raise Problem(EXISTS, f"Experiment(name={name}) already exists.")

@@ -45,6 +45,7 @@ class Experiment:
             "creation_time": self.created,
             "last_update_time": self.updated,
             "tags": pairs(self.tags),
+            "workspace": "default",  # MLflow's name where there are none
         }
 
     def field(self, of: Field) -> Any:

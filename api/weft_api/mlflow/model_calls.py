@@ -114,7 +114,7 @@ def finalize(call: Call) -> dict[str, Any]:
 
 def delete(call: Call) -> dict[str, Any]:
     """Hides the model. Its files stay with its run."""
-    _find(call, write=True).deleted_at = func.now()
+    _find(call, write=True, deleted=True).deleted_at = func.now()
     return {}
 
 
@@ -133,7 +133,7 @@ def set_tags(call: Call) -> dict[str, Any]:
     if len(merged) > MOST_KEPT:
         raise refused(f"a logged model can have {MOST_KEPT} tags")
     model.tags = merged
-    return _shown(call, model)
+    return {}
 
 
 def delete_tag(call: Call) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from weft_api.http.problems import NOT_FOUND, Problem
 from weft_api.metrics.listing import best_and_last
 from weft_api.metrics.records import clean_name
 from weft_api.mlflow.callers import OfLearner
@@ -159,7 +160,7 @@ def set_tag(call: Call) -> dict[str, Any]:
 def delete_tag(call: Call) -> dict[str, Any]:
     run, key = find_run(call, call.given.run_id(), write=True), call.given.text("key")
     if key not in run.kept.tags:
-        raise refused(f"No tag with name: {key} in run with id {run.id}")
+        raise Problem(NOT_FOUND, f"No tag with name: {key} in run with id {run.id}")
     run.kept.tags = {name: value for name, value in run.kept.tags.items() if name != key}
     return {}
 
@@ -174,6 +175,8 @@ def log_model(call: Call) -> dict[str, Any]:
         raise refused("Malformed model info: model_json is not valid JSON") from None
     if not isinstance(model, dict) or not isinstance(before, list):
         raise refused("Malformed model info: model_json is no object")
+    if missing := {"artifact_path", "flavors", "utc_time_created", "run_id"} - model.keys():
+        raise refused(f"Model json is missing mandatory fields: {sorted(missing)}")
     history = json.dumps([*before, model])
     if len(history) > _LONGEST_HISTORY:
         raise refused(f"the run has too many models: their descriptions exceed {_LONGEST_HISTORY} characters")
@@ -217,6 +220,8 @@ def _which(entry: dict[str, Any]) -> tuple[str, ...]:
 
 def log_outputs(call: Call) -> dict[str, Any]:
     run = find_run(call, call.given.run_id(), write=True)
+    if call.given.find("models") is None:
+        raise refused("Missing value for required parameter 'models'.")
     models = [
         {"model_id": of.text("model_id"), "step": of.integer("step", 0, least=-(2**63))}
         for of in call.given.items("models", _MOST_INPUTS)

@@ -96,8 +96,6 @@ class Arguments:
         found = self._data.get(name)
         if found is None:
             return []
-        if isinstance(found, str):  # in a query, a list of one value
-            found = [found]
         if not isinstance(found, list):
             raise _wrong(name, found, "expected a list")
         if len(found) > most:
@@ -165,7 +163,7 @@ def metric_of(of: Arguments) -> Metric:
         value = float(told)
     except (TypeError, ValueError, OverflowError):
         raise _wrong("value", told, "Please specify value as a valid double (64-bit floating point)") from None
-    time = of.integer("timestamp", 0)
+    time = of.integer("timestamp")
     step = of.integer("step", 0, least=-_LARGEST)
     dataset = (of.text_or_none("dataset_name", 500), of.text_or_none("dataset_digest", 36))
     model_id = of.text_or_none("model_id")
