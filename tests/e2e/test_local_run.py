@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import mlflow
 import psutil
 import pytest
 import yaml
 from tests.e2e.stack import ENVIRONMENTS, PROGRAMS, REPOSITORY, Stack, alive, embedded_s3, eventually, series
+from tests.environments import python_with
 from tests.wheels import make_wheel
 
 EXAMPLES = REPOSITORY / "examples"
@@ -131,6 +133,37 @@ def test_packages_are_built_by_a_run_of_their_own_and_kept(desk: Desk) -> None:
     (desk.code / "requirements.txt").write_text("# our own\nweft-alpha>=7\n")
     failed = desk.run(manifest, desk.code, code=1)
     assert "requirements.txt line 2: weft-alpha>=7" in " ".join(failed.stderr.split())
+
+
+@pytest.mark.parametrize("version", [mlflow.__version__, "2.16.2"])
+def test_what_a_program_logs_with_mlflow_is_the_runs(desk: Desk, version: str) -> None:
+    python = python_with(f"mlflow-skinny=={version}")
+    done = desk.run(desk.manifest(f"{python} log_to_mlflow.py", learners=2), desk.code)
+    assert {f"[{learner}] logged with MLflow {version}" for learner in (1, 2)} <= set(done.stdout.splitlines())
+    out = desk.folder / "weft-run/desk-job"
+    points: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    with (out / "metrics.csv").open() as file:
+        for row in csv.DictReader(file):
+            points.setdefault((row["name"], row["learner"]), []).append((int(row["step"]), float(row["value"])))
+    for learner in ("1", "2"):
+        assert points["train/loss", learner] == [(step, 1 / (step + 1)) for step in range(5)]
+        assert points["acc", learner] == [(step, step / 10) for step in range(5)]
+        assert points["fold/acc", learner] == [(0, 0.5)]
+    assert len(points) == 6
+    shown = " ".join(done.stderr.split())
+    assert "PARAMETER VALUE layers [3, 5] lr 0.1" in shown, done.stderr
+    assert (out / "results/texts/notes.txt").read_text() == "some notes"
+    # It is MLflow's own store: its client reads it.
+    reads = "import mlflow; print(*mlflow.search_runs(search_all_experiments=True, output_format='list'))"
+    env = {"MLFLOW_TRACKING_URI": (out / "mlflow/learner-1").as_uri(), "MLFLOW_ALLOW_FILE_STORE": "true"}
+    found = subprocess.run([python, "-c", reads], env=env, capture_output=True, text=True, check=True).stdout
+    assert ("baseline" in found, "fold" in found) == (True, True)
+
+    # Another server that the manifest names gets what its program logs.
+    names = "{name for name in __import__('os').environ if name.startswith('MLFLOW')}"
+    own = desk.manifest(f'python -c "print({names})"', env={"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"})
+    assert desk.run(own, desk.code).stdout.strip() == "{'MLFLOW_TRACKING_URI'}"
+    assert not (desk.folder / "weft-run/desk-job-2/mlflow").exists()
 
 
 def test_folders_take_the_place_of_s3(desk: Desk) -> None:

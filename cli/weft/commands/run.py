@@ -44,6 +44,7 @@ from weft.resources.metrics import Series
 from weft.ui import cells, problems, times
 from weft.ui.console import err, say
 from weft.ui.feed import Feed
+from weft.ui.jobs import param_table
 from weft.ui.metrics import series_table
 
 app = typer.Typer()
@@ -180,6 +181,8 @@ def _finish(end: dict[str, Any], begun: dict[str, Any], source: Source, feed: Fe
         err().print(series_table(series[:_MOST_SERIES]))
         if len(series) > _MOST_SERIES:
             say(f"[dim]and {len(series) - _MOST_SERIES:,} more[/]")
+    if end["params"]:
+        err().print(param_table(end["params"], str(Path(_shown(begun["folder"])) / "mlflow")))
     if end["metrics_file"]:
         say(f"[key]metrics:[/]      {escape(_shown(end['metrics_file']))}")
     if end["results"]:

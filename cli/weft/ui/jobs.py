@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -128,7 +128,7 @@ def job_panel(job: Job) -> RenderableType:
     if job.metric_values:
         parts += ["", _metric_table(job)]
     if job.params:
-        parts += ["", _param_table(job)]
+        parts += ["", param_table(job.params, f"weft show {job.id} --json")]
     for attempt in job.attempts:
         parts += ["", _attempt_title(attempt)]
         rest = attempt.reason.partition("\n")[2]
@@ -155,14 +155,14 @@ def _metric_table(job: Job) -> Table:
     return made
 
 
-def _param_table(job: Job) -> Table:
-    """What it has logged as its parameters."""
-    shown = list(job.params.items())[:_MOST_PARAMS]
+def param_table(params: Mapping[str, str], rest: str) -> Table:
+    """What a job has logged as its parameters; ``rest`` says where those are that are left out."""
+    shown = list(params.items())[:_MOST_PARAMS]
     made = table("PARAMETER", "VALUE")
     for name, value in shown:
         made.add_row(Text(name), Text(cells.shortened(cells.first_line(value), _LONGEST_PARAM)))
-    if len(job.params) > len(shown):
-        made.add_row(Text(f"and {len(job.params) - len(shown)} more: weft show {job.id} --json", style="dim"))
+    if len(params) > len(shown):
+        made.add_row(Text(f"and {len(params) - len(shown)} more: {rest}", style="dim"))
     return made
 
 

@@ -23,6 +23,7 @@ from weft_core.settings import ProfileSettings, Settings, load_settings
 from weft_core.words import count
 from weft_embedded.run.data_dir import LinkedData
 from weft_embedded.run.folder import OutFolder, choose_folder
+from weft_embedded.run.mlflow import MlflowStores
 from weft_embedded.run.packages import bring_packages
 from weft_embedded.run.repositories import find_repository
 from weft_embedded.run.request import Request, RunError
@@ -75,9 +76,19 @@ def _serve(request: Request) -> None:
                 tell("event", kind="note", message=note)
             started = time.monotonic()
             leftover_bytes = settings.limits.leftover_bytes
-            job = Job(manifest, stores, data, secrets, code, overlay, timings, leftover_bytes, repository)
+            mlflow = None
+            if "MLFLOW_TRACKING_URI" not in manifest.env | secrets:
+                mlflow = MlflowStores(out.mlflow.absolute(), manifest.learners)
+            job = Job(manifest, stores, data, secrets, code, overlay, timings, leftover_bytes, repository, mlflow)
             ended = run(job, out, server, news, tell)
-            tell("end", **_end(ended, out, stores.results is None), seconds=time.monotonic() - started)
+            results_here = stores.results is None
+            if mlflow and results_here:
+                try:
+                    mlflow.keep_artifacts(out.results)
+                except OSError as error:
+                    tell("event", kind="warning", message=f"MLflow's artifacts stay in {out.mlflow}: {error}")
+            params = mlflow.params() if mlflow else {}
+            tell("end", **_end(ended, out, results_here), params=params, seconds=time.monotonic() - started)
 
 
 def _settings() -> Settings:

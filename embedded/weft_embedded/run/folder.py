@@ -2,6 +2,7 @@
 
 ``run.json``        the run's id and how many attempts it has had
 ``metrics.csv``    what the training has reported, a line a point
+``mlflow/``         what programs have logged with MLflow's client, by learner
 ``results/``        what RESULT_DIR holds at the end, unless it goes elsewhere
 ``checkpoints/``    the last states of CHECKPOINT_DIR, as learners keep them in S3
 ``.incoming/``      files on their way into one of these
@@ -32,6 +33,7 @@ class OutFolder:
         self.results = results or path / "results"
         self.checkpoints = path / "checkpoints"
         self.metrics = MetricsFile(path / "metrics.csv")
+        self.mlflow = path / "mlflow"
         self.incoming = path / ".incoming"
         self._about = path / "run.json"
         self.id = ""

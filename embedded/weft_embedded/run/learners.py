@@ -96,6 +96,11 @@ class Gang:
         """Tell the learners with their next heartbeats to log their stacks, once for each moment; None: no more."""
         self._dump = since.isoformat() if since else None
 
+    def measured(self, learner: int, records: list[dict[str, Any]]) -> None:
+        """Keep metrics that were found elsewhere than in the learner's reports. Raises OSError."""
+        with self._changed:
+            self._metrics.add(self._spec.attempt, learner, records)
+
     def snapshot(self) -> list[Learner]:
         """The learners as they are now."""
         with self._changed:

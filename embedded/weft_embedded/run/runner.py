@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -37,10 +38,13 @@ from weft_embedded.run.engine import EngineProcess
 from weft_embedded.run.folder import OutFolder
 from weft_embedded.run.learners import Gang
 from weft_embedded.run.memory import Clock, Memory
+from weft_embedded.run.mlflow import MlflowStores
 from weft_embedded.run.server import LearnerServer
 from weft_embedded.run.stores import Stores
 
 Tell = Callable[..., None]
+_MLFLOW_SECONDS = 1.0
+"""Between two looks at what was logged with MLflow's client."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class Job:
     timings: TimingSettings
     leftover_bytes: int
     repo: RepositoryInput | None = None
+    mlflow: MlflowStores | None = None
+    """None: the manifest names another server."""
 
     def spec(self, out: OutFolder, attempt: int) -> LearnerSpec:
         manifest, stores = self.manifest, self.stores
@@ -159,6 +165,7 @@ class Run:
         self._folders: list[Path] = []
         self._folders_known = threading.Event()
         self._stopped: Stop | None = None
+        self._mlflow_read = 0.0
 
     def to_end(self) -> Ended:
         """Step until the job has ended."""
@@ -175,6 +182,8 @@ class Run:
 
     def step(self) -> None:
         """Decide and act once; at most wait for news."""
+        if time.monotonic() - self._mlflow_read >= _MLFLOW_SECONDS:
+            self._read_mlflow()
         view = self.memory.view()
         action = decide(view)
         self._note(view)
@@ -225,6 +234,8 @@ class Run:
             token=token,
         )
         self._folders_known.clear()
+        if self._job.mlflow:
+            self._job.mlflow.begin(attempt.n)
         self.memory.begin(attempt, gang)
         self._enter(JobState.PENDING, f"starting {count(manifest.learners, 'learner')} on this machine")
 
@@ -250,6 +261,7 @@ class Run:
                 self._wait(close.seconds)
                 return
         self._end_engine()
+        self._read_mlflow()
         conclusion = conclude(memory.view())
         interrupted = memory.attempt is not None and memory.attempt.outcome is Outcome.INTERRUPTED
         memory.end(conclusion)
@@ -258,6 +270,18 @@ class Run:
             memory.enter(JobState.HALTED, memory.attempt.reason if memory.attempt else "")
         elif memory.state is JobState.QUEUED:
             self._tell("event", kind="state", state=memory.state.value, message=memory.reason)
+
+    def _read_mlflow(self) -> None:
+        """Take over what the attempt has logged with MLflow's client since the last call."""
+        gang, stores = self.memory.gang, self._job.mlflow
+        self._mlflow_read = time.monotonic()
+        if gang is None or stores is None:
+            return
+        try:
+            for learner, records in stores.read():
+                gang.measured(learner, records)
+        except OSError as error:  # no training ends for its metrics
+            self._tell("event", kind="warning", message=f"metrics of MLflow are left out: {error}")
 
     def _end_engine(self) -> None:
         engine, self._engine = self._engine, None
@@ -342,8 +366,9 @@ class Run:
         self._folders_known.wait()
         if rank >= len(self._folders):
             raise OSError("the local engine has ended")
+        mlflow = self._job.mlflow.environment(rank) if self._job.mlflow else {}
         try:
-            return self._job.data.place(self._folders[rank], rank, self._server.data_url)
+            return {**mlflow, **self._job.data.place(self._folders[rank], rank, self._server.data_url)}
         except OSError as error:
             raise OSError(f"DATA_DIR can't be made: {error}") from error
 
