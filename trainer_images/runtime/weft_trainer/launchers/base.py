@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -67,3 +71,14 @@ def as_open_mpi(plan: Plan, given: Mapping[str, str]) -> Plan:
 
 def slot_label(slot: int, slots: int) -> str:
     return f"[{slot}] " if slots > 1 else ""
+
+
+def end_like(code: int) -> None:
+    """End this process as another one has ended."""
+    sys.stdout.flush()
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)

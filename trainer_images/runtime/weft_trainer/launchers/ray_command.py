@@ -8,7 +8,6 @@ it saves something after a SIGTERM.
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import threading
 import time
 from types import FrameType
 
-from weft_trainer.launchers.base import shell
+from weft_trainer.launchers.base import end_like, shell
 from weft_trainer.launchers.ray_gate import GateClient, GateClosed
 from weft_trainer.program.endings import STOPPED_CODE
 
@@ -93,17 +92,6 @@ def wait(gate: GateClient, stop: _Stop) -> int:
         return STOPPED_CODE
     print(reason, flush=True)
     return 1
-
-
-def end_like(code: int) -> None:
-    """End this process as another one has ended."""
-    sys.stdout.flush()
-    if code < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if -code != signal.SIGKILL:
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    os._exit(code)
 
 
 def main(arguments: list[str]) -> None:

@@ -23,8 +23,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from weft_trainer.config import RUNTIME
-from weft_trainer.launchers.base import shell
-from weft_trainer.launchers.ray_command import end_like
+from weft_trainer.launchers.base import end_like, shell
 from weft_trainer.launchers.slurm_gang import Gang, Message, NodeUnreachable
 from weft_trainer.launchers.slurm_tasks import Step
 from weft_trainer.program.endings import STOPPED_CODE
