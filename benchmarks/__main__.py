@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.e2e.stack import Stack, running
 
-from benchmarks import clusters, data, flood, gpu, install, logs, metrics, overhead, prepare, start, submit
+from benchmarks import clusters, data, flood, gpu, install, logs, metrics, mlflow, overhead, prepare, start, submit
 
 BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "submit": submit.measure,
@@ -25,6 +25,7 @@ ALONE: dict[str, Callable[[Path], None]] = {
     "prepare": prepare.measure,
     "logs": logs.measure,
     "metrics": metrics.measure,
+    "mlflow": mlflow.measure,
 }
 
 

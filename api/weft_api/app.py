@@ -112,7 +112,8 @@ def create_app(settings: Settings) -> FastAPI:
     process_metrics.registry.register(InstallationMetrics(context.database))
     data = (files, checkpoints, models, datastores)
     access = (secrets, sessions, tokens, users, projects)
-    for router in (jobs, code, logs, metrics, events, *data, *access, engines, learner, health, mlflow):
+    # Routers are tried in this order, so the one with the most frequent and the cheapest calls is the first.
+    for router in (mlflow, jobs, code, logs, metrics, events, *data, *access, engines, learner, health):
         app.include_router(router)
     ffdl.install(app)
     errors.install(app, lambda scope, answered: in_mlflows_form(scope, in_ffdls_form(scope, answered)))

@@ -122,7 +122,13 @@ class Service:
             secret_keys=[SecretStr(Fernet.generate_key().decode())],
             s3=self.servers.bucket(),
             engines={"local": LocalSettings()},
-            limits=LimitSettings(log_bytes_per_job=_MANY, log_lines_per_second=_MANY, log_bytes_per_second=_MANY),
+            limits=LimitSettings(
+                log_bytes_per_job=_MANY,
+                log_lines_per_second=_MANY,
+                log_bytes_per_second=_MANY,
+                metric_points_per_job=_MANY,
+                metric_bytes_per_job=_MANY,
+            ),
         )
         self.apis = [ApiProcess(self.settings, folder / f"api-{number}.log") for number in range(apis)]
         for api in self.apis:

@@ -2,10 +2,48 @@
 
 from __future__ import annotations
 
+import fnmatch
 import sys
 from pathlib import Path
+from typing import Any
 
+import mlflow
+import pytest
+from mlflow import MlflowClient
 from tests.e2e.stack import Stack, lines, manifest, series
+
+# One list for all libraries, so that they share a build.
+_PACKAGES = [
+    *(f"mlflow=={mlflow.__version__}", "lightning==2.6.6", "transformers==5.23.0", "accelerate==1.15.0"),
+    "keras==3.15.1",
+]
+_LIBRARIES: dict[str, dict[str, Any]] = {
+    "lightning": {
+        "metrics": {"train_loss": 4, "epoch": 4},
+        "params": {"rate": "0.05"},
+        "tags": {"team": "vision", "mlflow.runName": "regression"},
+        "files": ["epoch=1-step=16/epoch=1-step=16.ckpt"],
+    },
+    "transformers": {
+        "metrics": {"loss": 2, "learning_rate": 2, "train_runtime": 1},
+        "params": {"max_steps": "4", "n_embd": "16", "model_type": "gpt2"},
+        "tags": {"team": "vision"},
+        "files": ["models/*/artifacts/checkpoint-4/model.safetensors"],
+    },
+    "keras": {
+        "metrics": {"loss": 4},  # the last call repeats the first value, for the logged model
+        "params": {"epochs": "3", "opt_name": "SGD"},
+        "tags": {},
+        "files": ["model_summary.txt", "models/*/data/model.keras"],
+    },
+    "sklearn": {
+        "metrics": {"training_score": 1, "training_accuracy_score": 1},
+        "params": {"C": "0.5"},
+        "tags": {"team": "vision", "estimator_name": "LogisticRegression"},
+        "files": ["training_confusion_matrix.png", "models/*/MLmodel"],
+    },
+}
+"""What each logs in tests/e2e/programs/mlflow_loggers.py: metrics with their points, and files."""
 
 
 def test_a_program_logs_to_its_job(stack: Stack, tmp_path: Path) -> None:
@@ -26,3 +64,26 @@ def test_a_program_logs_to_its_job(stack: Stack, tmp_path: Path) -> None:
     own = manifest(f'python -c "print({names})"', env={"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"})
     job = stack.train(own).wait(timeout=120)
     assert [line for line in lines(job) if "MLFLOW" in line] == ["{'MLFLOW_TRACKING_URI'}"]
+
+
+@pytest.mark.parametrize("library", _LIBRARIES)
+def test_what_libraries_log_is_the_jobs(stack: Stack, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = f"python mlflow_loggers.py {library}"
+    framework = {"name": "pytorch", "launcher": "none", "packages": _PACKAGES, "command": command}
+    job = stack.train(manifest(command, framework=framework, cpus=1, memory="2 GiB")).wait(timeout=1400)
+    assert job.state == "COMPLETED", lines(job)
+    expected = _LIBRARIES[library]
+    found = series(stack, job)
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", stack.client._transport.server.token or "")
+    client = MlflowClient(tracking_uri=stack.client.url)
+    points = {name: found[name, 1]["points"] for name in expected["metrics"] if (name, 1) in found}
+    assert points == expected["metrics"], {name: client.get_metric_history(job.id, name) for name in points}
+    assert {name: job.params.get(name) for name in expected["params"]} == expected["params"], job.params
+    files = [file.path for file in job.files()]
+    for wanted in expected["files"]:
+        assert fnmatch.filter([path or "" for path in files], wanted), (wanted, files)
+    # MLflow's client sees the same on the user's machine.
+    run = client.get_run(job.id)
+    assert {name: run.data.tags.get(name) for name in expected["tags"]} == expected["tags"], run.data.tags
+    assert run.data.metrics.keys() >= expected["metrics"].keys()
+    assert run.info.status == "FINISHED"

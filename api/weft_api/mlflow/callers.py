@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from fastapi.security import HTTPAuthorizationCredentials
@@ -78,24 +79,36 @@ def find_learner(session: Session, token: LearnerToken, *, write: bool) -> Calle
     Raises:
         Problem: stale_attempt.
     """
-    owner = select(Attempt.job_id).where(Attempt.mlflow_sha256 == token.sha256).scalar_subquery()
+    found = find_learners(session, token.sha256, [token.rank], write=write)
+    if not found:
+        raise over()
+    return found[token.rank]
+
+
+def find_learners(session: Session, sha256: str, ranks: Collection[int], *, write: bool) -> dict[int, Caller]:
+    """As :func:`find_learner`, by rank, the learners of an attempt that may call."""
+    owner = select(Attempt.job_id).where(Attempt.mlflow_sha256 == sha256).scalar_subquery()
     query = select(Job).where(Job.id == owner)
     job = session.scalars(query.with_for_update(read=True) if write else query).one_or_none()
+    if job is None:
+        return {}
     # Loggers send the last values when the program ends, and a slow one may come late.
     recent = or_(Attempt.ended_at.is_(None), Attempt.ended_at > func.now() - text("interval '1 minute'"))
-    found = session.execute(
-        select(Attempt, Learner.left_at)
-        .join(Learner, (Learner.attempt_id == Attempt.id) & (Learner.rank == token.rank))
-        .where(Attempt.mlflow_sha256 == token.sha256, recent)
-    ).one_or_none()
-    if job is None or found is None or found[1] is not None:
-        raise stale("this token for MLflow is valid only while its attempt runs, and the attempt is over")
-    attempt: Attempt = found[0]
-    note(job=job.id, attempt=attempt.n)
-    learner = OfLearner(
-        job, attempt.n, token.rank, max(1, int(attempt.resources.get("gpus", 0))), attempt.ended_at is None
-    )
-    return Caller(job.project_id, f"learner-{token.rank + 1}", True, learner)
+    rows = session.execute(
+        select(Learner.rank, Attempt.n, Attempt.resources, Attempt.ended_at)
+        .join(Learner, (Learner.attempt_id == Attempt.id) & Learner.rank.in_(ranks) & Learner.left_at.is_(None))
+        .where(Attempt.mlflow_sha256 == sha256, recent)
+    ).all()
+    found = {}
+    for rank, attempt, resources, ended in rows:
+        note(job=job.id, attempt=attempt)
+        learner = OfLearner(job, attempt, rank, max(1, int(resources.get("gpus", 0))), ended is None)
+        found[rank] = Caller(job.project_id, f"learner-{rank + 1}", True, learner)
+    return found
+
+
+def over() -> Problem:
+    return stale("this token for MLflow is valid only while its attempt runs, and the attempt is over")
 
 
 def require_editor(caller: Caller) -> None:

@@ -1,7 +1,7 @@
 """log-metric and log-batch: most of what MLflow's clients send, so calls that wait are stored together.
 
-Calls of one attempt share a transaction, as its learners' own metrics do, and so do calls with users' tokens of one
-project.
+Calls of one attempt share a transaction, as its learners' own metrics do, and so do calls with one user's token. What
+they have in common is looked up once.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 from fastapi.security import HTTPAuthorizationCredentials
-from sqlalchemy import insert
+from sqlalchemy import text
 from sqlalchemy.orm import Session
-from starlette.concurrency import run_in_threadpool
 
 from weft_api.access.learner_calls import LATEST
 from weft_api.context import Context, Shared
@@ -24,9 +22,18 @@ from weft_api.http.bodies import parse_json
 from weft_api.http.problems import Problem
 from weft_api.metrics.ingest import append, lock_cursor
 from weft_api.metrics.schemas import RecordIn
-from weft_api.mlflow.callers import Caller, LearnerToken, caller_of, find_learner, read_token, require_editor, user_of
+from weft_api.mlflow.callers import (
+    Caller,
+    LearnerToken,
+    caller_of,
+    find_learners,
+    over,
+    read_token,
+    require_editor,
+    user_of,
+)
 from weft_api.mlflow.calls import Call
-from weft_api.mlflow.runs import Run, find_run, set_params, set_tags
+from weft_api.mlflow.runs import Run, find_run, lock_rows, set_params, set_tags
 from weft_api.mlflow.values import (
     MOST_ENTITIES,
     MOST_KEPT,
@@ -44,8 +51,17 @@ from weft_api.mlflow.values import (
     tag_of,
 )
 from weft_api.streaming.batch_queue import BatchQueue
-from weft_core.store.models import Job, MlflowModel, MlflowPoint
+from weft_core.store.models import Job, MlflowModel, MlflowRun
 from weft_core.store.scope import Scope
+from weft_core.tokens import hash_token
+
+# One statement with arrays: one for each value would take most of the time of a call.
+_POINTS = ("project_id", "run_id", "key", "step", "time", "value")
+_INSERT_POINTS = text(
+    "insert into mlflow_points (project_id, run_id, key, step, time, value) select * from unnest("
+    "cast(:project_id as text[]), cast(:run_id as text[]), cast(:key as text[]), "
+    "cast(:step as bigint[]), cast(:time as bigint[]), cast(:value as float8[]))"
+)
 
 QUEUE: Shared[BatchQueue[None]] = Shared(lambda _: BatchQueue(threads=4))
 
@@ -65,20 +81,27 @@ async def accept(context: Context, bearer: HTTPAuthorizationCredentials | None, 
     """Store a log-metric (``single``) or a log-batch. Raises what :func:`take_in` finds."""
     token = read_token(bearer)
     # The queue keeps bodies only, so what else is needed of the call goes before each.
+    rank, key = (token.rank, token.sha256) if isinstance(token, LearnerToken) else (0, hash_token(token))
+    head = f"{int(single)} {rank}\n".encode()
+    await QUEUE.of(context).run(key, head + body, lambda bodies: take_in(context, token, bodies))
+
+
+def take_in(context: Context, token: LearnerToken | str, bodies: Sequence[bytes]) -> list[Exception | None]:
+    """Store calls of one attempt, or with one user's token, in one transaction. A Problem is one call's alone.
+
+    Args:
+        token: the user's, or that of any learner of the attempt.
+        bodies: each of them with a line before it: whether it is a log-metric, and the rank.
+
+    Raises:
+        Problem: the user's token does not open this.
+    """
+    whose: str | Caller
     if isinstance(token, LearnerToken):
-        head, key = f"{int(single)} {token.rank}\n".encode(), token.sha256
-        work = lambda bodies: take_in(context, token, bodies)  # noqa: E731
+        whose = token.sha256
     else:
-        who = await run_in_threadpool(user_of, context, token)
-        caller = caller_of(who)
-        require_editor(caller)
-        head, key = f"{int(single)} 0\n".encode(), who.project_id
-        work = lambda bodies: take_in(context, caller, bodies)  # noqa: E731
-    await QUEUE.of(context).run(key, head + body, work)
-
-
-def take_in(context: Context, whose: LearnerToken | Caller, bodies: Sequence[bytes]) -> list[Exception | None]:
-    """Store calls of one attempt, or of one project's users, in one transaction. A Problem is one call's alone."""
+        whose = caller_of(user_of(context, token))
+        require_editor(whose)
     outcomes: dict[int, Exception | None] = {}
     logged: dict[int, Logged] = {}
     for number, body in enumerate(bodies):
@@ -109,11 +132,10 @@ def _read(body: bytes) -> Logged:
 
 
 def _store(
-    context: Context, session: Session, whose: LearnerToken | Caller, logged: dict[int, Logged]
+    context: Context, session: Session, whose: str | Caller, logged: dict[int, Logged]
 ) -> dict[int, Exception | None]:
     outcomes: dict[int, Exception | None] = {}
-    writer = _Writer(context, session)
-    # In the order of runs, so that two transactions never wait for each other.
+    writer = _Writer(context, session, whose, list(logged.values()))
     for run_id, several in groupby(
         sorted(logged, key=lambda number: logged[number].run_id), lambda n: logged[n].run_id
     ):
@@ -122,9 +144,8 @@ def _store(
         for rank, numbers in by_rank:
             mine = sorted(numbers)
             try:
-                caller = writer.caller(whose, rank)
-                call = Call(context, session, caller, Arguments({}))
-                run = writer.find(call, run_id, [logged[number] for number in mine])
+                call = Call(context, session, writer.caller(rank), Arguments({}))
+                run = writer.find(call, run_id)
             except Problem as error:
                 outcomes.update(dict.fromkeys(mine, error))
                 continue
@@ -141,30 +162,40 @@ def _store(
 class _Writer:
     """Collects what calls bring, and writes it with few statements."""
 
-    def __init__(self, context: Context, session: Session) -> None:
-        self._context = context
+    def __init__(self, context: Context, session: Session, whose: str | Caller, logged: Sequence[Logged]) -> None:
         self._session = session
+        self._whose = whose
         self._limits = context.settings.limits
         self._records: dict[tuple[str, int], list[tuple[int, list[RecordIn]]]] = defaultdict(list)
         self._jobs: dict[str, Job] = {}
+        self._points: list[tuple[str, str, str, int, int, float]] = []
         self._learners: dict[int, Caller] = {}
-        self._points: list[dict[str, Any]] = []
+        if isinstance(whose, str):
+            self._learners = find_learners(session, whose, {entry.rank for entry in logged}, write=True)
+        self._rows: dict[str, MlflowRun] = {}
+        self._to_lock: set[str] = set()
+        callers = list(self._learners.values()) if isinstance(whose, str) else [whose]
+        if callers:
+            job = callers[0].learner.job.id if callers[0].learner else None
+            self._to_lock = {entry.run_id for entry in logged if entry.run_id != job or entry.params or entry.tags}
+            self._rows = lock_rows(callers[0].scope(session), self._to_lock)
 
-    def caller(self, whose: LearnerToken | Caller, rank: int) -> Caller:
+    def caller(self, rank: int) -> Caller:
         """Raises Problem."""
-        if isinstance(whose, Caller):
-            return whose
+        if isinstance(self._whose, Caller):
+            return self._whose
         if rank not in self._learners:
-            self._learners[rank] = find_learner(self._session, LearnerToken(whose.sha256, rank), write=True)
+            raise over()
         return self._learners[rank]
 
-    def find(self, call: Call, run_id: str, logged: Sequence[Logged]) -> Run:
-        """The run; its row is locked if more than metrics of a job is written. Raises Problem."""
-        only_metrics = not any(entry.params or entry.tags for entry in logged)
+    def find(self, call: Call, run_id: str) -> Run:
+        """The run; its row is locked, unless only metrics of a job are written. Raises Problem."""
         learner = call.learner
-        if learner and learner.job.id == run_id and only_metrics:
+        if learner and run_id not in self._to_lock:
             return Run(run_id, learner.job, None)
-        return find_run(call, run_id, write=True)
+        run = find_run(call, run_id, write=True, locked=self._rows)
+        self._rows[run_id] = run.kept
+        return run
 
     def take(self, call: Call, run: Run, logged: Logged) -> None:
         """Raises Problem, and then nothing of this call is stored."""
@@ -185,15 +216,7 @@ class _Writer:
         else:
             project = call.scope.project_id
             self._points += [
-                {
-                    "project_id": project,
-                    "run_id": run.id,
-                    "key": metric.key,
-                    "step": metric.step,
-                    "time": metric.time,
-                    "value": metric.value,
-                }
-                for metric in logged.metrics
+                (project, run.id, metric.key, metric.step, metric.time, metric.value) for metric in logged.metrics
             ]
             run.kept.points += len(logged.metrics)
         if not run.is_job:
@@ -225,7 +248,8 @@ class _Writer:
             job = self._jobs[job_id]
             append(self._session, job, lock_cursor(self._session, job), attempt, batches, self._limits)
         if self._points:
-            self._session.execute(insert(MlflowPoint), self._points)
+            columns = zip(_POINTS, zip(*self._points, strict=True), strict=True)
+            self._session.execute(_INSERT_POINTS, {name: list(values) for name, values in columns})
 
 
 def _keep_newest(run: Run, metrics: Iterable[Metric]) -> None:

@@ -114,10 +114,6 @@ def _serve(method: str, path: str, endpoint: Endpoint) -> None:
     router.add_api_route(f"{_PREFIX}/{path}", handle, methods=[method])
 
 
-for (_method, _path), _endpoint in _ENDPOINTS.items():
-    _serve(_method, _path, _endpoint)
-
-
 async def _batch(request: Request) -> bytes:
     return await bodies.read(request, _LARGEST_CALL, "a batch of MLflow's metrics")
 
@@ -132,6 +128,11 @@ async def log_metric(body: Annotated[bytes, Depends(_batch)], context: Ctx, bear
 async def log_batch(body: Annotated[bytes, Depends(_batch)], context: Ctx, bearer: Bearer) -> JSONResponse:
     await accept(context, bearer, body, single=False)
     return JSONResponse({})
+
+
+# Behind these two: routes are tried in the order in which they are added.
+for (_method, _path), _endpoint in _ENDPOINTS.items():
+    _serve(_method, _path, _endpoint)
 
 
 # --- artifacts ---------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,8 +190,18 @@ def own_row(session: Any, job: Job) -> None:
     session.execute(made.on_conflict_do_nothing())
 
 
-def find_run(call: Call, run_id: str, *, write: bool = False) -> Run:
+def lock_rows(scope: Scope, run_ids: Collection[str]) -> dict[str, MlflowRun]:
+    """The rows of those runs that have one, locked in the order of ids: no two transactions wait for each other."""
+    known = [run_id for run_id in run_ids if run_id.isascii()]
+    query = scope.select(MlflowRun, MlflowRun.id.in_(known)).order_by(MlflowRun.id).with_for_update()
+    return {row.id: row for row in scope.session.scalars(query)}
+
+
+def find_run(call: Call, run_id: str, *, write: bool = False, locked: Mapping[str, MlflowRun] | None = None) -> Run:
     """The run with this id; with ``write``, its row is locked, and made for a job that has none.
+
+    Args:
+        locked: the rows that were locked before.
 
     Raises:
         Problem: not_found, also for a learner that asks for a run of another job.
@@ -199,11 +209,11 @@ def find_run(call: Call, run_id: str, *, write: bool = False) -> Run:
     if not run_id.isascii() or len(run_id) > 100:
         raise no_run(run_id)
     scope, learner = call.scope, call.learner
-    row = _row(scope, run_id, lock=write)
+    row = locked.get(run_id) if locked is not None else _row(scope, run_id, lock=write)
     job_id = row.job_id if row else run_id
     if learner and job_id != learner.job.id:
         raise no_run(run_id)
-    job = scope.find(Job, Job.id == job_id) if job_id else None
+    job = learner.job if learner else scope.find(Job, Job.id == job_id) if job_id else None
     if job is None and row is None:
         raise no_run(run_id)
     if write and job is not None and row is None:
