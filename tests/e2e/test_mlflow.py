@@ -32,7 +32,7 @@ _LIBRARIES: dict[str, dict[str, Any]] = {
     },
     "keras": {
         "metrics": {"loss": 4},  # the last call repeats the first value, for the logged model
-        "params": {"epochs": "3", "opt_name": "SGD"},
+        "params": {"epochs": "3", "optimizer_name": "sgd"},
         "tags": {},
         "files": ["model_summary.txt", "models/*/data/model.keras"],
     },
