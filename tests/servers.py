@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import secrets
+import os
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -18,20 +17,22 @@ from pydantic import SecretStr
 from weft_core.settings import S3Settings
 from weft_core.store import migrate
 from weft_core.store.database import Database
+from weft_embedded import ports
 from weft_embedded.servers import PostgresServer, RedisServer, SeaweedServer
 from weft_embedded.servers.seaweedfs import S3Identity
 
 _TEMPLATE = "weft_template"
 
 
+# Above the ports that Weft chooses by chance and below those that the kernel gives to outgoing connections, so that
+# nothing else takes a port before the test uses it. Each process of pytest has a part of them.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 6
+_ports = itertools.cycle(range(32_001 + 127 * _WORKER, 32_001 + 127 * (_WORKER + 1)))
+
+
 def free_port() -> int:
-    """One that nobody listens at. Below the range that the kernel gives to outgoing connections, so that none has it
-    by the time it is used."""
-    while True:
-        port = 20000 + secrets.randbelow(12000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+    """A port on which nothing listens, and which no other test is given soon."""
+    return next(port for port in _ports if ports.is_free(port))
 
 
 class Servers:

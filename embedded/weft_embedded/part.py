@@ -19,6 +19,7 @@ from weft_embedded.progress import Patience
 
 _MARK = "WEFT_PART"
 _LOG_LIMIT = 32 << 20
+_STARTS = 3
 
 
 class PartError(Exception):
@@ -90,19 +91,30 @@ class Part(ABC):
     def start(self) -> None:
         """Start it and wait until it answers, for as long as it gets on.
 
+        A part that ends at once is started up to three times: another program may have taken a port since the part
+        found it free, and ``prepare`` then chooses another port.
+
         Raises:
             PartError: it ended at once, or is stuck.
         """
+        for _ in range(_STARTS):
+            if self._comes_up():
+                return
+        raise PartError(f"{self.name} ended at once: {self.last_lines()}")
+
+    def _comes_up(self) -> bool:
+        """Whether a new process answers; False if it ended at once. Raises PartError."""
         self.spawn()
         assert self.process is not None
         patience = Patience(self.process.pid, self.log, self.start_patience)
         while (trouble := self.health()) is not None:
             if self.pid is None:
-                raise PartError(f"{self.name} ended at once: {self.last_lines()}")
+                return False
             if patience.is_over:
                 self.stop()
                 raise PartError(f"{self.name} does not answer: {trouble} (log: {self.log})")
             time.sleep(0.02)
+        return True
 
     def spawn(self) -> None:
         """Start the process, after ending what an earlier one left. Call it from a thread that lives on."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+
 import boto3
 import pytest
 import redis
@@ -11,6 +14,7 @@ from sqlalchemy import text
 from weft_core.settings import S3Settings, Settings
 from weft_core.store.database import Database
 from weft_core.store.models import Project
+from weft_embedded.servers.seaweedfs import S3Identity, SeaweedServer
 
 
 def test_database_is_empty_and_has_the_schema(database: Database) -> None:
@@ -49,3 +53,24 @@ def test_the_store_wants_credentials(s3: S3Settings) -> None:
     )
     with pytest.raises(ClientError, match="InvalidAccessKeyId"):
         stranger.list_objects_v2(Bucket=s3.bucket)
+
+
+def test_a_port_that_is_taken_between_look_and_use_is_replaced(tmp_path: Path) -> None:
+    with socket.socket() as other:
+
+        class Robbed(SeaweedServer):
+            def command(self) -> list[str]:
+                if other.getsockname()[1] == 0:  # the first start only
+                    other.bind(("127.0.0.1", self._ports["volume.grpc"]))
+                    other.listen()
+                return super().command()
+
+        store = Robbed(tmp_path / "s3", [S3Identity.generate("weft")], tmp_path, tmp_path / "s3.log")
+        try:
+            store.start()
+            taken = other.getsockname()[1]
+            assert taken
+            assert taken not in store._ports.values()
+            assert f"grpc port {taken}: listen tcp 127.0.0.1:{taken}: bind" in store.log.read_text()
+        finally:
+            store.stop()
