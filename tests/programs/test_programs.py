@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.e2e.stack import ENVIRONMENTS
+from tests.e2e.stack import ENVIRONMENTS, REPOSITORY
 from tests.environments import FIRST_RUN
 
 HERE = Path(__file__).parent
@@ -28,11 +28,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
-def run(name: str, home: Path, work: Path) -> str:
+def run(name: str, home: Path, work: Path, *options: str | Path) -> str:
     """What the learners print; ``[2] …`` is of the second."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("WEFT_", "HF_", "AWS_"))}
     done = subprocess.run(
-        ["weft", "run", str(HERE / name / "manifest.yml"), str(HERE / name), "--out", str(work / "out")],
+        ["weft", "run", str(HERE / name / "manifest.yml"), str(HERE / name), "--out", work / "out", *options],
         cwd=work,
         env=environment
         | {
@@ -64,3 +64,13 @@ def test_accelerates_own_test_of_gradients(home: Path, tmp_path: Path) -> None:
     said = run("accelerate_sync", home, tmp_path)
     for learner in (1, 2):
         assert f"[{learner}] **Test Distributed `no_sync` context manager**" in said.splitlines(), said
+
+
+def test_trls_own_script(home: Path, tmp_path: Path) -> None:
+    """The script ``sft`` of TRL's package fine-tunes a model on texts. 16 of 32 texts are half an epoch."""
+    subprocess.run([sys.executable, REPOSITORY / "examples/data/tiny_llm.py", tmp_path / "llm", "32"], check=True)
+    data, model = tmp_path / "llm/sentences", tmp_path / "llm/model"
+    said = run("trl_sft", home, tmp_path, "--data", data, "--pretrained", model)
+    # Two steps of four texts: a learner on its own would have trained on a quarter of them.
+    assert re.search(r"^\[1\] .*'epoch': '?0\.5'?", said, re.MULTILINE), said
+    assert (tmp_path / "out/results/model.safetensors").stat().st_size > 0
