@@ -127,6 +127,8 @@ class Capacity:
     """Nodes may join: what does not even fit an empty engine waits for them, rather than fail."""
     images: frozenset[str] | None = None
     """References of the catalogue's images that learners can start in at once; None: it can't tell."""
+    exposed: str = ""
+    """The reason for which a job can reach other jobs and the service itself; empty: the engine keeps them apart."""
 
 
 @dataclass(frozen=True)

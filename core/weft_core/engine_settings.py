@@ -63,7 +63,11 @@ class LocalSettings(_Section):
     cache_dir: Path | None = None
     """The folder of the data cache; default: ``cache`` in the home folder."""
     cache_size: int | None = Field(default=None, ge=0)
-    """The bytes that the data cache may take; default: a quarter of its disk. 0: nothing is kept."""
+    """The bytes that the data cache of each project may take; default: a quarter of its disk. 0: nothing is kept."""
+    isolation: Literal["auto", "strict", "none"] = "auto"
+    """Whether each learner has namespaces of its own, in which it sees its own folders and processes only. ``auto``:
+    where the machine allows it; ``strict``: a job that can't have them is refused; ``none``: jobs see all that the
+    server's user sees."""
     host_mounts: list[Path] = Field(default_factory=list)
     """Folders of this machine that jobs may read and write by ``mount_volume``, with everything below them."""
 

@@ -76,7 +76,7 @@ def send(who: Identity, number: signal.Signals) -> bool:
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
     """Have the kernel send this process ``number`` when ``parent``, which forked it, dies."""
     _prctl(_PR_SET_PDEATHSIG, number)
-    if os.getppid() != parent:  # it died before the line above
+    if os.getppid() not in (parent, 0):  # it died before the line above; 0: it is outside of this process's namespace
         os.kill(os.getpid(), number)
 
 

@@ -28,7 +28,10 @@ SETTINGS = {
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running(tmp_path_factory.mktemp("stack") / "home", SETTINGS) as started:
+    # Programs of tests wait for files. They see these folders, and of the stack's home in there nothing but their own.
+    local = {"type": "local", "gpus": 7, "host_mounts": [str(tmp_path_factory.getbasetemp())]}
+    settings = SETTINGS | {"WEFT_ENGINES": json.dumps({"local": local})}
+    with running(tmp_path_factory.mktemp("stack") / "home", settings) as started:
         yield started
 
 

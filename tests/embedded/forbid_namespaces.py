@@ -1,6 +1,6 @@
 """``forbid_namespaces.py PROGRAM [ARGUMENT…]``: runs it as Docker does by default, where user namespaces are forbidden.
 
-As there, it is the kernel's system call filter that says no to ``unshare``.
+As there, it is the kernel's system call filter that says no to ``unshare`` and ``clone``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import struct
 import sys
 
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
-_NUMBER = {"x86_64": 272, "aarch64": 97}[platform.machine()]  # of unshare(2)
+_UNSHARE, _CLONE = {"x86_64": (272, 56), "aarch64": (97, 220)}[platform.machine()]
 _NEW_USER = 0x10000000
 _LOAD, _IF_EQUAL, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 
 _PROGRAM = [
     (_LOAD, 0, 0, 0),  # the number of the call
-    (_IF_EQUAL, 0, 3, _NUMBER),
+    (_IF_EQUAL, 1, 0, _UNSHARE),
+    (_IF_EQUAL, 0, 3, _CLONE),
     (_LOAD, 0, 0, 16),  # its first argument
     (_IF_ANY_BIT, 0, 1, _NEW_USER),
     (_RETURN, 0, 0, _ERROR | errno.EPERM),

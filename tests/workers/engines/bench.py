@@ -59,7 +59,10 @@ class Bench:
 
     def new_engine(self, name: str = "local", installation: str = INSTALLATION, **settings: object) -> LocalEngine:
         """An engine as another worker would have it."""
-        chosen = LocalSettings.model_validate({"type": "local", "cpus": 64, "memory": 1 << 40, **settings})
+        chosen = LocalSettings.model_validate(
+            # Scripts stand for agents here, and tests look at them from outside: see test_local_isolation.py.
+            {"type": "local", "cpus": 64, "memory": 1 << 40, "isolation": "none", **settings}
+        )
         return LocalEngine(name, chosen, self.home, self.images, installation)
 
     def spec(

@@ -81,7 +81,7 @@ pathlib.Path(OUT, "facts-" + os.environ["WEFT_RANK"]).write_text(json.dumps(fact
     assert environment["WEFT_API_URL"] == spec.api_url
     assert environment["WEFT_ATTEMPT_TOKEN"] == spec.token
     assert environment["WEFT_WORKDIR"] == environment["HOME"] == facts["cwd"] == str(run.path / "learner-2")
-    assert environment["WEFT_CACHE_DIR"] == str(bench.home / "cache")
+    assert environment["WEFT_CACHE_DIR"] == str(bench.home / "cache" / "prj-1")
     assert environment["OMP_NUM_THREADS"] == "2"
     assert environment["CUDA_VISIBLE_DEVICES"] == ""
     assert environment["PATH"].split(":")[0] == f"{sys.prefix}/bin"

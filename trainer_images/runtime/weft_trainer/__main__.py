@@ -19,6 +19,8 @@ def main() -> int:
     control = Control()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: control.request_stop())
+    # In a sandbox, the local engine has blocked them until now.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
     hide_environment()
     try:
         config = Config.from_environment(os.environ)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,9 @@ class Config:
     """A folder that all learners of the attempt see, if the engine has one: becomes JOB_STATE_DIR."""
     advertise_address: str | None = None
     grace_seconds: float | None = None
+    hidden: tuple[Path, ...] = ()
+    """Folders that the user's program must not see, but for those of this learner in them. Any: the agent runs in a
+    sandbox of the local engine's, and may narrow the program's view further."""
     leftovers: bool = False
     """Whether the agent is to be no learner, and only to send the log and metrics that a dead agent left here."""
 
@@ -58,6 +62,7 @@ class Config:
                 shared_dir=Path(shared).absolute() if shared else None,
                 advertise_address=env.get("WEFT_ADVERTISE_ADDRESS") or None,
                 grace_seconds=float(grace) if grace else None,
+                hidden=tuple(Path(folder) for folder in env.get("WEFT_SANDBOX", "").split(os.pathsep) if folder),
                 leftovers=bool(env.get("WEFT_LEFTOVERS")),
             )
         except ValueError as error:

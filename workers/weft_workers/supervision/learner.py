@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft_core import processes
 from weft_core.words import describe_exit, size
-from weft_workers.supervision import cgroups, spawn
+from weft_workers.supervision import cgroups, sandbox, spawn
 from weft_workers.supervision.run import Exit, RunFolder
 
 if TYPE_CHECKING:
@@ -58,10 +58,11 @@ class LearnerSupervisor:
         self._group = cgroups.MemoryGroup.make(self._run.group_name(self._rank), self._spec["memory"])
         go_read, go_write = os.pipe()
         supervisor = os.getpid()
-        self._agent = os.fork()
+        view = self._spec["view"]
+        self._agent = os.fork() if view is None else sandbox.fork()
         if self._agent == 0:
             os.close(go_write)
-            _become_agent(self._run, self._rank, self._spec, supervisor, go_read)
+            _become_agent(self._run, self._rank, self._spec, supervisor, go_read, view and sandbox.View(**view))
         os.close(go_read)
         # It waits outside until it is in its group, as all it starts shall be born there.
         if self._group and not self._group.enter(self._agent):
@@ -166,25 +167,39 @@ def send_unsent(run: RunFolder, learners: Mapping[int, Mapping[str, Any]], secon
 
 
 def _become_agent(
-    run: RunFolder, rank: int, learner: Mapping[str, Any], supervisor: int, go: int | None = None
+    run: RunFolder,
+    rank: int,
+    learner: Mapping[str, Any],
+    supervisor: int,
+    go: int | None = None,
+    view: sandbox.View | None = None,
 ) -> NoReturn:
-    """Turn this process, which ``supervisor`` forked, into a learner's agent once something can be read from ``go``."""
+    """Turn this process, which ``supervisor`` forked, into a learner's agent once something can be read from ``go``.
+
+    Args:
+        view: what it sees of the machine, in namespaces of its own; None: all of it.
+    """
     try:
         processes.die_with_parent(supervisor)
         os.setsid()
-        if go is not None:
-            os.read(go, 1)
+        if go is not None and not os.read(go, 1):
+            os._exit(127)  # the supervisor has died
         output = os.open(run.agent_log(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
-        os.chdir(run.learner(rank))
         with suppress(OSError):  # the machine's own servers shall outlive a learner that eats its memory
             Path("/proc/self/oom_score_adj").write_text("500")
         if cores := learner["cores"]:
             with suppress(OSError):  # a core that has gone offline is no reason not to run
                 os.sched_setaffinity(0, cores)
-        spawn.default_signals()
+        if view is not None:
+            os.makedirs(view.tmp, mode=0o700, exist_ok=True)
+            sandbox.enter(view)
+            processes.die_with_parent(supervisor)  # the kernel forgets it when rights change
+        os.chdir(run.learner(rank))
+        # The kernel drops signals to process 1 of a namespace for which it has no handler yet, unless they are blocked.
+        spawn.default_signals(blocked=(signal.SIGTERM, signal.SIGINT) if view is not None else ())
         command = learner["command"]
         os.execve(command[0], command, learner["environment"])  # noqa: S606
     except BaseException as error:

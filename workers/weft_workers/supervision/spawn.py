@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import weft_core
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 _SOURCE = str(Path(__file__).resolve().parents[2])
 _CORE = str(Path(weft_core.__file__).resolve().parents[1])
@@ -53,9 +53,9 @@ def leave_parent(keep: Sequence[int] = ()) -> None:
     os.umask(0o077)
 
 
-def default_signals() -> None:
-    """The signal set-up of a fresh process: nothing blocked, nothing ignored, whatever this one has."""
+def default_signals(blocked: Collection[int] = ()) -> None:
+    """The signal set-up of a fresh process: nothing ignored, only ``blocked`` blocked, whatever this one has."""
     for number in signal.valid_signals():
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)

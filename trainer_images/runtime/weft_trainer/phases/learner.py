@@ -110,11 +110,12 @@ class Learner(Listener):
 
     @property
     def sealed(self) -> Sealed:
-        """The folders that the program shares with others, and must not change."""
+        """The folders that the program shares with others, and must not change or not see."""
         image = [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []
         folders = [*image, RUNTIME, *([self._overlay.folder] if self._overlay else [])]
+        own = [folder for folder in (self.config.workdir, self.config.shared_dir) if folder]
         # Learners that share a machine's GPUs may read each other's memory.
-        return Sealed(folders, as_user=self.spec.gpus == 0)
+        return Sealed(folders, as_user=self.spec.gpus == 0, hidden=self.config.hidden, own=own)
 
     def has_package(self, name: str) -> bool:
         """Whether the program's environment has a package, by the name that programs import."""

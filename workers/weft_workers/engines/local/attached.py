@@ -133,7 +133,8 @@ def _read(line: bytes) -> LaunchSpec:
 def _large_enough(spec: LaunchSpec) -> tuple[LocalSettings, str]:
     """A gang that is made for larger machines is tried out all the same: CPUs and memory are shared, if need be more
     than there are. (GPUs can't be.)"""
-    machine, settings = Machine.of(LocalSettings()), LocalSettings()
+    settings = LocalSettings(isolation="none")  # it is the user's own program, on the user's own machine
+    machine = Machine.of(settings)
     cpus, memory = spec.resources.cpus * spec.learners, spec.resources.memory * spec.learners
     short = []
     if cpus > machine.cpus:

@@ -27,10 +27,11 @@ from weft_core.engine import (
 )
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec
+from weft_workers.engines.local import isolation
 from weft_workers.engines.local.machine import Machine, Slots
 from weft_workers.engines.local.preparing import prepare
 from weft_workers.environments import Environment, EnvironmentBuilder
-from weft_workers.supervision import files, spawn, waits
+from weft_workers.supervision import files, sandbox, spawn, waits
 from weft_workers.supervision.run import GONE, RESTARTED, VANISHED, Exit, RunFolder, erase
 from weft_workers.supervision.waits import Recipe
 
@@ -131,7 +132,8 @@ class LocalEngine:
 
     def capacity(self) -> Capacity:
         with self._reachable():
-            return replace(Machine.of(self._settings).capacity, images=self._images.ready())
+            machine = Machine.of(self._settings).capacity
+            return replace(machine, images=self._images.ready(), exposed=isolation.exposure(self._settings))
 
     def folders(self, spec: LaunchSpec) -> list[Path]:
         """The learners' working folders, by rank."""
@@ -160,7 +162,7 @@ class LocalEngine:
         draft = RunFolder(self._runs / f"{_DRAFT}{run.name}-{os.getpid()}-{time.monotonic_ns()}")
         (draft.path / "shared").mkdir(parents=True, mode=0o700)
         draft.path.chmod(0o700)
-        self._cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._cache_of(spec).mkdir(mode=0o700, parents=True, exist_ok=True)
         draft.write_spec(
             {
                 "engine": self.name,
@@ -176,9 +178,14 @@ class LocalEngine:
     def _learner(
         self, run: RunFolder, rank: int, spec: LaunchSpec, environment: Environment, agent: Path, own: Slots
     ) -> dict[str, Any]:
+        variables = self._environment(run, rank, spec, environment, agent, own)
+        writable = [self._home, self._cache_of(spec), *self._settings.host_mounts]
+        tmp = run.path / f"learner-{rank}.tmp"
+        view = isolation.view(environment, agent, variables, tmp, writable, bool(own.gpus))
         return {
             "command": [str(environment.python), "-m", "weft_trainer"],
-            "environment": self._environment(run, rank, spec, environment, agent, own),
+            "environment": variables,
+            "view": view if self._isolates() else None,
             "memory": spec.resources.memory,
             "gpus": own.gpus,
             "cores": own.cores,
@@ -209,11 +216,23 @@ class LocalEngine:
             "WEFT_NUM_LEARNERS": str(spec.learners),
             "WEFT_WORKDIR": str(work),
             "WEFT_SHARED_DIR": str(run.path / "shared"),
-            "WEFT_CACHE_DIR": str(self._cache),
+            "WEFT_CACHE_DIR": str(self._cache_of(spec)),
+            **({sandbox.VARIABLE: isolation.hidden([self._home, self._cache])} if self._isolates() else {}),
             "WEFT_CACHE_SIZE": "" if self._settings.cache_size is None else str(self._settings.cache_size),
             **({"TRACEPARENT": spec.traceparent} if spec.traceparent else {}),
             "WEFT_ADVERTISE_ADDRESS": "127.0.0.1",  # all learners are here, whatever the network does
         }
+
+    def _isolates(self) -> bool:
+        """Whether learners get a sandbox. Raises: LaunchRefused: they must, and this machine can't give them any."""
+        kind = self._settings.isolation
+        if kind == "strict" and (obstacle := isolation.obstacle()):
+            raise LaunchRefused(f"this machine can't keep jobs apart, and isolation is strict: {obstacle}")
+        return kind != "none" and not isolation.obstacle()
+
+    def _cache_of(self, spec: LaunchSpec) -> Path:
+        """The project's own part of the cache."""
+        return self._cache / spec.project_id
 
     def _start(self, run: RunFolder) -> None:
         """Start the gang's supervisor, unless there ever was one."""
