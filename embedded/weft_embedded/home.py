@@ -60,6 +60,7 @@ class State:
     supervisor: ProcessId | None = None
     url: str = ""
     open: str = ""  # what other machines reach, for people
+    exposed: str = ""  # engines that do not keep jobs apart, for people
     ready: bool = False
     error: str = ""
     doing: str = ""  # what takes a while just now, for people
@@ -260,6 +261,6 @@ class Home:
             raw = json.loads(self._state.read_text())
             supervisor = ProcessId(**raw["supervisor"]) if raw["supervisor"] else None
             parts = [PartState(**part) for part in raw["parts"]]
-            return State(supervisor, raw["url"], raw["open"], raw["ready"], raw["error"], raw["doing"], parts)
+            return State(**{**raw, "supervisor": supervisor, "parts": parts})
         except (OSError, ValueError, KeyError, TypeError):
             return State()

@@ -93,6 +93,8 @@ def panel(state: State, home: Home, jobs: int | None, *, detached: bool = False)
     facts.add_row("API docs", f"{state.url}/docs" if state.ready else starting)
     if state.open:
         facts.add_row("open to others", f"[yellow]{escape(state.open)}[/yellow]")
+    if state.exposed:
+        facts.add_row("isolation", f"[yellow]{escape(state.exposed)}[/yellow]")
     facts.add_row("running jobs", "-" if jobs is None else str(jobs))
     facts.add_row("home", str(home.path))
     facts.add_row("logs", f"{home.logs}/PART.log")

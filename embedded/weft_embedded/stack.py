@@ -228,3 +228,14 @@ def running_jobs(database_url: str) -> int | None:
     except psycopg.Error:
         return None
     return row[0] if row else None
+
+
+def exposed_engines(database_url: str) -> str:
+    """The engines that do not keep jobs apart, in words for people; empty: there are none, or it is not known."""
+    query = "select name, capacity ->> 'exposed' from engines where capacity ->> 'exposed' <> '' order by name"
+    try:
+        with psycopg.connect(database_url, autocommit=True, connect_timeout=2) as connection:
+            rows = connection.execute(query).fetchall()
+    except psycopg.Error:
+        return ""
+    return "; ".join(f"engine {name} does not keep jobs apart: {why}" for name, why in rows)

@@ -18,7 +18,7 @@ from weft_embedded.part import Part, PartError
 from weft_embedded.processes import ProcessId
 from weft_embedded.progress import Patience
 from weft_embedded.screen import Screen
-from weft_embedded.stack import END_ORDER, Stack
+from weft_embedded.stack import END_ORDER, Stack, exposed_engines
 from weft_embedded.waiting import Question, Words
 
 _TICK = 0.1  # seconds between two checks of everything
@@ -127,6 +127,9 @@ class Supervisor:
         if bucket and servers | {service.name for service in services} <= up:
             self._state.ready, self._state.doing = True, ""
             self._screen.line(f"ready after {time.monotonic() - self._began:.1f} s: {self._state.url}")
+            self._state.exposed = exposed_engines(self._stack.database_url())
+            if self._state.exposed:
+                self._screen.line(self._state.exposed, bad=True)
             if self._stack.choice.api:
                 self._screen.line(sign_in.invitation(self._stack, logged=not self._screen.is_terminal))
 

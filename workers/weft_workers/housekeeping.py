@@ -189,13 +189,18 @@ def describe(capacity: Capacity) -> dict[str, Any]:
     without its labels, which may be many. What is as usual (ready, nothing busy) is left out."""
     usable = [node for node in capacity.nodes if node.ready and not node.potential]
     images = {} if capacity.images is None else {"images": sorted(capacity.images)}
-    return images | {
-        "cpus": sum(node.cpus for node in usable),
-        "gpus": sum(node.gpus for node in usable),
-        "memory": sum(node.memory for node in usable),
-        "queue": capacity.queue,
-        "nodes": [_describe_node(node) for node in capacity.nodes],
-    }
+    exposed = {"exposed": capacity.exposed} if capacity.exposed else {}
+    return (
+        images
+        | exposed
+        | {
+            "cpus": sum(node.cpus for node in usable),
+            "gpus": sum(node.gpus for node in usable),
+            "memory": sum(node.memory for node in usable),
+            "queue": capacity.queue,
+            "nodes": [_describe_node(node) for node in capacity.nodes],
+        }
+    )
 
 
 def _describe_node(node: Node) -> dict[str, Any]:

@@ -20,6 +20,7 @@ _ENGINE: dict[str, Any] = {
     "busy": {"cpus": 2.5, "gpus": 0, "memory": 8_589_934_592},
     "free": {"cpus": 45.5, "gpus": 4, "memory": 403_726_925_824},
     "queue": "",
+    "exposed": "",
     "node_counts": {"ready": 2, "not_ready": 0, "potential": 4},
     "seen_at": "2026-01-31T08:21:44Z",
     "unreachable_since": None,
@@ -61,6 +62,9 @@ class EngineView(BaseModel):
     free: Amounts | None = Field(description="Resources of the ready nodes that are neither used nor busy.")
     queue: str = Field(
         description="The queue that admits jobs in place of Weft, such as a queue of Kueue. Empty if Weft admits them."
+    )
+    exposed: str = Field(
+        description="The reason why the engine does not keep jobs of different projects apart. Empty if it does."
     )
     node_counts: NodeCounts
     seen_at: datetime | None

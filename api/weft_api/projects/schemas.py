@@ -43,6 +43,11 @@ class NewProject(BaseModel):
     owner: str | None = Field(
         default=None, max_length=200, description="Name of the user who owns the project. Default: you."
     )
+    allow_untrusted: bool = Field(
+        default=False,
+        description="Whether to create the project although an engine does not keep jobs of different projects apart "
+        "(its `exposed` says why).",
+    )
 
 
 class MemberView(BaseModel):

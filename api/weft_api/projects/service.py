@@ -14,7 +14,7 @@ from weft_api.http.problems import CONFLICT, EXISTS, FORBIDDEN, Problem, invalid
 from weft_api.projects.schemas import MemberView, NewProject, ProjectView, QuotaBody, QuotaView, UsedView
 from weft_core.ids import new_id
 from weft_core.objects import code_key, mlflow_prefix
-from weft_core.store.models import Base, CodeBundle, Datastore, Job, Member, Model, Project, Secret, User
+from weft_core.store.models import Base, CodeBundle, Datastore, EngineStatus, Job, Member, Model, Project, Secret, User
 from weft_core.store.quotas import Quota, usage
 
 _HELD: dict[str, type[Base]] = {"job": Job, "model": Model, "data store": Datastore, "secret": Secret}
@@ -34,12 +34,18 @@ def list_projects(session: Session, who: Principal) -> list[ProjectView]:
 
 
 def create_project(context: Context, who: Principal, body: NewProject, once: Once) -> ProjectView:
-    """Make a project with its first owner. Raises Problem already_exists, invalid_request for an unknown owner."""
+    """Make a project with its first owner.
+
+    Raises:
+        Problem: already_exists, invalid_request for an unknown owner; conflict, if jobs would not be kept apart.
+    """
     with context.database.transaction() as session:
         made = new_id("prj")
         if once.claim(who.scope(session), made) == made:
             if session.scalars(select(Project).where(Project.name == body.name)).one_or_none():
                 raise Problem(EXISTS, f"a project named {body.name!r} exists already")
+            if not body.allow_untrusted:
+                _refuse_exposure(context, session)
             owner = _user(session, body.owner or who.user)
             if owner is None:
                 raise invalid("body.owner", "there is no such user", found=body.owner)
@@ -48,6 +54,20 @@ def create_project(context: Context, who: Principal, body: NewProject, once: Onc
             session.add(Member(project_id=made, user_id=owner.id, role="owner"))
             session.flush()
         return next(project for project in list_projects(session, who) if project.name == body.name)
+
+
+def _refuse_exposure(context: Context, session: Session) -> None:
+    """Raises Problem conflict: there is another project, and its jobs could reach those of a new project."""
+    exposed = EngineStatus.capacity["exposed"].astext
+    query = select(EngineStatus.name, exposed).where(exposed != "", EngineStatus.name.in_(context.settings.engines))
+    found = session.execute(query.order_by(EngineStatus.name)).all()
+    if found and session.scalars(select(Project.id).limit(1)).first():
+        raise Problem(
+            CONFLICT,
+            f"engine {found[0][0]} does not keep jobs of different projects apart: {found[0][1]}. "
+            "If all projects trust each other, create the project with allow_untrusted "
+            "(`weft projects create --allow-untrusted`)",
+        )
 
 
 def delete_project(context: Context, who: Principal, name: str) -> None:

@@ -43,9 +43,12 @@ def create(
     owner: Annotated[
         str | None, typer.Option(help="First owner of the project. Default: you.", show_default=False)
     ] = None,
+    allow_untrusted: Annotated[
+        bool, typer.Option("--allow-untrusted", help="Create it although an engine does not keep jobs apart.")
+    ] = False,
 ) -> None:
     """Create a project (administrators)."""
-    client_of(ctx).projects.create(name, owner)
+    client_of(ctx).projects.create(name, owner, allow_untrusted=allow_untrusted)
     say(f"[green]✓[/] project {escape(name)} created; its members sign in with: weft login --project {escape(name)}")
 
 

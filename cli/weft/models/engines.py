@@ -68,7 +68,8 @@ class WaitingJob(ServerValue):
 class Engine(ServerValue):
     """Where learners run. ``capacity``, ``used`` (by Weft's jobs), ``busy`` (by others) and ``free`` hold ``cpus``,
     ``gpus`` and ``memory`` (bytes); empty until a worker has seen the engine. ``health``: up, or unreachable or unseen
-    with more in ``condition``. ``nodes``, ``waiting`` and ``waiting_of_others`` only from :meth:`Client.engine`."""
+    with more in ``condition``. ``exposed``: why the engine does not keep jobs apart, if it does
+    not. ``nodes``, ``waiting`` and ``waiting_of_others`` only from :meth:`Client.engine`."""
 
     name: str
     type: str
@@ -80,6 +81,7 @@ class Engine(ServerValue):
     busy: Json = field(default_factory=dict)
     free: Json = field(default_factory=dict)
     queue: str = ""
+    exposed: str = ""
     node_counts: Json = field(default_factory=dict)
     seen_at: datetime | None = None
     unreachable_since: datetime | None = None
@@ -103,6 +105,7 @@ class Engine(ServerValue):
             busy=data.get("busy") or {},
             free=data.get("free") or {},
             queue=str(data.get("queue") or ""),
+            exposed=str(data.get("exposed") or ""),
             node_counts=data.get("node_counts") or {},
             seen_at=parse_time(data.get("seen_at")),
             unreachable_since=parse_time(data.get("unreachable_since")),

@@ -46,13 +46,18 @@ class Projects:
             Project.from_json(project) for project in self._transport.json("GET", "/projects").get("projects") or []
         ]
 
-    def create(self, name: str, owner: str | None = None) -> Project:
+    def create(self, name: str, owner: str | None = None, *, allow_untrusted: bool = False) -> Project:
         """Create a project; ``owner`` defaults to the caller.
 
+        Args:
+            allow_untrusted: create it although an engine does not keep jobs of different projects apart.
+
         Raises:
-            Conflict: the name is taken.
+            Conflict: the name is taken, or an engine does not keep jobs apart.
         """
-        body = {"name": name} | ({"owner": owner} if owner else {})
+        body: dict[str, Any] = {"name": name} | ({"owner": owner} if owner else {})
+        if allow_untrusted:
+            body["allow_untrusted"] = True
         return Project.from_json(self._transport.json("POST", "/projects", json=body))
 
     def delete(self, name: str) -> None:

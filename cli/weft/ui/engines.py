@@ -71,6 +71,8 @@ def _facts(engine: Engine) -> list[tuple[str, Text]]:
         rows.append(("nodes", Text(_nodes_long(engine.node_counts))))
     if engine.queue:
         rows.append(("admission", Text(f"by {engine.queue}")))
+    if engine.exposed:
+        rows.append(("isolation", Text(f"jobs are not kept apart: {engine.exposed}", style="yellow")))
     rows.append(("jobs", Text(f"{engine.running} running, {engine.queued} queued")))
     return rows
 

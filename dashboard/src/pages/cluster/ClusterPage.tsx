@@ -84,6 +84,11 @@ function EngineCard({ engine }: { engine: Engine }) {
           <p>{engine.condition}</p>
         </div>
       )}
+      {engine.exposed && (
+        <div className="note warn" role="status">
+          <p>Jobs are not kept apart: {engine.exposed}.</p>
+        </div>
+      )}
       {engine.queue && <p className="muted">Admission is left to {engine.queue}.</p>}
       {engine.capacity ? (
         <div className="bars">

@@ -1,0 +1,95 @@
+"""Tries to reach what is not the job's own, and prints what it reached: a line of JSON, with true for each success.
+
+    attack.py HOME VICTIM_FOLDER SERVER_PID HOST_FILE
+
+HOME is the home of the stack, VICTIM_FOLDER the folder of another job's learner, HOST_FILE a file in /var/tmp.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+
+home, victim, server, host_file = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def connects(path):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+
+
+def writes(folder):
+    with tempfile.NamedTemporaryFile(dir=folder):
+        pass
+
+
+def calls(name, *arguments):
+    if getattr(libc, name)(*arguments) == -1:
+        raise OSError(ctypes.get_errno(), name)
+
+
+def in_child(attack):
+    """What changes the process that does it, in one of its own."""
+    if (pid := os.fork()) == 0:
+        try:
+            libc.unshare(0x20000)  # where that works, the mount stays in here
+            attack()
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(pid, 0)[1]:
+        raise OSError
+
+
+def finds(where):
+    if not next(iter(where), None):
+        raise FileNotFoundError
+
+
+attacks = {
+    "the server's keys": lambda: (home / "weft.toml").read_text(),
+    "an administrator's token": lambda: (home / "client.toml").read_text(),
+    "the attempts' tokens": lambda: finds(home.glob("runs/*/spec.json")),
+    "another job's files": lambda: (victim / "model" / "secret.txt").read_text(),
+    "another job's folder": lambda: writes(victim),
+    "another job's processes": lambda: finds(p for p in psutil.process_iter() if "victim.py" in " ".join(p.cmdline())),
+    "the server's process": lambda: os.kill(server, 0),
+    "the server's memory": lambda: Path(f"/proc/{server}/mem").open("rb").close(),
+    "Postgres": lambda: connects(next((home / "run").glob(".s.PGSQL.*"))),
+    "Redis": lambda: connects(home / "run" / "redis.sock"),
+    "its agent's token": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
+    "its agent's memory": lambda: Path(f"/proc/{os.getppid()}/mem").open("rb").close(),
+    "the shared environment": lambda: writes(Path(psutil.__file__).parent),
+    "the shared cache": lambda: finds((home / "cache").iterdir()),
+    "a file in /var/tmp": host_file.read_text,
+    "the users' passwords": lambda: Path("/etc/shadow").read_text(),
+    "a setting of the kernel": lambda: Path("/proc/sys/vm/drop_caches").open("w").close(),
+    "mounts": lambda: in_child(lambda: calls("mount", b"none", os.fsencode(os.getcwd()), b"tmpfs", 0, None)),
+    "new namespaces": lambda: in_child(lambda: calls("unshare", 0x10000000)),
+    "the keys of its user": lambda: calls("syscall", {"x86_64": 250, "aarch64": 219}[os.uname().machine], 0, -3, 1),
+}
+reached = {}
+for name, attack in attacks.items():
+    try:
+        attack()
+        reached[name] = True
+    except (OSError, StopIteration, psutil.Error):
+        reached[name] = False
+print("reached", json.dumps(reached), flush=True)
+
+# What it must have, whatever it must not.
+writes(os.getcwd())
+writes("/tmp")
+writes(os.environ["RESULT_DIR"])
+writes("/dev/shm")
+os.openpty()
+socket.create_connection(("127.0.0.1", int(os.environ["API_PORT"]))).close()
+signal.raise_signal(signal.SIGCONT)
+print("own", json.dumps(sorted(p.pid for p in psutil.process_iter())), flush=True)

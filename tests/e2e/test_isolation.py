@@ -1,0 +1,96 @@
+"""Jobs of projects that do not trust each other, on one machine."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from tests.e2e.stack import PROGRAMS, Stack, follow_to, lines, manifest, running
+
+import weft
+from weft import Client
+from weft_workers.engines.local import isolation
+
+PASSWORD = "correct-horse-battery-7"
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """With one engine that keeps jobs apart, and one that does not."""
+    engines = {"local": {"type": "local"}, "open": {"type": "local", "isolation": "none"}}
+    settings = {"WEFT_ENGINES": json.dumps(engines), "WEFT_DEFAULT_ENGINE": "local"}
+    with running(tmp_path_factory.mktemp("stack") / "home", settings) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def stranger(stack: Stack) -> Client:
+    """A user of another project, which an administrator has to allow, as one engine does not keep jobs apart."""
+    with pytest.raises(weft.errors.Conflict, match="engine open does not keep jobs of different projects apart"):
+        stack.client.projects.create("strangers")
+    stack.client.users.create("mallory", PASSWORD)
+    refused = stack.weft("projects", "create", "strangers", "--owner", "mallory", check=False)
+    assert (refused.returncode, "--allow-untrusted" in refused.stderr) == (1, True)
+    stack.weft("projects", "create", "strangers", "--owner", "mallory", "--allow-untrusted")
+    return Client(stack.client.url, Client(stack.client.url).login("mallory", PASSWORD, "strangers"))
+
+
+def test_people_hear_which_engine_does_not_keep_jobs_apart(stack: Stack) -> None:
+    word = "jobs are not kept apart: its setting isolation is none"
+    assert word in stack.weft("engines", "open").stdout
+    assert ("isolation" in stack.weft("engines", "local").stdout) == bool(isolation.obstacle())
+    assert "engine open does not keep jobs apart" in (stack.home / "logs/supervisor.log").read_text()
+
+
+def test_a_job_reaches_nothing_of_another_project_or_of_the_server(stack: Stack, stranger: Client) -> None:
+    if obstacle := isolation.obstacle():
+        pytest.skip(f"NOT RUN: this machine allows no sandbox: {obstacle}")
+    reached, own = attack(stack, stranger, "local")
+    assert {name for name, success in reached.items() if success} == set()
+    assert own[0] == 1, "the processes are the job's own, and the first is its agent"
+    assert len(own) < 10
+
+
+def test_the_attacks_are_real(stack: Stack, stranger: Client) -> None:
+    """Where jobs are not kept apart, the same program reaches most of it."""
+    reached, _ = attack(stack, stranger, "open")
+    assert reached["the server's keys"]
+    assert reached["an administrator's token"]
+    assert reached["the attempts' tokens"]
+    assert reached["another job's files"]
+    assert reached["another job's processes"]
+    assert reached["the server's process"]
+    assert reached["Postgres"]
+    assert reached["Redis"]
+    assert reached["a file in /var/tmp"]
+
+
+def attack(stack: Stack, stranger: Client, engine: str) -> tuple[dict[str, bool], list[int]]:
+    """What a job on this engine reaches while a job of another project runs there, and the processes that it sees."""
+    victim = stack.train(plain("python victim.py", engine))
+    try:
+        follow_to(victim, "^the secret is there$")
+        [folder] = stack.home.glob(f"runs/*{victim.id}*/learner-0")
+        with tempfile.NamedTemporaryFile(dir="/var/tmp") as host_file:
+            words = [stack.home, folder, stack.parts()["api"], host_file.name]
+            command = f"python attack.py {' '.join(map(str, words))}"
+            port = str(urlsplit(stack.client.url).port)
+            job = stranger.train(plain(command, engine, env={"API_PORT": port}), PROGRAMS)
+            job = job.wait(timeout=300, check=False)
+        assert job.state == "COMPLETED", lines(job)
+        said = dict(line.split(" ", 1) for line in lines(job) if line.startswith(("reached", "own")))
+        return json.loads(said["reached"]), json.loads(said["own"])
+    finally:
+        victim.halt(grace_seconds=0)
+        victim.wait(timeout=120, check=False)
+
+
+def plain(command: str, engine: str, **changes: Any) -> dict[str, Any]:
+    """Without a data store, which another project does not have."""
+    job = manifest(command, engine=engine, memory="256 MiB", **changes)
+    del job["data_stores"]
+    return job
