@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from weft_core.launch import Toleration
 
@@ -76,6 +77,35 @@ def _user(value: object) -> object:
     return None if value == "cluster" else value  # TOML has no null
 
 
+def _network(value: str) -> str:
+    try:
+        ip_network(value, strict=False)
+    except ValueError:
+        raise ValueError(f"expected a network such as 10.0.0.0/8: {value!r}") from None
+    return value
+
+
+Network = Annotated[str, AfterValidator(_network)]
+
+
+class EgressRule(_Section):
+    """A part of the network that learners may reach."""
+
+    cidr: Network | None = None
+    """Addresses, such as ``10.20.0.0/16``."""
+    host: str | None = Field(default=None, pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")
+    """Instead of ``cidr``: a host name, which Weft looks up when an attempt starts. The name of a service of the
+    cluster, such as ``minio.storage.svc``, opens the service's namespace."""
+    ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list)
+    """The TCP ports; none: all ports."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> EgressRule:
+        if (self.cidr is None) == (self.host is None):
+            raise ValueError("expected either cidr or host")
+        return self
+
+
 class KubernetesSettings(PlacementSettings):
     """Pods of a Kubernetes cluster, version 1.28 or later (docs/kubernetes.md)."""
 
@@ -114,8 +144,10 @@ class KubernetesSettings(PlacementSettings):
     """The bytes that the cache of each project may take; default: a quarter of its disk. 0: nothing is kept."""
     network_policies: bool = True
     """Whether each attempt gets a NetworkPolicy, which restricts what its learners reach and who reaches them."""
-    egress: list[str] = Field(default_factory=list)
-    """Addresses (CIDRs) that learners may reach besides each other, the API, S3 and DNS; ``0.0.0.0/0``: all."""
+    egress: list[Network | EgressRule] = Field(default_factory=list)
+    """What learners may reach besides each other, the API, S3, DNS, and the public addresses of the URLs in their
+    manifest: networks (CIDRs), or tables ``{cidr | host, ports}``. A data store at a private address needs an entry.
+    ``0.0.0.0/0``: all but link-local addresses, such as those of the clouds' metadata services."""
     autoscaling: list[NodePool] = Field(default_factory=list)
     """Nodes that the cluster's autoscaler can add."""
     timeout: float = 10.0

@@ -83,7 +83,9 @@ class LaunchSpec:
     grace: float = 120.0
     """Seconds from SIGTERM to SIGKILL if the platform itself ends a learner (a drained node)."""
     endpoints: tuple[str, ...] = ()
-    """The URLs of the S3 stores, indexes and repositories that the learners use."""
+    """The URLs of the S3 stores, indexes and repositories that the job's manifest names."""
+    own_endpoints: tuple[str, ...] = ()
+    """The URLs of the administrator's settings that the learners use: the installation's store, its package index."""
     traceparent: str | None = None
     """The place of the learners' start in a trace. It becomes ``TRACEPARENT`` in their environment."""
 

@@ -21,6 +21,7 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PIECE = 1 << 16
+_AZURE = ip_address("168.63.129.16")  # looks public, and answers each machine of Azure's about that machine
 
 
 class NotAllowed(Exception):
@@ -92,7 +93,7 @@ class Outgoing:
         if parts.scheme != "https" and strangers:
             message = "expected https:// (for http://, the administrator's setting is outgoing.allow)"
             raise NotAllowed(message, f"{host}: {parts.scheme}")
-        private = [address for address in strangers if not _is_public(address)]
+        private = [address for address in strangers if not is_public(address)]
         if private or not found:
             raise NotAllowed(unknown, f"{host}: {', '.join(map(str, private)) or 'no address'}")
         return [str(address) for address in found]
@@ -210,8 +211,11 @@ def _unmapped(address: Address) -> Address:
     return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
 
 
-def _is_public(address: Address) -> bool:
+def is_public(address: Address) -> bool:
+    """Whether an address belongs to the internet: to no network of one's own, and to no service of a cloud's host."""
     address = _unmapped(address)
+    if address == _AZURE:
+        return False
     if isinstance(address, IPv6Address) and (address.is_site_local or address.sixtofour):
         return False  # 6to4 has any IPv4 address in it
     # Among the reserved ones of IPv6 are NAT64's, which have any IPv4 address in them, too.

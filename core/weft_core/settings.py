@@ -294,6 +294,11 @@ class Settings(BaseSettings):
             )
         return self
 
+    def own_urls(self) -> tuple[str, ...]:
+        """The URLs that learners use because an administrator named them, not a user."""
+        found = (self.s3.public_endpoint or self.s3.endpoint, self.datastore.endpoint, self.images.package_index)
+        return tuple(dict.fromkeys(url for url in found if url))
+
     @classmethod
     def settings_customise_sources(
         cls,

@@ -46,7 +46,11 @@ EVERYTHING: dict[str, Any] = {
     "settings": {
         "multi_tenant": False,  # Ray is no boundary
         "engines": {
-            "kubernetes": {"queue": "team-a", "egress": ["10.0.0.0/8"], "tolerations": [{"operator": "Exists"}]},
+            "kubernetes": {
+                "queue": "team-a",
+                "egress": ["10.0.0.0/8", {"host": "minio.storage.svc", "ports": [9000]}],
+                "tolerations": [{"operator": "Exists"}],
+            },
             "second": {"type": "kubernetes", "namespace": "second-learners"},
             "elsewhere": {"type": "kubernetes", "kubeconfig": "/etc/weft/engines/elsewhere/kubeconfig"},
             "ray": {

@@ -20,7 +20,7 @@ from tests.deploy.chart import (
     render,
 )
 
-from weft_core.engine_settings import KubernetesSettings, RaySettings
+from weft_core.engine_settings import EgressRule, KubernetesSettings, RaySettings
 from weft_core.secrets import SecretBox
 from weft_core.settings import Settings, load_settings
 
@@ -102,7 +102,8 @@ def test_values_reach_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     given = EVERYTHING["settings"]
     ours = settings.engines["kubernetes"]
     assert isinstance(ours, KubernetesSettings)
-    assert (ours.queue, ours.egress, ours.namespace) == ("team-a", ["10.0.0.0/8"], "weft-learners")
+    assert (ours.queue, ours.namespace) == ("team-a", "weft-learners")
+    assert ours.egress == ["10.0.0.0/8", EgressRule(host="minio.storage.svc", ports=[9000])]
     assert ours.api_url == "http://weft-api.weft-system.svc.cluster.local:8080"
     assert ours.tolerations[0].operator == "Exists"
     elsewhere = settings.engines["elsewhere"]

@@ -175,10 +175,12 @@ def kube_stack(cluster: Cluster, home: Path, timings: Mapping[str, float] | None
         namespace = opened.enter_context(cluster.namespace(f"weft-e2e-{tag}"))
         proxy = Proxy(cluster, home.parent)
         opened.callback(proxy.close)
+        # Besides the stack's own servers, tests start some there that manifests name, such as a package index.
+        shared = {"type": "kubernetes", "namespace": namespace, "egress": [f"{cluster.host_ip}/32"]}
         engines = {
             "local": {"type": "local"},
-            ENGINE: {"type": "kubernetes", "kubeconfig": str(cluster.kubeconfig), "namespace": namespace},
-            BY_PROXY: {"type": "kubernetes", "kubeconfig": str(proxy.kubeconfig), "namespace": namespace},
+            ENGINE: {**shared, "kubeconfig": str(cluster.kubeconfig)},
+            BY_PROXY: {**shared, "kubeconfig": str(proxy.kubeconfig)},
         }
         settings = {
             "WEFT_API__HOST": cluster.host_ip,

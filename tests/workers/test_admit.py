@@ -214,7 +214,9 @@ def test_what_an_engine_is_told_of_a_job(world: World) -> None:
     spec = told.engine.launches[0]
     assert (spec.project, spec.job_name, spec.grace) == ("lab", "mnist", settings.timings.grace)
     named = ("https://git.example/x", "https://kept.example", "https://own.example")
-    assert spec.endpoints == (*named, settings.s3.endpoint)
+    assert spec.endpoints == named
+    assert spec.own_endpoints == settings.own_urls()
+    assert spec.own_endpoints[0] == settings.s3.endpoint
     assert spec.token not in repr(spec)
 
 

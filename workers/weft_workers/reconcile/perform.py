@@ -240,7 +240,8 @@ def _spec(context: Context, view: View, attempt: AttemptView) -> LaunchSpec:
         job_name=view.job.name,
         placement=read_placement(context.settings, view.job.manifest.get("profile")),
         grace=context.settings.timings.grace,
-        endpoints=(*view.job.endpoints, context.settings.s3.public_endpoint or context.settings.s3.endpoint),
+        endpoints=view.job.endpoints,
+        own_endpoints=context.settings.own_urls(),
     )
 
 

@@ -30,7 +30,7 @@ FULL_SETTINGS = {
     "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
     "priority_class": "low",
     "image_pull_secrets": ["registry"],
-    "egress": ["192.0.2.0/24"],
+    "egress": ["192.0.2.0/24", {"cidr": "fd00::/64", "ports": [9000]}, {"host": "minio.lan"}],
 }
 FULL_SPEC = {
     "gpus": 2,
@@ -59,13 +59,17 @@ FULL_SPEC = {
 
 @pytest.fixture(autouse=True)
 def _no_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft_workers.engines.kubernetes.network.resolve", lambda host: ["198.51.100.7"])
+    monkeypatch.setattr("weft_workers.engines.kubernetes.network.resolve", lambda host: ["93.184.215.14"])
 
 
 def make_pod(
     chosen: KubernetesSettings | None = None, what: LaunchSpec | None = None, rank: int = 0, **more: Any
 ) -> Json:
     return objects.pod(ENGINE, chosen or settings(), "registry.example/weft", what or spec(), rank, OWNER, **more)
+
+
+def policy(chosen: KubernetesSettings, what: LaunchSpec) -> Json:
+    return objects.policy(ENGINE, what, OWNER, objects.egress(chosen, what))
 
 
 def container(pod: Json) -> Json:
@@ -83,10 +87,22 @@ def test_the_clients_models_know_every_field(full: bool) -> None:
     chosen = settings(**FULL_SETTINGS) if full else settings()
     what = spec(**FULL_SPEC) if full else spec()
     check("V1Secret", objects.secret(ENGINE, what))
-    check("V1NetworkPolicy", objects.policy(ENGINE, chosen, what, OWNER))
+    check("V1NetworkPolicy", policy(chosen, what))
     check("V1Namespace", objects.namespace("learners", what))
     check("V1Pod", make_pod(chosen, what, gpu_types=["Tesla-V100"] if full else []))
     check("V1Pod", make_pod(chosen, replace(what, image="mine:1")))
+
+
+def test_learners_use_the_addresses_that_their_policy_opens() -> None:
+    made = policy(settings(), spec(endpoints=("https://s3.example.com", "https://93.184.215.15")))
+    pod = make_pod(hosts=objects.hosts(made))
+    check("V1Pod", pod)
+    assert pod["spec"]["hostAliases"] == [{"ip": "93.184.215.14", "hostnames": ["s3.example.com"]}]
+    assert {
+        "to": [{"ipBlock": {"cidr": "93.184.215.14/32"}}],
+        "ports": [{"protocol": "TCP", "port": 443}],
+    } in made["spec"]["egress"]
+    assert "hostAliases" not in make_pod(hosts=objects.hosts(policy(settings(), spec())))["spec"]
 
 
 def test_the_check_is_strict() -> None:
@@ -157,7 +173,7 @@ def test_everything_is_labelled_and_owned() -> None:
     what = spec()
     secret, policy, pod = (
         objects.secret(ENGINE, what),
-        objects.policy(ENGINE, settings(), what, OWNER),
+        objects.policy(ENGINE, what, OWNER, objects.egress(settings(), what)),
         make_pod(rank=1),
     )
     common = {

@@ -23,15 +23,20 @@ _LIKE = 0.25
 
 
 def trim_node(node: Json) -> Json:
-    """The part of a node that this module needs."""
+    """The part of a node that this module and :mod:`network` need."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     return {
         "metadata": {
             name: metadata.get(name) for name in ("name", "uid", "resourceVersion", "labels", "creationTimestamp")
         },
-        "spec": {"taints": spec.get("taints") or [], "unschedulable": bool(spec.get("unschedulable"))},
+        "spec": {
+            "taints": spec.get("taints") or [],
+            "unschedulable": bool(spec.get("unschedulable")),
+            "podCIDRs": spec.get("podCIDRs") or [],
+        },
         "status": {
             "allocatable": status.get("allocatable") or {},
+            "addresses": status.get("addresses") or [],
             "conditions": [condition for condition in status.get("conditions") or [] if condition["type"] == "Ready"],
         },
     }

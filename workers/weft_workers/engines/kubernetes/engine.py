@@ -11,10 +11,11 @@ from datetime import UTC, datetime, timedelta
 from weft_core.engine import Capacity, LaunchRefused, Observation, gpu_type_fits
 from weft_core.engine_settings import KubernetesSettings
 from weft_core.launch import LaunchSpec
-from weft_workers.engines.kubernetes import capacity, names, runs
+from weft_workers.engines.kubernetes import capacity, names, objects, runs
 from weft_workers.engines.kubernetes.client import METADATA, METADATA_LIST, Cluster, Json, Refused
 from weft_workers.engines.kubernetes.details import Details
 from weft_workers.engines.kubernetes.launching import Launcher, taken_back
+from weft_workers.engines.kubernetes.network import Egress
 from weft_workers.engines.kubernetes.stopping import Stopper, namespaces
 from weft_workers.engines.kubernetes.watch import Mirror
 
@@ -47,11 +48,12 @@ class KubernetesEngine:
         launcher = Launcher(self.name, self._settings, self._repository, view.cluster)
         try:
             gpu_types = self._gpu_types(view, spec)
+            reached = self._egress(view, spec)  # before anything is made, as this may refuse the attempt
             secret = launcher.secret(spec)
             view.secrets.note([secret])
-            launcher.policy(spec, secret)
+            hosts = launcher.policy(spec, secret, reached) if reached else {}
             for rank in range(spec.learners):
-                view.pods.note([launcher.pod(spec, rank, secret, gpu_types)])
+                view.pods.note([launcher.pod(spec, rank, secret, gpu_types, hosts)])
         except Refused as error:
             refusal = launcher.refused(error, spec)
             if not isinstance(refusal, LaunchRefused):
@@ -70,8 +72,9 @@ class KubernetesEngine:
         try:
             gpu_types = self._gpu_types(view, spec)
             secret = launcher.present(spec)
+            hosts = launcher.hosts(spec, secret) if self._settings.network_policies else {}
             for rank in ranks:
-                view.pods.note([launcher.pod(spec, rank, secret, gpu_types)])
+                view.pods.note([launcher.pod(spec, rank, secret, gpu_types, hosts)])
         except Refused as error:
             raise launcher.refused(error, spec) from error
 
@@ -118,6 +121,12 @@ class KubernetesEngine:
             view = self._views.setdefault(here, _View(self.name, self._settings, self._installation))
             self._views = {here: view}
         return view
+
+    def _egress(self, view: _View, spec: LaunchSpec) -> Egress | None:
+        """What the attempt's learners may reach; None: there is no policy."""
+        if not self._settings.network_policies:
+            return None
+        return objects.egress(self._settings, spec, view.nodes.objects(self._settings.timeout))
 
     def _gpu_types(self, view: _View, spec: LaunchSpec) -> list[str]:
         """The values of the GPU type's label that fit what is asked; where no node has any yet, what is asked."""

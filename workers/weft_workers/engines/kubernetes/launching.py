@@ -12,6 +12,9 @@ from weft_core.engine_settings import KubernetesSettings
 from weft_core.launch import LaunchSpec
 from weft_workers.engines.kubernetes import names, objects
 from weft_workers.engines.kubernetes.client import Cluster, Json, Refused
+from weft_workers.engines.kubernetes.network import Egress
+
+Hosts = dict[str, list[str]]
 
 _logger = logging.getLogger(__name__)
 
@@ -47,15 +50,19 @@ class Launcher:
         self._check_adopted("secret", there, objects.secret(self._engine, spec), None)
         return there
 
-    def policy(self, spec: LaunchSpec, owner: Json) -> None:
-        """The attempt's NetworkPolicy, which has to be there before the pods are."""
-        if self._settings.network_policies:
-            wanted = objects.policy(self._engine, self._settings, spec, owner)
-            self._create("network_policy", owner["metadata"]["namespace"], wanted, spec, owner)
+    def policy(self, spec: LaunchSpec, owner: Json, reached: Egress) -> Hosts:
+        """The attempt's NetworkPolicy, which has to be there before the pods are; the hosts that it opens."""
+        wanted = objects.policy(self._engine, spec, owner, reached)
+        return objects.hosts(self._create("network_policy", owner["metadata"]["namespace"], wanted, spec, owner))
 
-    def pod(self, spec: LaunchSpec, rank: int, owner: Json, gpu_types: list[str]) -> Json:
+    def hosts(self, spec: LaunchSpec, owner: Json) -> Hosts:
+        """The hosts that the policy of a launched attempt opens."""
+        there: Json = self._cluster.get("read_namespaced_network_policy", spec.run_name, owner["metadata"]["namespace"])
+        return objects.hosts(there)
+
+    def pod(self, spec: LaunchSpec, rank: int, owner: Json, gpu_types: list[str], hosts: Hosts) -> Json:
         """A learner's pod. A new namespace's service account may be a moment late."""
-        wanted = objects.pod(self._engine, self._settings, self._repository, spec, rank, owner, gpu_types)
+        wanted = objects.pod(self._engine, self._settings, self._repository, spec, rank, owner, gpu_types, hosts)
         deadline = time.monotonic() + _ACCOUNT
         while True:
             try:

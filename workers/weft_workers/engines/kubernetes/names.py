@@ -12,6 +12,7 @@ from weft_core.launch import LaunchSpec
 PREFIX = "weft.dev/"
 INSTALLATION, ENGINE, RUN = f"{PREFIX}installation", f"{PREFIX}engine", f"{PREFIX}run"
 PROJECT, JOB, ATTEMPT, LEARNER = f"{PREFIX}project", f"{PREFIX}job", f"{PREFIX}attempt", f"{PREFIX}learner"
+HOSTS = f"{PREFIX}hosts"  # annotation of the NetworkPolicy: the addresses that learners use for hosts
 LEARNERS = f"{PREFIX}learners"  # annotation of the Secret: how many there are to be
 IDENTITY = (INSTALLATION, PROJECT, JOB, ATTEMPT)
 """Labels that make an object this attempt's."""

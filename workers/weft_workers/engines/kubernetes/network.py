@@ -1,10 +1,14 @@
 """Whom learners may talk to: the rules of an attempt's NetworkPolicy.
 
-Policies know addresses and pods, no names. So a name is looked up when the attempt starts: private addresses become
-rules of their own, while a name with public addresses opens its port to all public ones, as those rotate, and one that
-can't be looked up here opens it to all: the learners' DNS may know it. A name of an in-cluster service
-(``s3.store.svc``) opens its namespace, on every port, as policies mostly see the pod behind a service and that pod's
-port; its cluster IP is opened, too, for those networks that look before the translation.
+Policies know addresses and pods, no names. So a name is looked up when the attempt starts.
+
+The administrator's URLs and entries open what they mean. A name of an in-cluster service (``s3.store.svc``) opens its
+namespace, on every port, as policies mostly see the pod behind a service and that pod's port; its cluster IP is opened,
+too, for those networks that look before the translation. A name with public addresses opens its port to all public
+ones, as those rotate, and a name that can't be looked up here opens it to all: the learners' DNS may know it.
+
+A URL from a manifest opens its port at the public addresses that its name has now, and nothing else. The learners use
+these addresses as long as they live (``Egress.hosts``), whatever the name's DNS server says later.
 """
 
 from __future__ import annotations
@@ -12,30 +16,54 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from weft_core.engine import EngineUnreachable, LaunchRefused
+from weft_core.engine_settings import EgressRule
+from weft_core.outgoing import is_public
+
 Json = dict[str, Any]
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve = Callable[[str], Iterable[str]]
 
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 _SERVICE = re.compile(r"[a-z0-9-]+\.(?P<namespace>[a-z0-9-]+)\.svc(\.[a-z0-9.-]+)?")
+_ALIAS = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")  # as Kubernetes takes them
 _PRIVATE = {
     4: [
         "10.0.0.0/8",
         "100.64.0.0/10",
         "127.0.0.0/8",
+        "168.63.129.16/32",  # Azure's
         "169.254.0.0/16",  # with the clouds' metadata services
         "172.16.0.0/12",
         "192.168.0.0/16",
     ],
     6: ["::1/128", "fc00::/7", "fe80::/10"],
 }
-_NOWHERE = {4: ["127.0.0.0/8", "169.254.0.0/16"], 6: ["::1/128", "fe80::/10"]}
+_NOWHERE = {
+    4: ["100.100.100.200/32", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16"],
+    6: ["::1/128", "fd00:ec2::254/128", "fd20:ce::254/128", "fe80::/10"],
+}
+"""What no wider network opens: loopback, link-local addresses, and the clouds' metadata services at other ones."""
 _ALL = {4: "0.0.0.0/0", 6: "::/0"}
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class Egress:
+    """What an attempt's learners may reach.
+
+    Attributes:
+        hosts: names, and the addresses that the learners use for them.
+    """
+
+    rules: list[Json]
+    hosts: dict[str, list[str]] = field(default_factory=dict)
 
 
 def resolve(host: str) -> list[str]:
@@ -51,13 +79,85 @@ def ingress(own: Json) -> list[Json]:
     return [{"from": [{"podSelector": own}]}]
 
 
-def egress(own: Json, urls: Iterable[str], cidrs: Iterable[str], lookup: Resolve | None = None) -> list[Json]:
-    """To the attempt's own learners, DNS, the hosts of ``urls`` and the networks ``cidrs``."""
+def egress(
+    own: Json,
+    own_urls: Sequence[str],
+    urls: Iterable[str],
+    listed: Iterable[str | EgressRule],
+    nodes: Iterable[Json] = (),
+    lookup: Resolve | None = None,
+) -> Egress:
+    """To the attempt's own learners, DNS, the hosts of URLs, and what the administrator has listed.
+
+    Args:
+        own_urls: URLs of the administrator's settings.
+        urls: URLs of the job's manifest.
+        nodes: the cluster's, which no URL of a manifest opens, nor the pods on them.
+
+    Raises:
+        EngineUnreachable: a host of ``urls`` can't be found now.
+        LaunchRefused: learners may not reach a host of ``urls``.
+    """
+    lookup = lookup or resolve
+    entries = [EgressRule(cidr=entry) if isinstance(entry, str) else entry for entry in listed]
+    ours: set[tuple[str | None, int | None]] = {*map(_place, own_urls)}
+    ours |= {(entry.host, port) for entry in entries for port in entry.ports}
+    ours |= {(entry.host, None) for entry in entries if not entry.ports}
     rules = [{"to": [{"podSelector": own}]}, *_dns()]
+    for url in own_urls:
+        rules += _to_url(url, lookup)
+    for entry in entries:
+        rules += _to_listed(entry, lookup)
+    hosts: dict[str, list[str]] = {}
+    cluster = _networks(nodes)
     for url in urls:
-        rules += [rule for rule in _to_url(url, lookup or resolve) if rule not in rules]
-    if blocks := [{"ipBlock": {"cidr": str(ipaddress.ip_network(cidr, strict=False))}} for cidr in cidrs]:
-        rules.append({"to": blocks})
+        host, port = _place(url)
+        if host is None or {(host, port), (host, None)} & ours:
+            continue
+        addresses = _allowed(host, port, url, entries, cluster, lookup)
+        rules.append({"to": [_block(address) for address in addresses], "ports": _ports(port, "TCP")})
+        if not _addresses([host]) and _ALIAS.fullmatch(host) and host not in {known for known, _ in ours}:
+            hosts[host] = [str(address) for address in addresses]
+    return Egress([rule for n, rule in enumerate(rules) if rule not in rules[:n]], hosts)
+
+
+def _allowed(
+    host: str, port: int, url: str, entries: Iterable[EgressRule], cluster: Sequence[Network], lookup: Resolve
+) -> list[Address]:
+    """The addresses of a manifest's URL that learners may reach."""
+    found = _addresses([host]) or _addresses(lookup(host))
+    if not found:
+        raise EngineUnreachable(f"waiting: the host of {_shown(url)} can't be found; the job starts when it can be")
+    networks = [
+        ipaddress.ip_network(entry.cidr, strict=False)
+        for entry in entries
+        if entry.cidr and (not entry.ports or port in entry.ports)
+    ]
+    reached = [
+        address
+        for address in found
+        if not _in(address, _never(address))
+        and (_in(address, networks) or (is_public(address) and not _in(address, cluster)))
+    ]
+    if not reached:
+        raise LaunchRefused(
+            f"learners may not reach {_shown(url)}: its address is not a public one "
+            "(for hosts of private networks, the administrator's setting is the engine's 'egress')",
+            "S101",
+        )
+    return reached
+
+
+def _to_listed(entry: EgressRule, lookup: Resolve) -> list[Json]:
+    ports = {"ports": [port for number in entry.ports for port in _ports(number, "TCP")]} if entry.ports else {}
+    if entry.cidr:
+        network = ipaddress.ip_network(entry.cidr, strict=False)
+        inside = [each for each in _NOWHERE[network.version] if _is_inside(ipaddress.ip_network(each), network)]
+        return [{"to": [{"ipBlock": {"cidr": str(network), **({"except": inside} if inside else {})}}], **ports}]
+    host = entry.host or ""
+    rules = _to_service(host)
+    if blocks := [_block(address) for address in _addresses(lookup(host))]:
+        rules.append({"to": blocks, **ports})
     return rules
 
 
@@ -74,30 +174,65 @@ def _dns() -> list[Json]:
 
 
 def _to_url(url: str, lookup: Resolve) -> list[Json]:
-    parts = urlsplit(url)
-    host = parts.hostname
-    if not host:
+    host, port = _place(url)
+    if host is None:
         return []
-    try:
-        ports = _ports(parts.port or _DEFAULT_PORTS.get(parts.scheme, 443), "TCP")
-    except ValueError:  # no number: nobody can connect there
-        return []
-    service = _SERVICE.fullmatch(host)
+    rules = _to_service(host)
     addresses = _addresses([host]) or _addresses(lookup(host))
-    blocks = [_block(address) for address in addresses if service or not address.is_global]
-    rules: list[Json] = []
-    if service:
-        rules.append({"to": [{"namespaceSelector": {"matchLabels": {_NAMESPACE_LABEL: service["namespace"]}}}]})
-    elif _addresses([host]):
+    blocks = [_block(address) for address in addresses if rules or not address.is_global]
+    if _addresses([host]):
         blocks = [_block(address) for address in addresses]
-    elif not addresses:
+    elif not addresses and not rules:
         blocks = [{"ipBlock": {"cidr": _ALL[version], "except": _NOWHERE[version]}} for version in (4, 6)]
-    else:
+    elif not rules:
         versions = sorted({address.version for address in addresses if address.is_global})
         blocks += [{"ipBlock": {"cidr": _ALL[version], "except": _PRIVATE[version]}} for version in versions]
     if blocks:
-        rules.append({"to": blocks, "ports": ports})
+        rules.append({"to": blocks, "ports": _ports(port, "TCP")})
     return rules
+
+
+def _to_service(host: str) -> list[Json]:
+    service = _SERVICE.fullmatch(host)
+    if service is None:
+        return []
+    return [{"to": [{"namespaceSelector": {"matchLabels": {_NAMESPACE_LABEL: service["namespace"]}}}]}]
+
+
+def _place(url: str) -> tuple[str | None, int]:
+    """The host and the port of a URL; no host where there can't be a connection."""
+    try:
+        parts = urlsplit(url)
+        return (parts.hostname or "").rstrip(".") or None, parts.port or _DEFAULT_PORTS.get(parts.scheme, 443)
+    except ValueError:
+        return None, 0
+
+
+def _shown(url: str) -> str:
+    """A URL for messages: without credentials."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _networks(nodes: Iterable[Json]) -> list[Network]:
+    """The addresses of nodes, and of the pods on them."""
+    found: list[Network] = []
+    for node in nodes:
+        found += [ipaddress.ip_network(each) for each in _addresses(e["address"] for e in node["status"]["addresses"])]
+        found += [ipaddress.ip_network(cidr, strict=False) for cidr in node["spec"]["podCIDRs"]]
+    return found
+
+
+def _never(address: Address) -> list[Network]:
+    return [ipaddress.ip_network(each) for each in _NOWHERE[address.version]]
+
+
+def _in(address: Address, networks: Iterable[Network]) -> bool:
+    return any(address in network for network in networks)
+
+
+def _is_inside(inner: Network, outer: Network) -> bool:
+    return inner != outer and inner.network_address in outer and inner.prefixlen > outer.prefixlen
 
 
 def _addresses(texts: Iterable[str]) -> list[Address]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from weft_core import __version__
@@ -46,9 +47,22 @@ def secret(engine: str, spec: LaunchSpec) -> Json:
     }
 
 
-def policy(engine: str, settings: KubernetesSettings, spec: LaunchSpec, owner: Json) -> Json:
-    """Lets learners talk among themselves, to the API, their data stores and DNS, and to nobody else."""
-    own = {"matchLabels": {names.INSTALLATION: names.label_value(spec.installation), names.RUN: spec.run_name}}
+def egress(settings: KubernetesSettings, spec: LaunchSpec, nodes: Iterable[Json] = ()) -> network.Egress:
+    """What the learners may reach: themselves, the API, their data stores, DNS, and what the settings list.
+
+    Raises: EngineUnreachable, LaunchRefused: see :func:`network.egress`.
+    """
+    return network.egress(_own(spec), (spec.api_url, *spec.own_endpoints), spec.endpoints, settings.egress, nodes)
+
+
+def _own(spec: LaunchSpec) -> Json:
+    return {"matchLabels": {names.INSTALLATION: names.label_value(spec.installation), names.RUN: spec.run_name}}
+
+
+def policy(engine: str, spec: LaunchSpec, owner: Json, reached: network.Egress) -> Json:
+    """Lets learners talk among themselves and to what they may reach, and to nobody else."""
+    own = _own(spec)
+    hosts = {"annotations": {names.HOSTS: json.dumps(reached.hosts)}} if reached.hosts else {}
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -56,14 +70,21 @@ def policy(engine: str, settings: KubernetesSettings, spec: LaunchSpec, owner: J
             "name": spec.run_name,
             "labels": names.run_labels(engine, spec),
             "ownerReferences": [reference(owner)],
+            **hosts,
         },
         "spec": {
             "podSelector": own,
             "policyTypes": ["Ingress", "Egress"],
             "ingress": network.ingress(own),
-            "egress": network.egress(own, (spec.api_url, *spec.endpoints), settings.egress),
+            "egress": reached.rules,
         },
     }
+
+
+def hosts(policy: Json) -> dict[str, list[str]]:
+    """The addresses that learners use for hosts, from their policy: it opens only these."""
+    found: dict[str, list[str]] = json.loads((policy["metadata"].get("annotations") or {}).get(names.HOSTS, "{}"))
+    return found
 
 
 def namespace(name: str, spec: LaunchSpec) -> Json:
@@ -107,13 +128,16 @@ def pod(
     rank: int,
     owner: Json,
     gpu_types: Sequence[str] = (),
+    hosts: Mapping[str, Sequence[str]] | None = None,
 ) -> Json:
     """A learner.
 
     Args:
         owner: the attempt's Secret, as the server returned it.
         gpu_types: values of the GPU type's label that will do; none: any.
+        hosts: addresses that the learner uses for names, instead of asking DNS.
     """
+    aliases = [{"ip": ip, "hostnames": [host]} for host, addresses in (hosts or {}).items() for ip in addresses]
     labels = {**names.run_labels(engine, spec), names.LEARNER: str(rank + 1)}
     annotations = _annotations(spec)
     if settings.queue:
@@ -139,6 +163,7 @@ def pod(
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
+            **({"hostAliases": aliases} if aliases else {}),
             "terminationGracePeriodSeconds": math.ceil(spec.grace) + _PATIENCE,
             "securityContext": _pod_security(settings),
             **_placement(settings, spec, gpu_types),
