@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection
 
 from weft_core.catalogue import Catalogue
 from weft_core.objects import Objects
+from weft_core.outgoing import Outgoing
 from weft_core.secrets import SecretBox
 from weft_core.settings import Settings
 from weft_core.store.database import Database
@@ -38,6 +39,13 @@ class Context:
     tracing: Tracing
     _shared: dict[Shared[Any], Any] = field(default_factory=dict, init=False, repr=False)
     _making: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
+
+    @property
+    def outgoing(self) -> Outgoing:
+        """The door for requests to addresses that users name."""
+        settings = self.settings
+        own = (settings.s3.endpoint, settings.s3.public_endpoint, settings.datastore.endpoint)
+        return Outgoing(settings.outgoing.allow, own=filter(None, own))
 
     async def close(self) -> None:
         """Close the shared objects, the newest first, and then the connections that they may use."""

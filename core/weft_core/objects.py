@@ -5,6 +5,7 @@ Both speak through :class:`Bucket`, which turns boto's exceptions into one :clas
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,11 +23,15 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 from urllib3.exceptions import NameResolutionError
 
 from weft_core.launch import S3Location
+from weft_core.outgoing import NotAllowed, Outgoing
+from weft_core.pinned import pin
 from weft_core.settings import S3Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
     from mypy_boto3_s3.type_defs import CopySourceTypeDef
+
+_logger = logging.getLogger(__name__)
 
 _COPY = TransferConfig(multipart_threshold=1 << 30, multipart_chunksize=256 << 20)
 _WEEK = 7 * 24 * 3600  # the longest that a signature of version 4 may live
@@ -56,9 +61,14 @@ def make_client(
     secret_key: str,
     session_token: str | None = None,
     ca: str | None = None,
+    outgoing: Outgoing | None = None,
 ) -> S3Client:
-    """A client that gives up soon: a request handler or a reconciler step waits for it."""
-    return boto3.client(
+    """A client that gives up soon: a request handler or a reconciler step waits for it.
+
+    Args:
+        outgoing: the door for its requests; None: an administrator has named the endpoint.
+    """
+    client: S3Client = boto3.client(
         "s3",
         endpoint_url=endpoint,
         region_name=region or "us-east-1",
@@ -77,8 +87,12 @@ def make_client(
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
             max_pool_connections=32,
+            proxies={} if outgoing else None,
         ),
     )
+    if outgoing:
+        pin(client, outgoing)
+    return client
 
 
 @lru_cache(64)
@@ -96,6 +110,9 @@ def _errors(endpoint: str, container: str, key: str = "") -> Iterator[None]:
     place = f"{container}/{key}" if key else container
     try:
         yield
+    except NotAllowed as error:
+        _logger.warning("the store at %s is not called: %s", endpoint, error.detail)
+        raise StoreError(f"can't reach {endpoint}: {error}", "unreachable") from error
     except NoCredentialsError as error:
         raise StoreError(f"no credentials for {endpoint}", "credentials") from error
     except ClientError as error:
@@ -301,9 +318,9 @@ class Objects(Bucket):
 
 
 class S3Store(Bucket):
-    """A container of a user's store."""
+    """A container of a user's store, which is reached through ``outgoing``."""
 
-    def __init__(self, location: S3Location) -> None:
+    def __init__(self, location: S3Location, outgoing: Outgoing) -> None:
         client = make_client(
             location.endpoint,
             location.region,
@@ -311,6 +328,7 @@ class S3Store(Bucket):
             location.secret_key,
             location.session_token,
             location.ca,
+            None if outgoing.owns(location.endpoint) else outgoing,
         )
         super().__init__(client, location.endpoint, location.container)
 

@@ -50,6 +50,7 @@ class Outgoing:
     """
     Args:
         allow: hosts and networks that may be called besides public addresses, also by http; None: everything may be.
+        own: URLs of the administrator's settings, whose hosts and ports may be called, too.
         resolve: looks a host up.
         connect_seconds: the longest time for one connection.
         seconds: the longest time for a whole request.
@@ -60,6 +61,7 @@ class Outgoing:
         self,
         allow: Iterable[str] | None,
         *,
+        own: Iterable[str] = (),
         resolve: Resolve = resolve,
         connect_seconds: float = 5.0,
         seconds: float = 15.0,
@@ -72,6 +74,7 @@ class Outgoing:
                 self._networks.append(ip_network(entry, strict=False))
             except ValueError:
                 self._hosts.add(_plain(entry))
+        self._own = {_place(url) for url in own}
         self._resolve = resolve
         self._connect_seconds = connect_seconds
         self._seconds = seconds
@@ -79,24 +82,33 @@ class Outgoing:
 
     def check(self, url: str) -> list[str]:
         """The addresses at which ``url`` may be called. Raises: NotAllowed."""
-        parts = urlsplit(url)
-        host = parts.hostname or ""
+        try:
+            _, host, port = _place(url)
+        except ValueError as error:
+            raise NotAllowed("expected a URL such as https://store.example.com", str(error)) from None
         unknown = (
             "its host can't be found, or is one that this installation does not call "
             "(for hosts of private networks, the administrator's setting is outgoing.allow)"
         )
         try:
-            found = [ip_address(address) for address in self._resolve(host, _port(parts))]
+            found = [ip_address(address) for address in self._resolve(host, port)]
         except (OSError, UnicodeError, ValueError) as error:
             raise NotAllowed(unknown, f"{host}: {error}") from None
-        strangers = [address for address in found if not self._is_listed(host, address)]
-        if parts.scheme != "https" and strangers:
+        strangers = [address for address in found if not self._is_listed(host, address)] if not self.owns(url) else []
+        if strangers and not url.lower().startswith("https:"):
             message = "expected https:// (for http://, the administrator's setting is outgoing.allow)"
-            raise NotAllowed(message, f"{host}: {parts.scheme}")
+            raise NotAllowed(message, f"{host}: {', '.join(map(str, found))}")
         private = [address for address in strangers if not is_public(address)]
         if private or not found:
             raise NotAllowed(unknown, f"{host}: {', '.join(map(str, private)) or 'no address'}")
         return [str(address) for address in found]
+
+    def owns(self, url: str) -> bool:
+        """Whether an administrator's setting names the same scheme, host and port."""
+        try:
+            return _place(url) in self._own
+        except ValueError:
+            return False
 
     def _is_listed(self, host: str, address: Address) -> bool:
         return self._all or _plain(host) in self._hosts or any(_unmapped(address) in known for known in self._networks)
@@ -197,6 +209,14 @@ class _Stream(io.RawIOBase):
         if left <= 0:
             raise TimeoutError("the answer takes too long")
         self._connected.settimeout(left)
+
+
+def _place(url: str) -> tuple[str, str, int]:
+    """The scheme, host and port of a URL. Raises: ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+        raise ValueError(f"no URL of http or https: {url!r}")
+    return parts.scheme, _plain(parts.hostname), _port(parts)
 
 
 def _port(parts: SplitResult) -> int:

@@ -122,11 +122,12 @@ class ImageSettings(_Section):
 
 
 class OutgoingSettings(_Section):
-    """The addresses that users name and the API itself calls, such as those of git repositories."""
+    """The addresses that users name and the API itself calls: those of data stores and git repositories."""
 
     allow: list[str] = Field(default_factory=list)
     """Hosts (``git.example.com``) and networks (``10.20.0.0/16``) of your own that the API may call. Without an entry
-    here, it calls public addresses only, and by https only."""
+    here, it calls public addresses only, and by https only. The stores of the sections ``s3`` and ``datastore`` need no
+    entry."""
 
     @field_validator("allow")
     @classmethod

@@ -11,6 +11,7 @@ import pytest
 from tests.api.conftest import HELLO, Api, Person, code_of
 
 from weft_core.objects import Bucket, S3Store, StoreError
+from weft_core.settings import OutgoingSettings, Settings
 from weft_trainer.checkpoints.restoring import Restoring
 from weft_trainer.spec import S3Location
 from weft_trainer.stores.s3 import S3Store as LearnersStore
@@ -24,6 +25,11 @@ data_stores:
     connection: {{auth_url: "{endpoint}", user_name: "{access}", password: "{secret}"}}
     training_results: {{container: {bucket}, prefix: {prefix}}}
 """
+
+
+@pytest.fixture(scope="module")
+def api_settings(api_settings: Settings) -> Settings:
+    return api_settings.model_copy(update={"outgoing": OutgoingSettings(allow=["localhost"])})
 
 
 def users_manifest(api: Api, prefix: str) -> str:

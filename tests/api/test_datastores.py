@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,28 @@ def test_a_store_that_is_away_is_a_warning(ann: Person, own: S3Settings) -> None
     (warning,) = [event["message"] for event in events if event["kind"] == "warning"]
     assert "data_stores[0].training_data" in warning
     assert "http://127.0.0.1:9" in warning
+
+
+def test_the_server_calls_no_address_of_its_own_network_for_a_user(ann: Person, own: S3Settings) -> None:
+    """Neither when a data store is saved or read, nor at submit; open ports look as closed ones do."""
+    with socket.create_server(("127.0.0.1", 0)) as inside:
+        inside.setblocking(False)
+        said = []
+        for port in (inside.getsockname()[1], 1):
+            endpoint = f"http://127.0.0.1:{port}"
+            refused = ann.http.post("/api/v1/datastores", json=_body(own, name="inside", endpoint=endpoint))
+            assert refused.status_code == 503
+            kept = ann.http.post("/api/v1/datastores?check=false", json=_body(own, name="inside", endpoint=endpoint))
+            assert kept.status_code == 201
+            listed = ann.http.get("/api/v1/datastores/inside/objects", params={"container": "a"})
+            (note,) = _validate(ann, _manifest(_connection(own, endpoint=endpoint), own.bucket)).json()["notes"]
+            words = [refused.json()["detail"], listed.json()["detail"], note]
+            said.append([each.replace(endpoint, "URL") for each in words])
+            assert ann.http.delete("/api/v1/datastores/inside").status_code == 204
+        assert said[0] == said[1]
+        assert all("outgoing.allow" in each for each in said[0])
+        with pytest.raises(BlockingIOError):
+            inside.accept()
 
 
 def _validate(person: Person, manifest: str, **query: str) -> httpx.Response:

@@ -106,8 +106,8 @@ def own_checkpoint_store(context: Context, project_id: str, job_id: str) -> Chec
     return CheckpointStore(context.objects, checkpoints_prefix(project_id, job_id), None)
 
 
-def users_checkpoint_store(location: S3Location) -> CheckpointStore:
-    return CheckpointStore(S3Store(location), location.prefix + "/", location)
+def users_checkpoint_store(context: Context, location: S3Location) -> CheckpointStore:
+    return CheckpointStore(S3Store(location, context.outgoing), location.prefix + "/", location)
 
 
 def checkpoint_store(context: Context, session: Session, job: Job) -> CheckpointStore:
@@ -117,7 +117,9 @@ def checkpoint_store(context: Context, session: Session, job: Job) -> Checkpoint
     except StoreGone as error:
         raise Problem(RESULTS_GONE, f"the checkpoints can't be reached any more: {error}") from error
     return (
-        own_checkpoint_store(context, job.project_id, job.id) if location is None else users_checkpoint_store(location)
+        own_checkpoint_store(context, job.project_id, job.id)
+        if location is None
+        else users_checkpoint_store(context, location)
     )
 
 

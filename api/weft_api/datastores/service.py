@@ -40,7 +40,7 @@ def create_datastore(context: Context, who: Principal, body: NewDatastore, check
         if once.seen(scope) is not None:
             return show_datastore(context, scope, body.name)
     if check:
-        check_store(body)
+        check_store(context, body)
     try:
         with context.database.transaction() as session:
             scope = who.scope(session)
@@ -69,7 +69,7 @@ def replace_datastore(context: Context, who: Principal, name: str, body: Datasto
     with context.database.transaction() as session:
         _find(who.scope(session), name)
     if check:
-        check_store(body)
+        check_store(context, body)
     with context.database.transaction() as session:
         row, secret = _find(who.scope(session), name)
         row.endpoint, row.region = body.endpoint, body.region
@@ -86,11 +86,11 @@ def delete_datastore(scope: Scope, name: str) -> None:
     scope.session.delete(secret)
 
 
-def check_store(body: DatastoreBody) -> None:
+def check_store(context: Context, body: DatastoreBody) -> None:
     """Ask the store whether it takes these credentials. Raises Problem store_refused, or StoreError."""
     opened = OpenStore(body.endpoint, body.region, _credentials(body))
     with users_store():
-        S3Store(opened.at(_ANY)).containers()
+        S3Store(opened.at(_ANY), context.outgoing).containers()
 
 
 def open_datastore(context: Context, who: Principal, name: str, container: str | None = None) -> S3Store:
@@ -100,7 +100,7 @@ def open_datastore(context: Context, who: Principal, name: str, container: str |
     if opened is None:
         raise not_found("data store", name)
     with users_store():
-        return S3Store(opened.at(container or _ANY))
+        return S3Store(opened.at(container or _ANY), context.outgoing)
 
 
 def _exists(name: str) -> Problem:

@@ -45,7 +45,7 @@ def open_results(context: Context, who: Principal, job_id: str) -> Results:
     if location is None:
         return Results(context.objects, results_prefix(job.project_id, job.id), job.state)
     with users_store():
-        return Results(S3Store(location), location.prefix + "/", job.state)
+        return Results(S3Store(location, context.outgoing), location.prefix + "/", job.state)
 
 
 def list_files(results: Results) -> FileList:

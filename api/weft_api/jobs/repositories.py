@@ -9,7 +9,6 @@ import structlog
 from weft_api.context import Context
 from weft_api.jobs.checks import Checks
 from weft_core.manifest import ParsedManifest
-from weft_core.outgoing import Outgoing
 from weft_core.repositories import RepositoryError, find_commit
 
 _log = structlog.get_logger(__name__)
@@ -24,9 +23,8 @@ def pin_repository(context: Context, parsed: ParsedManifest, checks: Checks) -> 
     repository = parsed.manifest.repo
     if repository is None:
         return parsed
-    outgoing = Outgoing(context.settings.outgoing.allow)
     try:
-        commit = find_commit(outgoing, repository.url, repository.ref, checks.repository_secret)
+        commit = find_commit(context.outgoing, repository.url, repository.ref, checks.repository_secret)
     except RepositoryError as error:
         _log.warning("repository_not_read", url=repository.url, reason=str(error), detail=error.detail)
         path, found = ("repo.ref", repository.ref) if error.of_ref and repository.ref else ("repo.url", repository.url)

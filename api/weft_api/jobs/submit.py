@@ -127,7 +127,7 @@ def _checkpoints(context: Context, who: Principal, checks: Checks, manifest: Man
     if manifest.results_place is None or results is None:
         return own_checkpoint_store(context, who.project_id, job_id)
     with users_store():
-        return users_checkpoint_store(checkpoints_in(results.opened, results.place, job_id))
+        return users_checkpoint_store(context, checkpoints_in(results.opened, results.place, job_id))
 
 
 def _earlier(scope: Scope, who: Principal, job_id: str) -> JobView:

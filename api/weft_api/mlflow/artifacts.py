@@ -76,7 +76,7 @@ def _results(call: Call, job: Job) -> tuple[Bucket, str]:
         raise Problem(RESULTS_GONE, f"the results can't be reached any more: {error}") from error
     if location is None:
         return call.context.objects, results_prefix(job.project_id, job.id)
-    return S3Store(location), location.prefix + "/"
+    return S3Store(location, call.context.outgoing), location.prefix + "/"
 
 
 def reserve(call: Call, address: str, size: int) -> Folder:

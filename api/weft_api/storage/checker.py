@@ -16,6 +16,7 @@ from weft_api.storage.locations import OpenStore
 from weft_core.launch import S3Location
 from weft_core.manifest import Place
 from weft_core.objects import StoreError
+from weft_core.outgoing import Outgoing
 
 T = TypeVar("T")
 
@@ -44,7 +45,8 @@ class Checker:
     PATIENCE = 5.0  # seconds; a store that takes longer counts as unreachable
     TRUST = 20.0  # seconds for which a good answer stays valid
 
-    def __init__(self) -> None:
+    def __init__(self, outgoing: Outgoing) -> None:
+        self._outgoing = outgoing
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="store-check")
         self._good: dict[S3Location, float] = {}
 
@@ -93,7 +95,7 @@ class Checker:
         if self._good.get(location, 0.0) > now:
             return None
         try:
-            open_store(location).check()
+            open_store(location, self._outgoing).check()
         except StoreError as error:
             return error
         except ValueError:
@@ -106,4 +108,4 @@ class Checker:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-CHECKER = Shared(lambda _: Checker(), Checker.close)
+CHECKER = Shared(lambda context: Checker(context.outgoing), Checker.close)

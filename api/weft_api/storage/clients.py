@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from weft_api.http.problems import STORE_REFUSED, Problem
 from weft_core.launch import S3Location
 from weft_core.objects import S3Store, StoreError
+from weft_core.outgoing import Outgoing
 
 _MAKING = threading.Lock()
 
@@ -24,7 +25,7 @@ def users_store() -> Iterator[None]:
         raise Problem(STORE_REFUSED, str(error)) from error
 
 
-def open_store(location: S3Location) -> S3Store:
+def open_store(location: S3Location, outgoing: Outgoing) -> S3Store:
     """A client of this store. Any thread may call this: boto's default session makes one client at a time only."""
     with _MAKING:
-        return S3Store(location)
+        return S3Store(location, outgoing)

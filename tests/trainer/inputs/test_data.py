@@ -30,6 +30,7 @@ from tests.trainer.inputs.test_downloads import folders
 
 from weft_core.objects import S3Store as Objects
 from weft_core.objects import StoreError
+from weft_core.outgoing import Outgoing
 from weft_core.settings import S3Settings
 from weft_trainer import data as streaming
 from weft_trainer.errors import DataError
@@ -421,9 +422,9 @@ def test_a_store_behind_a_private_authority(node: Node, bucket: Bucket, s3: S3Se
             node.run(place)
         assert (node.run({**place, "ca": ca}) / "x").read_bytes() == b"x" * 100
         S3Store(S3Location(**{**place, "ca": ca})).put_bytes("y", b"back")
-        Objects(location(s3, endpoint=proxy.url, ca=ca)).check()
+        Objects(location(s3, endpoint=proxy.url, ca=ca), Outgoing(["127.0.0.1"])).check()
         with pytest.raises(StoreError, match="is not trusted"):
-            Objects(location(s3, endpoint=proxy.url)).check()
+            Objects(location(s3, endpoint=proxy.url), Outgoing(["127.0.0.1"])).check()
     assert bucket.get("tls/y") == b"back"
 
 
