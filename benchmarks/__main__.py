@@ -10,7 +10,21 @@ from pathlib import Path
 
 from tests.e2e.stack import Stack, running
 
-from benchmarks import clusters, data, flood, gpu, install, logs, metrics, mlflow, overhead, prepare, start, submit
+from benchmarks import (
+    clusters,
+    data,
+    flood,
+    gpu,
+    install,
+    isolation,
+    logs,
+    metrics,
+    mlflow,
+    overhead,
+    prepare,
+    start,
+    submit,
+)
 
 BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "submit": submit.measure,
@@ -26,6 +40,7 @@ ALONE: dict[str, Callable[[Path], None]] = {
     "logs": logs.measure,
     "metrics": metrics.measure,
     "mlflow": mlflow.measure,
+    "isolation": isolation.measure,
 }
 
 
