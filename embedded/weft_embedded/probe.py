@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,17 +12,26 @@ from urllib.parse import urlsplit
 _PATIENCE = 30.0  # seconds: on a busy machine an answer takes its time
 
 
-def http_get(url: str) -> tuple[int, bytes]:
+def http_get(url: str, tls: ssl.SSLContext | None = None) -> tuple[int, bytes]:
     """Status and body. Raises OSError when nothing sensible answers."""
-    return http_request("GET", url)
+    return http_request("GET", url, tls=tls)
 
 
 def http_request(
-    method: str, url: str, headers: Mapping[str, str] | None = None, patience: float = _PATIENCE
+    method: str,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    patience: float = _PATIENCE,
+    tls: ssl.SSLContext | None = None,
 ) -> tuple[int, bytes]:
-    """The same of any method, without a body. ``patience`` in seconds."""
+    """The same of any method, without a body. ``patience`` in seconds; ``tls`` for https."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=patience)
+    host = parts.hostname or ""
+    connection = (
+        http.client.HTTPSConnection(host, parts.port, timeout=patience, context=tls)
+        if tls
+        else http.client.HTTPConnection(host, parts.port, timeout=patience)
+    )
     try:
         connection.request(method, parts.path, headers=dict(headers or {}))
         answer = connection.getresponse()

@@ -8,12 +8,14 @@ import json
 import os
 import secrets
 import signal
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
 from weft_embedded import ports, probe
 from weft_embedded.files import write_private
 from weft_embedded.part import Part, PartError
+from weft_embedded.servers import mutual_tls
 
 _PORTS = ("s3", "s3.grpc", "master", "master.grpc", "volume", "volume.grpc", "filer", "filer.grpc")
 
@@ -42,7 +44,8 @@ class SeaweedServer(Part):
     """A SeaweedFS server of our own: master, volume server, filer and S3 in one process.
 
     Its ports are chosen once and kept in the data folder, as URLs that hold the S3 port outlive a restart. The internal
-    servers listen on 127.0.0.1 too, and want signatures (JWT) with keys that only this data folder holds.
+    servers listen on 127.0.0.1 too, and answer only clients with the certificate (mutual TLS) and the signatures (JWT)
+    whose keys are in this data folder.
 
     Args:
         data: its data folder.
@@ -82,11 +85,18 @@ class SeaweedServer(Part):
         write_private(self.data / "identities.json", json.dumps(_identities(self.identities), indent=1))
         # One volume a bucket to begin with instead of seven, as buckets here are many and small.
         write_private(self.data / "master.toml", "[master.volume_growth]\ncopy_1 = 1\n")
-        if not (self.data / "security.toml").exists():
-            sections = ("jwt.signing", "jwt.signing.read", "jwt.filer_signing", "jwt.filer_signing.read")
-            keys = "".join(f'[{section}]\nkey = "{secrets.token_hex(32)}"\n' for section in sections)
-            write_private(self.data / "security.toml", keys)
+        self._secure()
         self.cleanup()
+
+    def _secure(self) -> None:
+        """Keys by which its parts know each other; a folder of an earlier version has the first ones only."""
+        file = self.data / "security.toml"
+        if not file.exists():
+            sections = ("jwt.signing", "jwt.signing.read", "jwt.filer_signing", "jwt.filer_signing.read")
+            write_private(file, "".join(f'[{section}]\nkey = "{secrets.token_hex(32)}"\n' for section in sections))
+        if "[grpc]" not in (kept := file.read_text()):
+            mutual_tls.make_keys(self.data)
+            write_private(file, kept + _tls())
 
     def command(self) -> list[str]:
         options = {
@@ -127,7 +137,9 @@ class SeaweedServer(Part):
             if status != 200:
                 return f"HTTP {status} of /healthz"
             # S3 answers before the volume server has joined, when nothing can be written yet.
-            _, topology = probe.http_get(f"http://{ports.HOST}:{self._ports['master']}/dir/status")
+            tls = ssl.create_default_context(cafile=str(self.data / mutual_tls.CA))
+            tls.load_cert_chain(self.data / mutual_tls.CERTIFICATE, self.data / mutual_tls.KEY)
+            _, topology = probe.http_get(f"https://{ports.HOST}:{self._ports['master']}/dir/status", tls)
             return None if json.loads(topology)["Topology"]["Max"] > 0 else "the volume server has not joined yet"
         except (OSError, ValueError, KeyError) as error:
             return str(error) or type(error).__name__
@@ -144,6 +156,15 @@ class SeaweedServer(Part):
             return {name: int(kept[name]) for name in _PORTS}
         except (OSError, ValueError, KeyError, TypeError):
             return _free_ports({})
+
+
+def _tls() -> str:
+    """The part of security.toml that closes all ports but those of S3 to whoever has no key of this data folder."""
+    mine = f'cert = "{mutual_tls.CERTIFICATE}"\nkey = "{mutual_tls.KEY}"\n'
+    ca = f'ca = "{mutual_tls.CA}"\n'
+    grpc = [f"[grpc.{part}]\n{mine}" for part in ("master", "volume", "filer", "s3", "client")]
+    http = [f"[https.{part}]\n{mine}{ca}" for part in ("master", "volume", "filer")]
+    return "".join([f"[grpc]\n{ca}", *grpc, *http, f"[https.client]\nenabled = true\n{mine}{ca}"])
 
 
 def _identities(identities: list[S3Identity]) -> dict[str, object]:
