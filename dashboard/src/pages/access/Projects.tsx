@@ -177,7 +177,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
           { name: "owner", label: "Owner", placeholder: "you" },
         ]}
         submit={async ({ name = "", owner }) => {
-          await api.POST("/api/v1/projects", { body: { name, ...(owner ? { owner } : {}) } });
+          await api.POST("/api/v1/projects", { body: { name, allow_untrusted: false, ...(owner ? { owner } : {}) } });
           toast(`Project ${name} is there`);
           await look();
         }}
