@@ -125,7 +125,10 @@ def test_members_are_the_owners_affair_and_one_owner_stays(api: Api, root: Perso
     ):
         assert refused(answer) == (409, "conflict")
     assert ann.http.put(f"{members}/{bob.name}", json={"role": "owner"}).status_code == 200
-    assert bob.http.delete(f"{members}/{ann.name}").status_code == 204
+    assert refused(bob.http.delete(f"{members}/{ann.name}")) == (403, "forbidden"), "his token is of his own project"
+    body = {"user": bob.name, "password": PASSWORD, "project": ann.project}
+    inside = api.client(api.client().post("/api/v1/login", json=body).json()["token"])
+    assert inside.delete(f"{members}/{ann.name}").status_code == 204
     assert ann.http.get("/api/v1/me").status_code == 401, "her token was of this project"
     assert root.http.put(f"{members}/{ann.name}", json={"role": "viewer"}).status_code == 200
     assert ann.http.delete(f"{members}/{ann.name}").status_code == 204, "everyone may leave"

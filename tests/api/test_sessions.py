@@ -168,6 +168,74 @@ def test_a_session_goes_with_the_token_that_opened_it(api: Api, ann: Person) -> 
         assert not re.search("p4ssw0rd|t0k3n", answer.text)
 
 
+def test_a_token_of_one_project_opens_no_other(api: Api, ann: Person, bob: Person) -> None:
+    """A viewer's token for a day, of a user who owns another project, never becomes more than that."""
+    with api.context.database.transaction() as session:
+        session.add(Member(project_id=bob.project_id, user_id=ann.user_id, role="viewer"))
+    own = by_password(api, ann)
+    own.put("/api/v1/session/project", json={"project": bob.project}, headers=_OURS)
+    parent = own.post("/api/v1/tokens", json={"name": "day", "expires_in_days": 1}, headers=_OURS).json()
+    http = api.client(parent["token"])
+
+    refused = [api.client().post("/api/v1/session", json={"token": parent["token"], "project": ann.project})]
+    browser = sign_in(api, token=parent["token"])
+    linked = sign_in(api, link=http.post("/api/v1/session/links").json()["path"].partition("#")[2])
+    members = f"/api/v1/projects/{ann.project}/members"
+    for client in (browser, linked, http):
+        view = client.get("/api/v1/session").json()
+        assert view["projects"] == [{"name": bob.project, "role": "viewer"}]
+        refused += [
+            client.put("/api/v1/session/project", json={"project": ann.project}, headers=_OURS),
+            client.put(f"{members}/{bob.name}", json={"role": "owner"}, headers=_OURS),
+            client.delete(f"{members}/{ann.name}", headers=_OURS),
+        ]
+    assert [(answer.status_code, code_of(answer)) for answer in refused] == [(403, "forbidden")] * len(refused)
+
+
+def test_what_a_token_creates_ends_with_it(api: Api, ann: Person) -> None:
+    parent = ann.http.post("/api/v1/tokens", json={"name": "day", "expires_in_days": 1}).json()
+    http = api.client(parent["token"])
+    browser = sign_in(api, token=parent["token"])
+    children = [
+        client.post("/api/v1/tokens", json={"name": "child"} | days, headers=_OURS).json()
+        for client in (http, browser)
+        for days in ({}, {"expires_in_days": 30})
+    ]
+    assert {child["expires_at"] for child in children} == {parent["expires_at"]}
+    grandchild = api.client(children[-1]["token"]).post("/api/v1/tokens", json={"name": "grandchild"}).json()
+    free = by_password(api, ann).post("/api/v1/tokens", json={"name": "ci"}, headers=_OURS).json()
+    assert (grandchild["expires_at"], free["expires_at"]) == (parent["expires_at"], None)
+
+    assert browser.delete("/api/v1/session", headers=_OURS).status_code == 204
+    made = [http, *(api.client(child["token"]) for child in (*children, grandchild))]
+    assert {client.get("/api/v1/me").status_code for client in made} == {200}, "signing out ends no token"
+    assert ann.http.delete(f"/api/v1/tokens/{parent['id']}").status_code == 204
+    assert {client.get("/api/v1/me").status_code for client in made} == {401}
+    assert api.client(free["token"]).get("/api/v1/me").status_code == 200
+
+
+def test_a_token_sets_no_first_password(api: Api, ann: Person) -> None:
+    with api.context.database.transaction() as session:
+        session.execute(update(User).where(User.id == ann.user_id).values(password_hash=None))
+    answer = ann.http.patch(f"/api/v1/users/{ann.name}", json={"password": "a longer password"})
+    assert (answer.status_code, code_of(answer)) == (403, "forbidden")
+
+
+def test_an_administrators_token_opens_all_their_projects_and_ends_all_it_made(
+    api: Api, ann: Person, bob: Person
+) -> None:
+    with api.context.database.transaction() as session:
+        session.add(Member(project_id=bob.project_id, user_id=ann.user_id, role="viewer"))
+        session.execute(update(User).where(User.id == ann.user_id).values(is_admin=True))
+    parent = ann.http.post("/api/v1/tokens", json={"name": "day", "expires_in_days": 1}).json()
+    browser = sign_in(api, token=parent["token"])
+    assert browser.put("/api/v1/session/project", json={"project": bob.project}, headers=_OURS).status_code == 200
+    child = browser.post("/api/v1/tokens", json={"name": "child"}, headers=_OURS).json()
+    assert (child["project"], child["expires_at"]) == (bob.project, parent["expires_at"])
+    assert ann.http.delete(f"/api/v1/tokens/{parent['id']}").status_code == 204
+    assert api.client(child["token"]).get("/api/v1/me").status_code == 401
+
+
 def test_a_session_switches_between_the_projects_of_its_user(api: Api, ann: Person, bob: Person) -> None:
     with api.context.database.transaction() as session:
         session.add(Member(project_id=bob.project_id, user_id=ann.user_id, role="viewer"))

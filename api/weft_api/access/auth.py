@@ -3,7 +3,7 @@ which are valid for the routes of learners only.)"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_address
@@ -70,9 +70,17 @@ class Principal:
     """An administrator of the whole installation: users, projects, quotas."""
     session: bool = False
     """Signed in by a browser's cookie, not by a token."""
+    parent: str | None = None
+    """The id of the token that ends everything the caller creates: the caller's own, or the one that opened the
+    session. None for a caller who gave a password."""
 
     def scope(self, session: Session) -> Scope:
         return Scope(session, self.project_id)
+
+    @property
+    def bound(self) -> bool:
+        """Whether a token binds the caller to one project. An administrator's token manages all projects anyway."""
+        return self.parent is not None and not self.admin
 
     def may(self, role: Role) -> bool:
         return _RANK[self.role] >= _RANK[role]
@@ -86,7 +94,7 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
     stale = (Token.last_used_at.is_(None)) | (Token.last_used_at < func.now() - text("interval '1 minute'"))
     query = (
         select(Token.id, Token.user_id, User.name, Token.project_id, Project.name, Member.role, stale)
-        .add_columns(User.is_admin, Token.kind)
+        .add_columns(User.is_admin, Token.kind, Token.opened_with)
         .join(User, User.id == Token.user_id)
         .join(Project, Project.id == Token.project_id)
         .join(Member, (Member.project_id == Token.project_id) & (Member.user_id == Token.user_id))
@@ -101,12 +109,14 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
         row = session.execute(query).one_or_none()
         if row is None:
             return None
-        token_id, user_id, user, project_id, project, role, unnoted, admin, kind = row
+        token_id, user_id, user, project_id, project, role, unnoted, admin, kind, opened_with = row
         if unnoted:
             # Written at most once a minute, so that most reads write nothing.
             noted = update(Token).where(Token.id == token_id, stale).values(last_used_at=func.now())
             session.execute(noted.values(expires_at=session_expiry()) if kind == "browser" else noted)
-    return Principal(token_id, sha256, user_id, user, project_id, project, role, admin, kind == "browser")
+    browser = kind == "browser"
+    parent = opened_with if browser else token_id
+    return Principal(token_id, sha256, user_id, user, project_id, project, role, admin, browser, parent)
 
 
 def find_member(context: Context, user_id: str, project_id: str) -> Principal | None:
@@ -129,10 +139,27 @@ def find_again(context: Context, who: Principal) -> Principal | None:
     return find_principal(context, who.token_sha256)
 
 
-def revoke(session: Session, token_id: str) -> None:
-    """End a token or a session immediately, and the sessions that were opened with it."""
-    ended = update(Token).where((Token.id == token_id) | (Token.opened_with == token_id), Token.revoked_at.is_(None))
-    session.execute(ended.values(revoked_at=func.now()))
+def revoke(session: Session, token_ids: Sequence[str]) -> None:
+    """End tokens and sessions immediately, and all that were opened or created with them."""
+    while token_ids:
+        # The update waits for whoever is making a child just now (`limit_of`), so the next query finds that child.
+        ended = update(Token).where(Token.id.in_(token_ids), Token.revoked_at.is_(None))
+        session.execute(ended.values(revoked_at=func.now()))
+        token_ids = session.scalars(select(Token.id).where(Token.opened_with.in_(token_ids))).all()
+
+
+def limit_of(session: Session, parent: str) -> datetime | None:
+    """When the token ``parent`` expires: its children end then at the latest. It can't be revoked meanwhile.
+
+    Raises:
+        Problem: unauthenticated when the token has been revoked.
+    """
+    query = select(Token.expires_at).where(Token.id == parent, Token.revoked_at.is_(None))
+    row = session.execute(query.with_for_update(read=True)).one_or_none()
+    if row is None:
+        raise Problem(UNAUTHENTICATED, "this token was revoked just now; sign in again")
+    limit: datetime | None = row[0]
+    return limit
 
 
 def session_expiry() -> ColumnElement[datetime]:

@@ -129,7 +129,8 @@ def set_member(session: Session, who: Principal, name: str, user_name: str, role
 
 def remove_member(session: Session, who: Principal, name: str, user_name: str) -> None:
     """Their tokens and sessions for it end at once. Raises as :func:`set_member`; everyone may leave by himself."""
-    project = find_project(session, who, name, lock=True) if user_name == who.user else _owned(session, who, name)
+    own = user_name == who.user
+    project = _own(who, find_project(session, who, name, lock=True)) if own else _owned(session, who, name)
     user = _user(session, user_name)
     member = session.get(Member, (project.id, user.id)) if user else None
     if user is None or member is None:
@@ -177,10 +178,17 @@ def _administered(session: Session, who: Principal, name: str, lock: bool = Fals
 
 def _owned(session: Session, who: Principal, name: str) -> Project:
     """Locked, so that an owner remains when two owners remove each other."""
-    project = find_project(session, who, name, lock=True)
+    project = _own(who, find_project(session, who, name, lock=True))
     member = session.get(Member, (project.id, who.user_id))
     if not who.admin and (member is None or member.role != "owner"):
         raise Problem(FORBIDDEN, f"this needs the role owner in project {name!r}")
+    return project
+
+
+def _own(who: Principal, project: Project) -> Project:
+    """A token of one project changes no other, whatever its user may do there. Raises Problem forbidden."""
+    if who.bound and project.id != who.project_id:
+        raise Problem(FORBIDDEN, f"you are signed in with a token of project {who.project!r}: use one of the project")
     return project
 
 

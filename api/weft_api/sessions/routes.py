@@ -34,11 +34,12 @@ def _secure(context: Context, request: Request) -> bool:
 @router.post(
     "/session",
     summary="Sign in a browser",
-    responses=responses(UNAUTHENTICATED, CROSS_SITE, NOT_FOUND, TOO_MANY_ATTEMPTS),
+    responses=responses(UNAUTHENTICATED, FORBIDDEN, CROSS_SITE, NOT_FOUND, TOO_MANY_ATTEMPTS),
 )
 def post_session(body: SessionBody, context: Ctx, request: Request, response: Response) -> SessionView:
     """The answer sets the cookie `weft_session`, which the whole API accepts in place of a token. The session ends when
-    it is not used for 12 hours, and after 7 days at the latest. With the cookie, every call other than GET and HEAD
+    it is not used for 12 hours, and after 7 days at the latest. A session that a token opened belongs to the token's
+    project and ends with the token. With the cookie, every call other than GET and HEAD
     needs the header `X-Weft-Session: 1`."""
     if from_elsewhere(context, request):
         raise Problem(CROSS_SITE, "sign in on this server's own page")
@@ -83,6 +84,7 @@ def get_session(context: Ctx, who: Viewer) -> SessionView:
 
 @router.put("/session/project", summary="Switch to another project", responses=responses(FORBIDDEN, NOT_FOUND))
 def put_session_project(body: ProjectBody, context: Ctx, who: Viewer) -> SessionView:
+    """Only a session that a password opened can switch, or a session of an administrator."""
     return service.switch(context, who, body.project)
 
 

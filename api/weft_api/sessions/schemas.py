@@ -27,7 +27,8 @@ class SessionBody(BaseModel):
     project: str | None = Field(
         default=None,
         max_length=200,
-        description="The project to start in. Default: the project used last, or the token's project.",
+        description="The project to start in. Default: the project used last, or the token's project. A token opens no "
+        "other project, unless its user is an administrator.",
     )
 
     @model_validator(mode="after")
@@ -89,7 +90,10 @@ class SessionView(BaseModel):
     user: str
     project: str = Field(description="The project that the session works in.")
     role: Role
-    projects: list[Membership] = Field(description="All projects that the user is a member of.")
+    projects: list[Membership] = Field(
+        description="The projects of the user. With a token, and in a session that a token opened, only the token's "
+        "project, unless the user is an administrator."
+    )
     admin: bool = Field(description="Whether the user may manage users, projects and quotas.")
     expires_at: datetime | None = Field(
         description="When the session ends if it is not used. Null for a token that never ends."

@@ -8,7 +8,7 @@ from datetime import timedelta
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from weft_api.access.auth import Membership, Principal, find_principal, revoke, session_expiry
+from weft_api.access.auth import Membership, Principal, find_principal, limit_of, revoke, session_expiry
 from weft_api.access.passwords import check_password
 from weft_api.context import Context
 from weft_api.http.problems import FORBIDDEN, UNAUTHENTICATED, Problem, not_found
@@ -37,7 +37,8 @@ def open_session(context: Context, body: SessionBody, address: str, browser: str
         browser: what its row is called in the list of tokens.
 
     Raises:
-        Problem: unauthenticated, too_many_attempts; not_found for a project that the user is no member of.
+        Problem: unauthenticated, too_many_attempts; not_found for a project that the user is no member of; forbidden
+            for another project than the token's.
     """
     opened_with: Principal | None = None
     wanted = body.project
@@ -45,6 +46,8 @@ def open_session(context: Context, body: SessionBody, address: str, browser: str
         opened_with = _by_token_or_link(context, body)
         user_id = opened_with.user_id
         wanted = wanted or opened_with.project
+        if opened_with.bound and wanted != opened_with.project:
+            raise _other_project(opened_with)
     else:
         assert body.user is not None
         assert body.password is not None
@@ -63,9 +66,7 @@ def open_session(context: Context, body: SessionBody, address: str, browser: str
         )
         if opened_with is not None:
             row.opened_with = opened_with.token_id
-            limit = session.get_one(Token, opened_with.token_id).expires_at
-            if limit is not None:
-                row.ends_at = func.least(func.now() + LONGEST, limit)
+            row.ends_at = func.least(func.now() + LONGEST, limit_of(session, opened_with.token_id))
         Scope(session, _project(session, user_id, wanted)).add(row)
         session.flush()
         session.execute(update(Token).where(Token.id == row.id).values(expires_at=session_expiry()))
@@ -109,6 +110,8 @@ def describe(context: Context, who: Principal) -> SessionView:
     """The session as the dashboard shows it."""
     with context.database.transaction() as session:
         query = select(Project.name, Member.role).join(Member, Member.project_id == Project.id)
+        if who.bound:
+            query = query.where(Project.id == who.project_id)
         rows = session.execute(query.where(Member.user_id == who.user_id).order_by(Project.name))
         projects = [Membership(name=name, role=role) for name, role in rows]
         expires = session.scalar(select(Token.expires_at).where(Token.id == who.token_id))
@@ -123,9 +126,9 @@ def describe(context: Context, who: Principal) -> SessionView:
 
 
 def switch(context: Context, who: Principal, name: str) -> SessionView:
-    """Go on in another project. Raises Problem forbidden for a token, not_found."""
-    if not who.session:
-        raise Problem(FORBIDDEN, f"a token belongs to one project, this one to {who.project!r}: make another there")
+    """Go on in another project. Raises Problem not_found; forbidden for a token, and a session opened with a token."""
+    if who.bound or not who.session:
+        raise _other_project(who)
     with context.database.transaction() as session:
         project_id = _project(session, who.user_id, name)
         session.execute(update(Token).where(Token.id == who.token_id).values(project_id=project_id))
@@ -135,9 +138,14 @@ def switch(context: Context, who: Principal, name: str) -> SessionView:
     return describe(context, principal)
 
 
+def _other_project(who: Principal) -> Problem:
+    detail = f"a token, and each session that it opens, belongs to one project, this one to {who.project!r}"
+    return Problem(FORBIDDEN, f"{detail}: sign in with your password, or with a token of the other project")
+
+
 def end(context: Context, who: Principal) -> None:
     """Sign out. Raises Problem forbidden for a token: those are revoked by their id."""
     if not who.session:
         raise Problem(FORBIDDEN, "this is a token, not a session: DELETE /tokens/{id} revokes it")
     with context.database.transaction() as session:
-        revoke(session, who.token_id)
+        revoke(session, [who.token_id])

@@ -37,6 +37,8 @@ def get_tokens(context: Ctx, who: Viewer) -> TokenList:
     "/tokens", status_code=201, summary="Create a token with your own rights", responses=responses(IDEMPOTENCY_CONFLICT)
 )
 def post_token(body: TokenBody, context: Ctx, who: Viewer, key: KeyHeader = None) -> CreatedToken:
+    """A token that is created with a token, or in a session that a token opened, ends with that token. Without
+    `expires_in_days`, or with more days than are left of that token, it expires at the same time."""
     request = once(context.settings, key, "POST /tokens", [who.user_id, body.model_dump()])
     return service.create_token(context, who, body, request)
 

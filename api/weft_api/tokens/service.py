@@ -9,7 +9,7 @@ from datetime import timedelta
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from weft_api.access.auth import Principal, revoke
+from weft_api.access.auth import Principal, limit_of, revoke
 from weft_api.access.passwords import check_password
 from weft_api.context import Context
 from weft_api.http.idempotency import Once
@@ -31,6 +31,8 @@ class _Owner:
     user: str
     project_id: str
     project: str
+    parent: str | None = None
+    """The token that the new one ends with."""
 
 
 def list_tokens(scope: Scope, who: Principal) -> list[TokenView]:
@@ -46,8 +48,11 @@ def list_tokens(scope: Scope, who: Principal) -> list[TokenView]:
 
 
 def create_token(context: Context, who: Principal, body: TokenBody, once: Once) -> CreatedToken:
-    """Make a token with the caller's own rights. The same Idempotency-Key gets the same token again."""
-    owner = _Owner(who.user_id, who.user, who.project_id, who.project)
+    """Make a token with the caller's own rights. The same Idempotency-Key gets the same token again.
+
+    A token that a token made, directly or through a session, ends with it.
+    """
+    owner = _Owner(who.user_id, who.user, who.project_id, who.project, who.parent)
     with context.database.transaction() as session:
         return _issue(context, session, owner, body.name, body.expires_in_days, once)
 
@@ -57,7 +62,7 @@ def revoke_token(scope: Scope, who: Principal, token_id: str) -> None:
     row = scope.find(Token, Token.id == token_id, Token.revoked_at.is_(None))
     if row is None or (row.user_id != who.user_id and not who.may("owner")):
         raise not_found("token", token_id[:100])
-    revoke(scope.session, row.id)
+    revoke(scope.session, [row.id])
 
 
 def login(context: Context, body: LoginBody, address: str) -> CreatedToken:
@@ -96,6 +101,9 @@ def _issue(context: Context, session: Session, owner: _Owner, name: str, days: i
     kept = once.claim(scope, mine)
     made = json.loads(kept)
     if kept == mine:
+        wanted = func.now() + timedelta(days=days) if days else None
+        limit = limit_of(session, owner.parent) if owner.parent else None
+        ends = [end for end in (wanted, limit) if end is not None]
         scope.add(
             Token(
                 id=made["id"],
@@ -103,7 +111,8 @@ def _issue(context: Context, session: Session, owner: _Owner, name: str, days: i
                 name=name,
                 prefix=token.prefix,
                 sha256=token.sha256,
-                expires_at=func.now() + timedelta(days=days) if days else None,
+                expires_at=func.least(*ends) if ends else None,
+                opened_with=owner.parent,
             )
         )
         session.flush()

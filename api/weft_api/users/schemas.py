@@ -64,7 +64,9 @@ class UserChange(BaseModel):
 
     password: Password | None = None
     current_password: SecretText | None = Field(
-        default=None, max_length=1000, description="Required to change your own password, unless you have none yet."
+        default=None,
+        max_length=1000,
+        description="Required to change your own password. If you have none yet, an administrator sets the first.",
     )
     disabled: bool | None = None
     admin: bool | None = None

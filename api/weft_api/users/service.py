@@ -50,7 +50,7 @@ def change_user(context: Context, who: Principal, name: str, body: UserChange, a
     if not who.admin and (body.disabled is not None or body.admin is not None):
         raise Problem(FORBIDDEN, "only an administrator may change that; you may change your password")
     if own and body.password is not None:
-        _check_current(context, name, body, address)
+        _check_current(context, who, name, body, address)
     hashed = hash_password(body.password.get_secret_value()) if body.password else None
     with context.database.transaction() as session:
         user = _get(session, name)
@@ -68,11 +68,13 @@ def change_user(context: Context, who: Principal, name: str, body: UserChange, a
         return _views(session, [user])[0]
 
 
-def _check_current(context: Context, name: str, body: UserChange, address: str) -> None:
+def _check_current(context: Context, who: Principal, name: str, body: UserChange, address: str) -> None:
     """Whoever finds a browser open must not be able to take the account over."""
     with context.database.transaction() as session:
         has_one = _get(session, name).password_hash is not None
     if not has_one:
+        if who.bound:  # a password opens all of the user's projects, a token only one
+            raise Problem(FORBIDDEN, "you have no password yet: ask an administrator to set the first")
         return
     if body.current_password is None:
         raise invalid("body.current_password", "needed to change your own password")
