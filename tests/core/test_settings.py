@@ -157,7 +157,8 @@ def test_the_environment_wins_over_the_file_key_by_key(write: Write, monkeypatch
         ),
         (
             '[engines.k]\ntype = "local"\nxyz = 1',
-            "engines.k.xyz: no such key; there are: cache_dir, cache_size, cpus, gpus, host_mounts, memory, type",
+            "engines.k.xyz: no such key; there are: cache_dir, cache_size, cpus, gpus, host_mounts, isolation, memory, "
+            "type",
         ),
         (
             '[engines.k]\ntype = "kubernetes"\ntimeout = "soon"',

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Locator, Page, expect, sync_playwright
-from tests.e2e.stack import REPOSITORY, Stack, eventually, manifest, running
+from tests.e2e.stack import REPOSITORY, Stack, eventually, local_engine, manifest, running
 
 import weft
 
@@ -74,7 +74,7 @@ def other_site() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory, other_site: str) -> Iterator[Stack]:
-    settings = {"WEFT_API__FFDL_ORIGINS": json.dumps([other_site])}
+    settings = {"WEFT_API__FFDL_ORIGINS": json.dumps([other_site]), **local_engine(tmp_path_factory)}
     with running(tmp_path_factory.mktemp("dashboard") / "home", settings) as stack:
         yield stack
 

@@ -10,13 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.e2e.stack import REPOSITORY, Stack, running
+from tests.e2e.stack import REPOSITORY, Stack, local_engine, running
 
 import weft
 
 SETTINGS = {
-    # Seven GPUs that are not there, for tests of what launchers make of GPUs. CPUs and memory are the machine's.
-    "WEFT_ENGINES": json.dumps({"local": {"type": "local", "gpus": 7}}),
     # Elastic jobs get new learners soon.
     "WEFT_TIMINGS__ELASTIC_COOLDOWN": "4",
     # The repositories of these tests.
@@ -28,9 +26,8 @@ SETTINGS = {
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    # Programs of tests wait for files. They see these folders, and of the stack's home in there nothing but their own.
-    local = {"type": "local", "gpus": 7, "host_mounts": [str(tmp_path_factory.getbasetemp())]}
-    settings = SETTINGS | {"WEFT_ENGINES": json.dumps({"local": local})}
+    # Seven GPUs that are not there, for tests of what launchers make of GPUs. CPUs and memory are the machine's.
+    settings = SETTINGS | local_engine(tmp_path_factory, gpus=7)
     with running(tmp_path_factory.mktemp("stack") / "home", settings) as started:
         yield started
 

@@ -47,7 +47,9 @@ _LIBRARIES: dict[str, dict[str, Any]] = {
 
 
 def test_a_program_logs_to_its_job(stack: Stack, tmp_path: Path) -> None:
-    job = stack.train(manifest(f"{sys.executable} log_to_mlflow.py")).wait(timeout=300)
+    # The tests' own environment, which has MLflow.
+    framework = {"name": "custom", "version": sys.prefix, "command": "python log_to_mlflow.py"}
+    job = stack.train(manifest("", framework=framework)).wait(timeout=300)
     assert job.state == "COMPLETED", lines(job)
     assert job.params == {"lr": "0.1", "layers": "[3, 5]"}
     found = series(stack, job)
