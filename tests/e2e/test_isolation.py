@@ -59,6 +59,7 @@ def test_the_attacks_are_real(stack: Stack, stranger: Client) -> None:
     """Where jobs are not kept apart, the same program reaches most of it."""
     reached, _ = attack(stack, stranger, "open")
     assert reached["the server's keys"]
+    assert reached["the server's keys by a relative path"]
     assert reached["an administrator's token"]
     assert reached["the attempts' tokens"]
     assert reached["another job's files"]

@@ -55,11 +55,14 @@ def finds(where):
 
 attacks = {
     "the server's keys": lambda: (home / "weft.toml").read_text(),
+    "the server's keys by a relative path": lambda: Path(os.path.relpath(home), "weft.toml").read_text(),
     "an administrator's token": lambda: (home / "client.toml").read_text(),
     "the attempts' tokens": lambda: finds(home.glob("runs/*/spec.json")),
     "another job's files": lambda: (victim / "model" / "secret.txt").read_text(),
     "another job's folder": lambda: writes(victim),
-    "another job's processes": lambda: finds(p for p in psutil.process_iter() if "victim.py" in " ".join(p.cmdline())),
+    "another job's processes": lambda: finds(
+        process for process in psutil.process_iter(["cmdline"]) if "victim.py" in (process.info["cmdline"] or ())
+    ),
     "the server's process": lambda: os.kill(server, 0),
     "the server's memory": lambda: Path(f"/proc/{server}/mem").open("rb").close(),
     "Postgres": lambda: connects(next((home / "run").glob(".s.PGSQL.*"))),
@@ -85,6 +88,8 @@ for name, attack in attacks.items():
 print("reached", json.dumps(reached), flush=True)
 
 # What it must have, whatever it must not.
+with open("made-here", "w"):
+    os.rename("made-here", os.path.abspath("renamed"))  # one file system, by relative and absolute paths
 writes(os.getcwd())
 writes("/tmp")
 writes(os.environ["RESULT_DIR"])

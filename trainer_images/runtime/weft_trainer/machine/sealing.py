@@ -103,6 +103,7 @@ def _confiner(sealed: Sealed) -> Callable[[], object]:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
     def confine() -> None:
+        here = os.getcwdb()
         done(libc.unshare(_CLONE_NEWNS))
         done(libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None))
         opened = [(place, os.open(place, os.O_PATH | os.O_CLOEXEC)) for place, _ in shown]
@@ -115,6 +116,7 @@ def _confiner(sealed: Sealed) -> Callable[[], object]:
                 done(libc.mount(None, place, None, read_only[place], None))
         for place in hidden:
             done(libc.mount(None, place, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV, None))
+        os.chdir(here)  # it was a folder of the mount that is hidden now, with a way up from there
         for capability in range(_CAPABILITIES):
             libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
         done(libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
