@@ -22,7 +22,8 @@ _NAME = "packages"
 _COMMAND = 'exec "$WEFT_IMAGE_PYTHON" -m weft_trainer.packages.build'
 _REQUEST, _SECRET = "WEFT_PACKAGES", "WEFT_INDEX_SECRET"
 _LONGEST = 2 * 3600.0
-_PYPI = ("https://pypi.org", "https://files.pythonhosted.org")
+PYPI = ("https://pypi.org", "https://files.pythonhosted.org")
+"""The URLs of the index that uv takes when nobody names one."""
 _MOST_CPUS = 4.0
 _WHEELS = ["*.whl"]
 
@@ -108,7 +109,7 @@ def indexes(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     """The URLs that a build talks to, from its manifest in canonical form."""
     request = json.loads(manifest["env"][_REQUEST])
     default = request.get("default_index")
-    return tuple(filter(None, (request.get("index"), *((default,) if default else _PYPI))))
+    return tuple(filter(None, (request.get("index"), *((default,) if default else PYPI))))
 
 
 def asks_for_packages(framework: Framework) -> bool:

@@ -93,6 +93,14 @@ class Agent:
 Launch = Callable[..., Agent]
 
 
+def words(process: psutil.Process) -> list[str]:
+    """A process's command line. One that has ended has none."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 def ended(pid: int) -> bool:
     """Whether a process is no more (a zombie is not)."""
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.trainer.agents import Launch
+from tests.trainer.agents import Launch, words
 from tests.trainer.conftest import StartApi
 
 from weft_trainer.metrics.emetrics import parse
@@ -75,7 +75,7 @@ def test_an_expression_that_takes_for_ever(start_api: StartApi, launch: Launch) 
     agent = launch(api)
     learner = api.learners[0]
     api.wait_for(lambda: any("given up" in text for text in learner.lines) and len(learner.points("l", "good")) >= 6)
-    [worker] = [process for process in agent.descendants if "regex_worker" in " ".join(process.cmdline())]
+    [worker] = [process for process in agent.descendants if "regex_worker" in " ".join(words(process))]
     assert "WEFT_ATTEMPT_TOKEN" not in psutil.Process(worker.pid).environ()
     (agent.workdir / "model" / "go").touch()
     assert agent.wait() == 0
@@ -91,7 +91,7 @@ def test_the_worker_dies_with_its_agent(start_api: StartApi, launch: Launch) -> 
     agent = launch(api)
     api.wait_for(lambda: "begun" in api.learners[0].lines)
     left = agent.descendants
-    assert any("regex_worker" in " ".join(process.cmdline()) for process in left)
+    assert any("regex_worker" in " ".join(words(process)) for process in left)
     agent.kill()
     _, alive = psutil.wait_procs(left, timeout=60)
     assert alive == []

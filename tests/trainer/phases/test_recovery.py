@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.trainer.agents import Launch
+from tests.trainer.agents import Launch, words
 from tests.trainer.api_double import ApiDouble
 from tests.trainer.conftest import StartApi
 
@@ -68,7 +68,7 @@ def test_the_end_is_the_same(start_api: StartApi, launch: Launch, tmp_path: Path
             time.sleep(chance.uniform(0.1, 0.5))
             victim = chance.choice(agents)
             if end == "program":
-                [program] = [process for process in victim.descendants if str(PROGRAM) in process.cmdline()]
+                [program] = [process for process in victim.descendants if str(PROGRAM) in words(process)]
                 program.kill()
                 victim.wait()
             elif end == "agent":

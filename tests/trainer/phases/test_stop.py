@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.trainer.agents import Launch, ended
+from tests.trainer.agents import Launch, ended, words
 from tests.trainer.api_double import ApiDouble
 from tests.trainer.conftest import StartApi
 
@@ -143,7 +143,7 @@ def test_a_killed_watchdog_does_no_harm(start_api: StartApi, launch: Launch, tmp
     api = start_api(f"echo ready; until [ -e {go} ]; do sleep 0.05; done; echo end")
     agent = launch(api)
     ready(api)
-    [watchdog] = [process for process in agent.descendants if process.cmdline()[-2:] == ["-m", "weft_trainer"]]
+    [watchdog] = [process for process in agent.descendants if words(process)[-2:] == ["-m", "weft_trainer"]]
     watchdog.kill()
     go.touch()
     assert agent.wait() == 0

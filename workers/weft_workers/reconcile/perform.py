@@ -43,6 +43,7 @@ from weft_core.lifecycle.progress import stall_condition
 from weft_core.lifecycle.states import Desired, JobState, LearnerPhase, Outcome
 from weft_core.lifecycle.view import AttemptView, View
 from weft_core.objects import StoreError, job_prefix, results_prefix
+from weft_core.packages import PYPI
 from weft_core.secrets import SecretsUnreadable
 from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, Job, Learner, LogChunk
@@ -240,8 +241,9 @@ def _spec(context: Context, view: View, attempt: AttemptView) -> LaunchSpec:
         job_name=view.job.name,
         placement=read_placement(context.settings, view.job.manifest.get("profile")),
         grace=context.settings.timings.grace,
-        endpoints=view.job.endpoints,
-        own_endpoints=context.settings.own_urls(),
+        endpoints=tuple(url for url in view.job.endpoints if url not in PYPI),
+        # Nobody named the default index, so it may have any address, such as that of a mirror.
+        own_endpoints=(*context.settings.own_urls(), *(url for url in view.job.endpoints if url in PYPI)),
     )
 
 

@@ -90,7 +90,8 @@ class Mirror:
                 self._poke.set()
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise self._error or self._cluster.unreachable(f"its {self._what} can't be watched")
+                    late = f"no answer within {patience:g} s, so its {self._what} can't be watched"
+                    raise self._error or self._cluster.unreachable(late)
                 self._changed.wait(min(left, 0.5))
             return list(self._objects.values())
 
