@@ -1,14 +1,56 @@
-"""Signing in with a password."""
+"""Signing in with a password, and the queue for Argon2."""
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from sqlalchemy import select
 
 from weft_api.access.sign_in_limits import SIGN_IN_LIMITS
-from weft_api.context import Context
-from weft_api.http.problems import UNAUTHENTICATED, Problem
+from weft_api.context import Context, Shared
+from weft_api.http.problems import TOO_MANY_SIGN_INS, UNAUTHENTICATED, Problem
 from weft_core.store.models import User
 from weft_core.tokens import hash_password, new_token, verify_password
+
+_SLOTS = 2
+_WAITING = 8
+_RETRY = TOO_MANY_SIGN_INS.retry_after
+
+
+class PasswordQueue:
+    """Lets two requests hash at the same time and a few more wait, however many come.
+
+    Argon2 is slow by design. The others keep the processors, and most of the threads that answer requests.
+    """
+
+    def __init__(self) -> None:
+        self._slots = threading.BoundedSemaphore(_SLOTS)
+        self._places = threading.BoundedSemaphore(_SLOTS + _WAITING)
+
+    @contextmanager
+    def place(self) -> Iterator[AbstractContextManager[object]]:
+        """A place in the queue; entering the context that it yields waits for a slot.
+
+        Raises:
+            Problem: too_many_sign_ins.
+        """
+        if not self._places.acquire(blocking=False):
+            raise Problem(TOO_MANY_SIGN_INS, f"the server checks many passwords now: try again in {_RETRY} s")
+        try:
+            yield self._slots
+        finally:
+            self._places.release()
+
+
+PASSWORD_QUEUE = Shared(lambda _: PasswordQueue())
+
+
+def hash_new(context: Context, password: str) -> str:
+    """The hash of a new password. Raises Problem too_many_sign_ins."""
+    with PASSWORD_QUEUE.of(context).place() as slot, slot:
+        return hash_password(password)
 
 
 def check_password(context: Context, name: str, password: str, address: str) -> User:
@@ -18,14 +60,21 @@ def check_password(context: Context, name: str, password: str, address: str) -> 
         address: of the client.
 
     Raises:
-        Problem: unauthenticated, the same for an unknown user and a wrong password; too_many_attempts.
+        Problem: unauthenticated, the same for an unknown user and a wrong password; too_many_attempts;
+            too_many_sign_ins, which does not count as a try.
     """
+    with PASSWORD_QUEUE.of(context).place() as slot:
+        return _check(context, name, password, address, slot)
+
+
+def _check(context: Context, name: str, password: str, address: str, slot: AbstractContextManager[object]) -> User:
     SIGN_IN_LIMITS.of(context).begin(name, address)
     with context.database.transaction() as session:
         user = session.scalars(select(User).where(User.name == name)).one_or_none()
     known = user.password_hash if user and user.disabled_at is None else None
     # Outside of a transaction, because the hash is slow by design. A user that does not exist takes the same time.
-    matches = verify_password(password, known or _nobody())
+    with slot:
+        matches = verify_password(password, known or _nobody())
     if user is None or known is None or not matches:
         raise Problem(UNAUTHENTICATED, "wrong user name or password")
     SIGN_IN_LIMITS.of(context).succeeded(name, address)

@@ -11,6 +11,7 @@ from weft_api.http.problems import (
     FORBIDDEN,
     NOT_FOUND,
     TOO_MANY_ATTEMPTS,
+    TOO_MANY_SIGN_INS,
     UNAUTHENTICATED,
     Problem,
     responses,
@@ -34,7 +35,7 @@ def _secure(context: Context, request: Request) -> bool:
 @router.post(
     "/session",
     summary="Sign in a browser",
-    responses=responses(UNAUTHENTICATED, FORBIDDEN, CROSS_SITE, NOT_FOUND, TOO_MANY_ATTEMPTS),
+    responses=responses(UNAUTHENTICATED, FORBIDDEN, CROSS_SITE, NOT_FOUND, TOO_MANY_ATTEMPTS, TOO_MANY_SIGN_INS),
 )
 def post_session(body: SessionBody, context: Ctx, request: Request, response: Response) -> SessionView:
     """The answer sets the cookie `weft_session`, which the whole API accepts in place of a token. The session ends when

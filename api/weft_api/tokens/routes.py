@@ -7,7 +7,14 @@ from fastapi import APIRouter, Request
 from weft_api.access.auth import Viewer, address_of
 from weft_api.context import Ctx
 from weft_api.http.idempotency import KeyHeader, once
-from weft_api.http.problems import IDEMPOTENCY_CONFLICT, NOT_FOUND, TOO_MANY_ATTEMPTS, UNAUTHENTICATED, responses
+from weft_api.http.problems import (
+    IDEMPOTENCY_CONFLICT,
+    NOT_FOUND,
+    TOO_MANY_ATTEMPTS,
+    TOO_MANY_SIGN_INS,
+    UNAUTHENTICATED,
+    responses,
+)
 from weft_api.tokens import service
 from weft_api.tokens.schemas import CreatedToken, LoginBody, Me, TokenBody, TokenList
 
@@ -20,7 +27,9 @@ def me(who: Viewer) -> Me:
 
 
 @router.post(
-    "/login", summary="Exchange a password for a token", responses=responses(UNAUTHENTICATED, TOO_MANY_ATTEMPTS)
+    "/login",
+    summary="Exchange a password for a token",
+    responses=responses(UNAUTHENTICATED, TOO_MANY_ATTEMPTS, TOO_MANY_SIGN_INS),
 )
 def login(body: LoginBody, context: Ctx, request: Request) -> CreatedToken:
     """The token is valid for 90 days. The call takes no Idempotency-Key, so each call creates another token."""
