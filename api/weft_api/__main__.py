@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import sys
 
@@ -13,6 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from weft_api.app import create_app
+from weft_api.http.patience import PatientProtocol
 from weft_core.service_log import configure_logging
 from weft_core.settings import Settings, load_settings
 from weft_core.settings_problems import settings_problems
@@ -49,6 +51,10 @@ def main() -> int:
             timeout_graceful_shutdown=_SHUTDOWN,
             server_header=False,
             proxy_headers=True,
+            # Not uvicorn's default, which trusts this machine: any of its users could then name another address in
+            # each request, and try passwords without limit.
+            forwarded_allow_ips=os.environ.get("FORWARDED_ALLOW_IPS", ""),
+            http=PatientProtocol,
             # Followers of logs: nothing that a client sends is read, and deflating costs 300 KB a connection.
             ws_max_size=_WEBSOCKET_MESSAGE,
             ws_per_message_deflate=False,

@@ -24,6 +24,7 @@ from weft_api.files.routes import router as files
 from weft_api.health.routes import router as health
 from weft_api.http import errors
 from weft_api.http.middleware import LimitedBodies, Observed
+from weft_api.http.patience import PatientBodies
 from weft_api.jobs.routes import router as jobs
 from weft_api.learner.routes import router as learner
 from weft_api.logs.routes import router as logs
@@ -121,6 +122,7 @@ def create_app(settings: Settings) -> FastAPI:
     dashboard.install(app)
     # The last one added is the outermost.
     app.add_middleware(LimitedBodies)
+    app.add_middleware(PatientBodies)
     if settings.api.ffdl_origins:
         app.add_middleware(Origins, origins=settings.api.ffdl_origins)
     app.add_middleware(Observed, metrics=process_metrics, tracing=context.tracing)

@@ -18,7 +18,6 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from weft_api.logs import live
-from weft_api.streaming import following
 
 
 @pytest.fixture
@@ -71,7 +70,6 @@ def test_who_may_not_see_a_job_gets_no_websocket(
     with pytest.raises(InvalidStatus) as refused:
         socket(api, ann, gang.job_id, "from=x")
     assert refused.value.response.status_code == 400
-    monkeypatch.setattr(following, "TRUST", 0.0)
     with socket(api, ann, gang.job_id) as connection:
         found = frames(connection)
         next(found)

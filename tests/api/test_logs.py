@@ -20,7 +20,6 @@ from tests.api.conftest import Agent, Api, Attempted, Person, code_of, sizes_of_
 from weft_api.access.auth import find_principal
 from weft_api.logs import ingest
 from weft_api.logs.chunks import ChunkFilter, ChunkReader
-from weft_api.streaming import following
 from weft_core.log_archive import logs_prefix
 from weft_core.objects import Objects, StoreError
 from weft_core.settings import TimingSettings
@@ -373,11 +372,7 @@ def test_following_a_deleted_job_ends(api: Api, ann: Person, gang: Attempted) ->
     )
 
 
-def test_a_revoked_token_follows_no_longer(
-    api: Api, ann: Person, gang: Attempted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(following, "TRUST", 0.0)
-
+def test_a_revoked_token_follows_no_longer(ann: Person, gang: Attempted) -> None:
     def revoke() -> None:
         (token,) = ann.http.get("/api/v1/tokens").json()["tokens"]
         assert ann.http.delete(f"/api/v1/tokens/{token['id']}").status_code == 204

@@ -42,11 +42,11 @@ def _environment(settings: Settings, port: int, **changes: str) -> dict[str, str
 class Served:
     """``python -m weft_api`` on a port that the kernel chooses, and its log."""
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
+    def __init__(self, settings: Settings, folder: Path, **changes: str) -> None:
         self._log = folder / "api.log"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "weft_api"], env=_environment(settings, 0), stderr=log
+                [sys.executable, "-m", "weft_api"], env=_environment(settings, 0, **changes), stderr=log
             )
         while not (serving := [line for line in self.log() if line["event"] == "serving"]):
             assert self.process.poll() is None, self._log.read_text()
@@ -146,3 +146,24 @@ def test_wrong_settings(api_settings: Settings, start: Start, changes: dict[str,
     assert line.startswith("weft api: ")
     assert said in line
     assert "hunter2" not in line
+
+
+@pytest.mark.parametrize(("trusted", "answers"), [("", [401] * 10 + [429] * 2), ("127.0.0.1", [401] * 12)])
+def test_who_may_name_the_address_of_a_client(
+    api_settings: Settings, tmp_path: Path, trusted: str, answers: list[int]
+) -> None:
+    """Wrong passwords are counted by the true address, unless the administrator trusts the proxy."""
+    served = Served(api_settings, tmp_path, FORWARDED_ALLOW_IPS=trusted)
+    try:
+        with httpx.Client(base_url=f"http://{served.address}", timeout=60) as http:
+            body = {"user": f"nobody{trusted}", "password": "wrong"}
+            tried = [
+                http.post("/api/v1/login", json=body, headers={"X-Forwarded-For": f"192.0.2.{number}"}).status_code
+                for number in range(12)
+            ]
+            https = http.get("/healthz", headers={"X-Forwarded-Proto": "https"})
+    finally:
+        served.process.kill()
+        served.process.wait()
+    assert tried == answers
+    assert ("strict-transport-security" in https.headers) == bool(trusted)

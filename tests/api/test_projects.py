@@ -79,7 +79,7 @@ def test_a_user_from_the_first_day_to_the_last(api: Api, root: Person) -> None:
     assert here.get("/api/v1/me").status_code == 401
     assert name in {user["name"] for user in root.http.get("/api/v1/users").json()["users"]}
     assert not root.http.patch(f"/api/v1/users/{name}", json={"disabled": False}).json()["disabled"]
-    assert here.get("/api/v1/me").status_code == 200
+    assert here.get("/api/v1/me").status_code == 401, "disabling ended the session for good"
 
 
 def test_the_last_administrator_stays_one(api: Api, root: Person, ann: Person) -> None:
@@ -131,7 +131,9 @@ def test_members_are_the_owners_affair_and_one_owner_stays(api: Api, root: Perso
     assert inside.delete(f"{members}/{ann.name}").status_code == 204
     assert ann.http.get("/api/v1/me").status_code == 401, "her token was of this project"
     assert root.http.put(f"{members}/{ann.name}", json={"role": "viewer"}).status_code == 200
-    assert ann.http.delete(f"{members}/{ann.name}").status_code == 204, "everyone may leave"
+    assert ann.http.get("/api/v1/me").status_code == 401, "it ended for good"
+    again = api.client(api.client().post("/api/v1/login", json={**body, "user": ann.name}).json()["token"])
+    assert again.delete(f"{members}/{ann.name}").status_code == 204, "everyone may leave"
 
 
 def test_a_project_is_deleted_when_it_is_empty(api: Api, root: Person, ann: Person) -> None:

@@ -3,7 +3,7 @@ which are valid for the routes of learners only.)"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_address
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, func, select, text, update
+from sqlalchemy import ColumnElement, case, func, select, text, tuple_, update
 from sqlalchemy.orm import Session
 from starlette.requests import HTTPConnection
 
@@ -91,19 +91,13 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
 
     None when the token is unknown, expired or revoked, or its user is disabled or no longer a member of the project.
     """
-    stale = (Token.last_used_at.is_(None)) | (Token.last_used_at < func.now() - text("interval '1 minute'"))
     query = (
-        select(Token.id, Token.user_id, User.name, Token.project_id, Project.name, Member.role, stale)
+        select(Token.id, Token.user_id, User.name, Token.project_id, Project.name, Member.role, _unnoted())
         .add_columns(User.is_admin, Token.kind, Token.opened_with)
         .join(User, User.id == Token.user_id)
         .join(Project, Project.id == Token.project_id)
         .join(Member, (Member.project_id == Token.project_id) & (Member.user_id == Token.user_id))
-        .where(
-            Token.sha256 == sha256,
-            Token.revoked_at.is_(None),
-            (Token.expires_at.is_(None)) | (Token.expires_at > func.now()),
-            User.disabled_at.is_(None),
-        )
+        .where(Token.sha256 == sha256, *_valid())
     )
     with context.database.transaction() as session:
         row = session.execute(query).one_or_none()
@@ -111,9 +105,7 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
             return None
         token_id, user_id, user, project_id, project, role, unnoted, admin, kind, opened_with = row
         if unnoted:
-            # Written at most once a minute, so that most reads write nothing.
-            noted = update(Token).where(Token.id == token_id, stale).values(last_used_at=func.now())
-            session.execute(noted.values(expires_at=session_expiry()) if kind == "browser" else noted)
+            _note_use(session, [sha256])
     browser = kind == "browser"
     parent = opened_with if browser else token_id
     return Principal(token_id, sha256, user_id, user, project_id, project, role, admin, browser, parent)
@@ -132,11 +124,56 @@ def find_member(context: Context, user_id: str, project_id: str) -> Principal | 
     return Principal("", "", user_id, row[0], project_id, row[1], row[2], row[3]) if row else None
 
 
-def find_again(context: Context, who: Principal) -> Principal | None:
-    """The same user as the database has them now; None if they are no longer signed in."""
-    if not who.token_sha256:
-        return find_member(context, who.user_id, who.project_id)
-    return find_principal(context, who.token_sha256)
+def still_signed_in(context: Context, people: Collection[Principal]) -> set[Principal]:
+    """Those of ``people`` who are still signed in. This counts as a use of their tokens."""
+    hashes = {who.token_sha256 for who in people if who.token_sha256}
+    by_password = {(who.user_id, who.project_id) for who in people if not who.token_sha256}
+    tokens = (
+        select(Token.sha256, _unnoted())
+        .join(User, User.id == Token.user_id)
+        .join(Member, (Member.project_id == Token.project_id) & (Member.user_id == Token.user_id))
+        .where(Token.sha256.in_(hashes), *_valid())
+    )
+    members = (
+        select(Member.user_id, Member.project_id)
+        .join(User, User.id == Member.user_id)
+        .where(tuple_(Member.user_id, Member.project_id).in_(by_password), User.disabled_at.is_(None))
+    )
+    with context.database.transaction() as session:
+        unnoted = dict(session.execute(tokens).all()) if hashes else {}
+        found = set(session.execute(members).all()) if by_password else set()
+        if any(unnoted.values()):
+            _note_use(session, list(unnoted))
+    return {
+        who
+        for who in people
+        if (who.token_sha256 in unnoted if who.token_sha256 else (who.user_id, who.project_id) in found)
+    }
+
+
+def _valid() -> list[ColumnElement[bool]]:
+    """Conditions on Token and User."""
+    unexpired = (Token.expires_at.is_(None)) | (Token.expires_at > func.now())
+    return [Token.revoked_at.is_(None), unexpired, User.disabled_at.is_(None)]
+
+
+def _unnoted() -> ColumnElement[bool]:
+    """Uses of a token are written at most once a minute, so that most reads write nothing."""
+    return (Token.last_used_at.is_(None)) | (Token.last_used_at < func.now() - text("interval '1 minute'"))
+
+
+def _note_use(session: Session, hashes: Sequence[str]) -> None:
+    later = case((Token.kind == "browser", session_expiry()), else_=Token.expires_at)
+    used = update(Token).where(Token.sha256.in_(hashes), _unnoted())
+    session.execute(used.values(last_used_at=func.now(), expires_at=later))
+
+
+def revoke_all(session: Session, user_id: str, project_id: str | None = None) -> None:
+    """End the user's tokens and sessions, in all projects or in one, and all that were opened or created with them."""
+    theirs = select(Token.id).where(Token.user_id == user_id, Token.revoked_at.is_(None))
+    if project_id is not None:
+        theirs = theirs.where(Token.project_id == project_id)
+    revoke(session, session.scalars(theirs).all())
 
 
 def revoke(session: Session, token_ids: Sequence[str]) -> None:

@@ -96,6 +96,8 @@ class Observed:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if scope["scheme"] == "https":
+                    headers.setdefault("Strict-Transport-Security", "max-age=31536000")
                 headers["X-Request-ID"] = request_id
             await send(message)
 

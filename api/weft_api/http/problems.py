@@ -58,8 +58,10 @@ NO_GRANT = Kind(
 LOG_FULL = Kind("log_full", 409, "The job's log is full", "it has 4294967296 bytes, which is the limit")
 RESULTS_GONE = Kind("results_gone", 410, "The results are gone", "nothing is left at results/job-…")
 STALE_ATTEMPT = Kind("stale_attempt", 410, "The attempt is over", "this attempt has ended: stop and exit")
+TOO_SLOW = Kind("too_slow", 408, "The request came too slowly", "the body did not arrive within 60 s")
 TOO_LARGE = Kind("too_large", 413, "Too large", "the manifest may have 1048576 bytes")
 TOO_MANY_ATTEMPTS = Kind("too_many_attempts", 429, "Too many wrong passwords", "try again in 300 seconds", 300)
+TOO_MANY_SIGN_INS = Kind("too_many_sign_ins", 429, "Too many sign-ins at once", "try again in 2 seconds", 2)
 UNSUPPORTED_MEDIA = Kind("unsupported_media_type", 415, "Unsupported media type", "send application/json")
 TOO_MANY_LINES = Kind(
     "too_many_lines", 429, "The job logs too fast", "it may log 10000 lines and 2097152 bytes a second", 1

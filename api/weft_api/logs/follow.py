@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,18 +12,21 @@ import anyio.to_thread
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from weft_api.access.auth import Principal, find_again
+from weft_api.access.auth import Principal
 from weft_api.context import Context
 from weft_api.logs import live
 from weft_api.logs.chunks import ChunkFilter, ChunkReader
 from weft_api.logs.live import LIVE_LOGS, Held, LiveLog
 from weft_api.logs.read import how_many
 from weft_api.streaming import following
+from weft_api.streaming.sign_ins import SIGN_INS
 from weft_api.telemetry import METRICS
 from weft_core.objects import StoreError
 
 _BATCH = 64 << 10
 """The most characters that are sent at once, which is all that a follower takes of memory."""
+_PATIENCE = 60.0
+"""Seconds; news wakes a follower before."""
 
 Answer = TypeVar("Answer")
 
@@ -67,29 +69,30 @@ class LogFollower:
         """The number of chunks to read at once for a follower whose lines are not held."""
         self._up_to_date = False
         self._told: tuple[str, str] | None = None
-        self._trusted = time.monotonic()
 
     async def batches(self) -> AsyncGenerator[list[Frame], None]:
         """The messages, until the job has ended or the follower's token is no longer valid."""
         with METRICS.of(self._context).followers.labels("logs").track_inprogress():
             async with LIVE_LOGS.of(self._context).of(self._who, self._job_id) as log:
-                while await self._is_trusted():
-                    state = log.state
-                    ended = state is not None and state[0] in live.ENDED
-                    if state and not ended and state != self._told:
-                        self._told = state
-                        yield [_state("state", state)]
-                    elif gap := self._gap(log):
-                        yield [gap]
-                    elif self._position < log.end:
-                        async for batch in self._lines(log):
-                            yield batch
-                    elif state and log.over:
-                        yield [_state("end", state)]
-                        return
-                    else:
-                        self._up_to_date = True
-                        await log.news(max(1.0, following.TRUST))
+                with SIGN_INS.of(self._context).watch(self._who, log.wake_followers) as sign_in:
+                    # Signed out, it ends without `end`: a client that comes back gets a 401 with the reason.
+                    while not sign_in.ended:
+                        state = log.state
+                        ended = state is not None and state[0] in live.ENDED
+                        if state and not ended and state != self._told:
+                            self._told = state
+                            yield [_state("state", state)]
+                        elif gap := self._gap(log):
+                            yield [gap]
+                        elif self._position < log.end:
+                            async for batch in self._lines(log):
+                                yield batch
+                        elif state and log.over:
+                            yield [_state("end", state)]
+                            return
+                        else:
+                            self._up_to_date = True
+                            await log.news(_PATIENCE)
 
     def _gap(self, log: LiveLog) -> Frame | None:
         behind = log.end - self._position
@@ -135,19 +138,6 @@ class LogFollower:
             return iter(())
         sent = max(0, self._position - chunk.first_line)
         return enumerate(held.lines()[sent:], chunk.first_line + sent)
-
-    async def _is_trusted(self) -> bool:
-        if time.monotonic() - self._trusted > following.TRUST:
-            try:
-                found = await anyio.to_thread.run_sync(
-                    partial(find_again, self._context, self._who), limiter=following.FOLLOWER_THREADS.of(self._context)
-                )
-            except (DBAPIError, PoolTimeout, StoreError):
-                return True  # asked again in a moment
-            if found is None:
-                return False  # without `end`: a client that comes back gets a 401 with the reason
-            self._trusted = time.monotonic()
-        return True
 
     async def _ask(self, question: Callable[[], Answer]) -> Answer | None:
         """None, after a moment, if Postgres or S3 does not answer: the stream stays open, and the next query may

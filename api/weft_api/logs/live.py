@@ -136,12 +136,12 @@ class LiveLog:
                     log.error("looking at a job's log failed", job=self._job_id, exc_info=error)
                 else:
                     self._polled = self._begun
-                    self._tell()
+                    self.wake_followers()
                 if not more:
                     await asyncio.sleep(_REST)
                     await subscription.wait()
 
-    def _tell(self) -> None:
+    def wake_followers(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
 

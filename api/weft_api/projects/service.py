@@ -7,7 +7,7 @@ from dataclasses import asdict
 from sqlalchemy import ScalarSelect, case, func, select
 from sqlalchemy.orm import Session
 
-from weft_api.access.auth import Principal
+from weft_api.access.auth import Principal, revoke_all
 from weft_api.context import Context
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import CONFLICT, EXISTS, FORBIDDEN, Problem, invalid, not_found
@@ -138,6 +138,7 @@ def remove_member(session: Session, who: Principal, name: str, user_name: str) -
     if member.role == "owner":
         _another_owner(session, project, user)
     session.delete(member)
+    revoke_all(session, user.id, project.id)
 
 
 def show_quota(session: Session, who: Principal, name: str) -> QuotaView:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Annotated, Any, Generic, TypeVar
 
 import anyio.to_thread
@@ -17,9 +16,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from weft_api.access.auth import Principal, find_again
+from weft_api.access.auth import Principal
 from weft_api.context import Context, Shared
 from weft_api.http.problems import invalid
+from weft_api.streaming.sign_ins import SIGN_INS
 from weft_api.streaming.wakeups import WAKEUPS
 from weft_api.telemetry import METRICS
 from weft_core.objects import StoreError
@@ -27,8 +27,6 @@ from weft_core.objects import StoreError
 _HEARTBEAT = 15  # seconds between comments, so that proxies keep the connection
 # SSE does not count these as line ends, but many clients' libraries do. In JSON they occur inside strings only.
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
-TRUST = 60.0
-"""Seconds after which the token of a follower is checked again."""
 FOLLOWER_THREADS = Shared(lambda _: CapacityLimiter(8))
 """The threads that poll for followers. However many followers there are, the other threads answer requests."""
 _GIVE_UP = 300  # seconds that a client may take to receive a piece
@@ -107,22 +105,17 @@ async def polled(
 ) -> AsyncGenerator[News, None]:
     """The events that ``poll`` finds, again and again, until nothing more can come or ``who`` is signed out."""
     with METRICS.of(context).followers.labels(stream).track_inprogress():
-        checked = time.monotonic()
         async with WAKEUPS.of(context).subscribe(job_id) as subscription:
-            while True:
-                more = True
-                while more:
-                    try:
-                        if time.monotonic() - checked > TRUST:
-                            if await _ask(context, partial(find_again, context, who)) is None:
-                                return  # without `end`: a client that comes back gets a 401 with the reason
-                            checked = time.monotonic()
+            with SIGN_INS.of(context).watch(who, subscription.notify) as sign_in:
+                # Signed out, it ends without `end`: a client that comes back gets a 401 with the reason.
+                while not sign_in.ended:
+                    found = Poll[News]()
+                    # Postgres or S3 may be away: the stream stays, the next poll may succeed.
+                    with contextlib.suppress(DBAPIError, PoolTimeout, StoreError):
                         found = await _ask(context, poll)
-                    except (DBAPIError, PoolTimeout, StoreError):
-                        break  # Postgres or S3 is away: the stream stays, the next poll may succeed
                     for news in found.events:
                         yield news
                     if found.over:
                         return
-                    more = found.more
-                await subscription.wait()
+                    if not found.more:
+                        await subscription.wait()

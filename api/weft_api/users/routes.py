@@ -14,6 +14,7 @@ from weft_api.http.problems import (
     IDEMPOTENCY_CONFLICT,
     NOT_FOUND,
     TOO_MANY_ATTEMPTS,
+    TOO_MANY_SIGN_INS,
     responses,
 )
 from weft_api.users import service
@@ -32,7 +33,7 @@ def get_users(context: Ctx, _: Admin) -> UserList:
     "/users",
     status_code=201,
     summary="Create a user (administrators)",
-    responses=responses(FORBIDDEN, EXISTS, IDEMPOTENCY_CONFLICT),
+    responses=responses(FORBIDDEN, EXISTS, IDEMPOTENCY_CONFLICT, TOO_MANY_SIGN_INS),
 )
 def post_user(body: NewUser, context: Ctx, who: Admin, key: KeyHeader = None) -> UserView:
     """A new user can do nothing before becoming a member of a project."""
@@ -43,8 +44,9 @@ def post_user(body: NewUser, context: Ctx, who: Admin, key: KeyHeader = None) ->
 @router.patch(
     "/users/{name}",
     summary="Change a user (administrators), or your own password",
-    responses=responses(FORBIDDEN, NOT_FOUND, CONFLICT, TOO_MANY_ATTEMPTS),
+    responses=responses(FORBIDDEN, NOT_FOUND, CONFLICT, TOO_MANY_ATTEMPTS, TOO_MANY_SIGN_INS),
 )
 def patch_user(name: UserName, body: UserChange, context: Ctx, who: Viewer, request: Request) -> UserView:
-    """A new password ends the user's other sessions, but not their tokens. A disabled user is signed out at once."""
+    """A new password ends the user's other sessions; with `end_tokens`, also all tokens. Disabling a user ends all of
+    them for good: after `disabled: false`, the user signs in again."""
     return service.change_user(context, who, name, body, address_of(request))

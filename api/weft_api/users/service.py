@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from weft_api.access.auth import Membership, Principal
-from weft_api.access.passwords import check_password
+from weft_api.access.auth import Membership, Principal, revoke_all
+from weft_api.access.passwords import check_password, hash_new
 from weft_api.context import Context
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import CONFLICT, EXISTS, FORBIDDEN, NOT_FOUND, Problem, invalid
 from weft_api.users.schemas import NewUser, UserChange, UserView
 from weft_core.ids import new_id
 from weft_core.store.models import Member, Project, Token, User
-from weft_core.tokens import hash_password
 
 
 def list_users(session: Session) -> list[UserView]:
@@ -26,7 +25,7 @@ def list_users(session: Session) -> list[UserView]:
 
 def create_user(context: Context, who: Principal, body: NewUser, once: Once) -> UserView:
     """Raises Problem already_exists."""
-    hashed = hash_password(body.password.get_secret_value()) if body.password else None
+    hashed = hash_new(context, body.password.get_secret_value()) if body.password else None
     with context.database.transaction() as session:
         made = new_id("usr")
         if once.claim(who.scope(session), made) == made:
@@ -51,18 +50,22 @@ def change_user(context: Context, who: Principal, name: str, body: UserChange, a
         raise Problem(FORBIDDEN, "only an administrator may change that; you may change your password")
     if own and body.password is not None:
         _check_current(context, who, name, body, address)
-    hashed = hash_password(body.password.get_secret_value()) if body.password else None
+    hashed = hash_new(context, body.password.get_secret_value()) if body.password else None
     with context.database.transaction() as session:
         user = _get(session, name)
         if body.disabled or body.admin is False:
             _another_admin(session, user)
         if body.disabled is not None and body.disabled != (user.disabled_at is not None):
             user.disabled_at = func.now() if body.disabled else None
+            if body.disabled:
+                revoke_all(session, user.id)
         if body.admin is not None:
             user.is_admin = body.admin
         if hashed:
             user.password_hash = hashed
             _end_sessions(session, user.id, but=who.token_id)
+            if body.end_tokens:
+                revoke_all(session, user.id)
         session.flush()
         session.refresh(user)
         return _views(session, [user])[0]

@@ -16,7 +16,6 @@ from tests.api.test_metrics import record, send
 from weft_api.ffdl import streams
 from weft_api.ffdl.frames import MOST, metric_frames, text_frames
 from weft_api.ffdl.since_time import parse_since_time
-from weft_api.streaming import following
 from weft_core.store.models import Job
 
 T = 1_769_847_309_000
@@ -92,7 +91,6 @@ def test_who_may_not_gets_no_websocket(
             assert (socket.status, json.loads(socket.body)["code"]) == (404, 404)
         with Wire(api.url, bob.name, "wrong").websocket(f"/v1/models/{gang.job_id}/{path}") as socket:
             assert (socket.status, json.loads(socket.body)["code"]) == (401, 401)
-    monkeypatch.setattr(following, "TRUST", 0.0)
     for path in ("logs", "metrics"):
         person = api.person(project_id=_project(api, gang))
         with Wire(api.url, person.token).websocket(f"/v1/models/{gang.job_id}/{path}") as socket:
