@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from weft_core.lifecycle.states import (
 from weft_core.secrets import SecretBox, SecretsUnreadable, generate_key
 from weft_core.store import jobs
 from weft_core.store.database import Database
-from weft_core.store.models import Attempt, EngineStatus, Event, Job, LogCursor, Project, Secret, User
+from weft_core.store.models import Attempt, EngineStatus, Event, IdempotencyKey, Job, LogCursor, Project, Secret, User
 from weft_core.store.rotate import rotate
 from weft_core.store.scope import Scope
 
@@ -187,12 +188,19 @@ def test_rotation_moves_all_stored_secrets_to_the_new_key_or_none(database: Data
         scope.add(Secret(id="sec-1", name="s", ciphertext=SecretBox(old).encrypt("geheim")))
         attempt = new_attempt(scope, new_job(scope), 1)
         attempt.token_ciphertext = SecretBox(old).encrypt("token")
+        for name, keys in {"kept": old, "unreadable": lost}.items():
+            answer = json.dumps({"id": "tok-1", "sealed": SecretBox(keys).encrypt("weft_u_1").decode()})
+            scope.add(IdempotencyKey(key=name, route="POST /tokens", body_sha256="", resource_id=answer))
+        scope.add(IdempotencyKey(key="plain", route="POST /jobs", body_sha256="", resource_id="job-1"))
     with pytest.raises(SecretsUnreadable):
         rotate(database, SecretBox(new))
     assert rotate(database, SecretBox(new + old)) == 2
     with database.transaction() as session:
         assert SecretBox(new).decrypt(session.get_one(Secret, "sec-1").ciphertext) == "geheim"
         assert SecretBox(new).decrypt(session.scalars(select(Attempt)).one().token_ciphertext) == "token"
+        answers = {row.key: row.resource_id for row in session.scalars(select(IdempotencyKey))}
+        sealed = json.loads(answers["kept"])["sealed"].encode()
+        assert (SecretBox(new).decrypt(sealed), answers["plain"]) == ("weft_u_1", "job-1")
         scope = Scope(session, "proj-a")
         scope.add(Secret(id="sec-2", name="t", ciphertext=SecretBox(lost).encrypt("x")))
         before = session.get_one(Secret, "sec-1").ciphertext

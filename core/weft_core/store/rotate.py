@@ -6,16 +6,19 @@ the old key and restart again. Safe to repeat, and while the services run.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import sys
 
 from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from weft_core.secrets import SecretBox, SecretsUnreadable
 from weft_core.settings import load_settings
 from weft_core.store.database import Database
-from weft_core.store.models import Attempt, Secret
+from weft_core.store.models import Attempt, IdempotencyKey, Secret
 
 
 def rotate(database: Database, box: SecretBox) -> int:
@@ -31,7 +34,18 @@ def rotate(database: Database, box: SecretBox) -> int:
             secret.ciphertext = box.rotate(secret.ciphertext)
         for attempt in attempts:
             attempt.token_ciphertext = box.rotate(attempt.token_ciphertext)
+        _rotate_answers(session, box)
         return len(secrets) + len(attempts)
+
+
+def _rotate_answers(session: Session, box: SecretBox) -> None:
+    """Answers that are kept for a day in case that a request is repeated; one of them has a new token in it."""
+    kept = select(IdempotencyKey).where(IdempotencyKey.resource_id.contains('"sealed"')).with_for_update()
+    for row in session.scalars(kept):
+        answer = json.loads(row.resource_id)
+        # One that nobody can read any more stands in the way of no secret, and is gone tomorrow.
+        with contextlib.suppress(SecretsUnreadable):
+            row.resource_id = json.dumps({**answer, "sealed": box.rotate(answer["sealed"].encode()).decode()})
 
 
 def main() -> int:
