@@ -57,7 +57,11 @@ def test_an_administrator_makes_a_project_with_members_and_a_quota(api: Api, roo
     }  # fmt: skip
     wrong = root("projects", "quota", "compilers", "--gpus", "many")
     assert (wrong.returncode, "'many' is neither a number nor none" in wrong.stderr) == (2, True)
+    token = api.client().post("/api/v1/login", json={"user": "grace", "password": "first password"}).json()["token"]
     done("users", "password", "grace", stdin="second password\n")
+    assert api.client(token).get("/api/v1/me").status_code == 200
+    done("users", "password", "grace", "--end-tokens", stdin="second password\n")
+    assert api.client(token).get("/api/v1/me").status_code == 401
     assert api.client().post("/api/v1/login", json={"user": "grace", "password": "second password"}).status_code == 200
     last = root("projects", "remove", "compilers", "grace")
     assert (last.returncode != 0, "last owner" in last.stderr) == (True, True)

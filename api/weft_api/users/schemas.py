@@ -68,8 +68,8 @@ class UserChange(BaseModel):
         max_length=1000,
         description="Required to change your own password. If you have none yet, an administrator sets the first.",
     )
-    end_tokens: bool = Field(
-        default=False,
+    end_tokens: bool | None = Field(
+        default=None,
         description="Whether the new password also ends all of the user's tokens and sessions, this one included.",
     )
     disabled: bool | None = None

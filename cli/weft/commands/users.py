@@ -55,7 +55,13 @@ def create(
 
 
 @app.command("password")
-def change_password(ctx: typer.Context, name: NameArgument) -> None:
+def change_password(
+    ctx: typer.Context,
+    name: NameArgument,
+    end_tokens: Annotated[
+        bool, typer.Option("--end-tokens", help="Also end all tokens and sessions of the user.")
+    ] = False,
+) -> None:
     """Change the password of a user; for your own password, the current one is needed.
 
     The command asks for the passwords, or reads them from stdin: the current password (only if it is your own) and the
@@ -68,8 +74,11 @@ def change_password(ctx: typer.Context, name: NameArgument) -> None:
             changes["current_password"] = ask_secret("Current password")
         else:
             changes["current_password"] = sys.stdin.readline().rstrip("\r\n")
+    if end_tokens:
+        changes["end_tokens"] = True
     client.users.change(name, **changes, password=ask_secret("New password (at least 8 characters)"))
-    say(f"[green]✓[/] the password of {escape(name)} is changed")
+    ended = "; all tokens and sessions have ended" if end_tokens else ""
+    say(f"[green]✓[/] the password of {escape(name)} is changed{ended}")
 
 
 @app.command("disable")

@@ -30,7 +30,10 @@ class Users:
         return User.from_json(self._transport.json("POST", "/users", json=body))
 
     def change(self, name: str, **changes: Any) -> User:
-        """Change ``password``, ``disabled`` or ``admin``; your own password also needs ``current_password``."""
+        """Change ``password``, ``disabled`` or ``admin``; your own password also needs ``current_password``.
+
+        ``end_tokens`` ends all tokens and sessions of the user together with the old password.
+        """
         return User.from_json(self._transport.json("PATCH", f"/users/{segment(name)}", json=changes))
 
 

@@ -125,8 +125,11 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
       <FormDialog
         title={`A new password for ${name}`}
         verb="Set"
-        fields={[{ name: "password", label: "Password", type: "password", required: true }]}
-        submit={({ password = "" }) => change({ password })}
+        fields={[
+          { name: "password", label: "Password", type: "password", required: true },
+          { name: "end_tokens", label: "End all tokens, too", type: "check" },
+        ]}
+        submit={({ password = "", end_tokens }) => change({ password, end_tokens: end_tokens === "1" })}
         onClose={onClose}
       />
     );
@@ -153,8 +156,8 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
     >
       <p>
         {disabled
-          ? "Their password, tokens and sessions are taken again."
-          : "Neither password, tokens nor sessions of theirs are taken any more. Their jobs go on."}
+          ? "They can sign in again."
+          : "All of their tokens and sessions end, and their password is refused. Their jobs go on."}
       </p>
     </Confirm>
   );
