@@ -46,6 +46,13 @@ def test_nothing_else_lies_among_the_references() -> None:
     assert {file.name for file in REFERENCES.iterdir()} == {*PAGES, "site.css"}
 
 
+def test_the_tests_that_pages_name_are_there() -> None:
+    pages = [*_ROOT.glob("*.md"), *(_ROOT / "docs").glob("*.md")]
+    named = {name for page in pages for name in re.findall(r"\btests/[\w/-]+\.py", page.read_text(encoding="utf-8"))}
+    assert len(named) > 10
+    assert {name for name in named if not (_ROOT / name).exists()} == set()
+
+
 # --- the manifest ----------------------------------------------------------------------------------------------------
 
 
