@@ -27,6 +27,7 @@ from weft_api.logs.read import LogFilter, ascending
 from weft_api.metrics.read import read_records
 from weft_api.metrics.series import snapshot
 from weft_api.streaming.following import Poll, polled
+from weft_api.streaming.sign_ins import SIGN_INS
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.store.models import Job
 
@@ -134,6 +135,7 @@ class _MetricNews:
     """What one follower of metrics is sent: MetricData, and the job's state when it changes."""
 
     def __init__(self, context: Context, who: Principal, model_id: str, start: int, since: int | None) -> None:
+        SIGN_INS.of(context).admit(who)
         self._context = context
         self._who = who
         self._model_id = model_id

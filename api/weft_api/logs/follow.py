@@ -56,9 +56,13 @@ class LogFollower:
 
     Args:
         start: the number of the first line to send.
+
+    Raises:
+        Problem: too_many_streams.
     """
 
     def __init__(self, context: Context, who: Principal, job_id: str, wanted: ChunkFilter, start: int) -> None:
+        SIGN_INS.of(context).admit(who)
         self._context = context
         self._who = who
         self._job_id = job_id

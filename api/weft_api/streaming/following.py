@@ -77,7 +77,11 @@ def follow(
     """An answer with the events that ``poll`` finds, again and again.
 
     Each poll is a short transaction in a thread; while a slow client receives them, no connection is held.
+
+    Raises:
+        Problem: too_many_streams.
     """
+    SIGN_INS.of(context).admit(who)
     events: AsyncIterator[ServerSentEvent] = polled(context, who, stream, job_id, poll)
     return streamed(events)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,9 +15,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from weft_api.access.auth import Principal, still_signed_in
 from weft_api.context import Context, Shared
+from weft_api.http.problems import TOO_MANY_STREAMS, Problem
 
 _INTERVAL = 2.0
 """Seconds between two queries. A stream ends at most 5 s after its token has been revoked."""
+_MOST = 1000
+"""Streams that a user may have open in one process of the API."""
 
 
 class SignIn:
@@ -37,8 +41,14 @@ class SignIns:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._watched: dict[Principal, set[SignIn]] = {}
+        self._open: Counter[str] = Counter()
         self._limiter = CapacityLimiter(1)
         self._task: asyncio.Task[None] | None = None
+
+    def admit(self, who: Principal) -> None:
+        """Raises Problem too_many_streams. Any thread may call it, before a stream's answer begins."""
+        if self._open[who.user_id] >= _MOST:
+            raise Problem(TOO_MANY_STREAMS, f"you have {_MOST} streams open: close some, or try again in a moment")
 
     @contextmanager
     def watch(self, who: Principal, wake: Callable[[], None]) -> Iterator[SignIn]:
@@ -50,11 +60,15 @@ class SignIns:
         sign_in = SignIn(wake)
         streams = self._watched.setdefault(who, set())
         streams.add(sign_in)
+        self._open[who.user_id] += 1
         if self._task is None:
             self._task = asyncio.create_task(self._look(), name="weft-sign-ins")
         try:
             yield sign_in
         finally:
+            self._open[who.user_id] -= 1
+            if not self._open[who.user_id]:
+                del self._open[who.user_id]
             streams.discard(sign_in)
             if not streams and self._watched.get(who) is streams:
                 del self._watched[who]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from sqlalchemy import func, update
 from tests.api.conftest import Api, Person
 
 from weft_api.access.auth import find_principal, still_signed_in
+from weft_api.streaming import sign_ins
 from weft_core.store.models import Member, Token, User
 from weft_core.tokens import hash_token
 
@@ -70,6 +72,28 @@ def test_all_streams_end_soon(api: Api, root: Person, ann: Person, change: Chang
         assert [stream.result()[1] for stream in streams] == [False] * 6, "they end, but not as the job's end"
     assert ann.http.get("/api/v1/me").status_code == 401
     assert browser.get("/api/v1/me").status_code == 401
+
+
+def test_a_user_can_not_open_streams_without_end(
+    api: Api, ann: Person, bob: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sign_ins, "_MOST", 2)
+    job, other = ann.submit()["id"], bob.submit()["id"]
+    headers = {"Accept": "text/event-stream"}
+    with ExitStack() as opened:
+        for path in STREAMS:
+            opened.enter_context(ann.http.stream("GET", path.format(job), headers=headers))
+        while _following(ann) < 2:
+            time.sleep(0.02)
+        for path in (*STREAMS, "/v1/models/{}/metrics?version=1&follow=true"):
+            refused = ann.http.get(path.format(job), headers=headers)
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "5"), refused.text
+        with bob.http.stream("GET", STREAMS[0].format(other)) as answer:
+            assert answer.status_code == 200
+    while _following(ann):
+        time.sleep(0.02)
+    with ann.http.stream("GET", STREAMS[0].format(job)) as answer:
+        assert answer.status_code == 200
 
 
 def _following(ann: Person) -> int:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from tests.workers.engines.bench import COUNT, FOREVER, Bench, kill, until
@@ -16,6 +17,7 @@ from tests.workers.engines.bench import COUNT, FOREVER, Bench, kill, until
 from weft_core import processes
 from weft_core.engine import LearnerState
 from weft_workers.supervision import files
+from weft_workers.supervision.run import RunFolder
 
 # A process that has done all it can to get away: a daemon with a session, a folder and an environment of its own.
 DAEMON = """
@@ -327,3 +329,11 @@ def test_an_interrupted_run_is_not_started_again(bench: Bench) -> None:
     bench.engine.launch(spec)
     assert bench.ended(spec)[0].interrupted
     assert (bench.out / "started-0").read_text() == "x"
+
+
+def test_a_run_that_its_supervisors_have_just_removed_is_asked_nothing(tmp_path: Path) -> None:
+    """They remove a run that was to be stopped as soon as it has ended; a second request may come at that moment."""
+    gone = RunFolder(tmp_path / "gone")
+    gone.request_stop(0, remove=True)
+    gone.request_interrupt(0)
+    assert list(tmp_path.iterdir()) == []

@@ -141,7 +141,8 @@ class RunFolder:
         return (self.path / "interrupted").exists()
 
     def request_stop(self, grace: float, *, remove: bool) -> None:
-        """Ask the supervisors to end the run. Of several requests the shortest grace counts.
+        """Ask the supervisors to end the run. Of several requests the shortest grace counts. A run that they have
+        just ended and removed is asked nothing.
 
         The caller holds ``requests``.
         """
@@ -150,7 +151,12 @@ class RunFolder:
         if before:
             wanted = Stop(min(before.deadline, wanted.deadline), remove or before.remove)
         if wanted != before:
-            files.write_json(self.path / "stop.json", wanted._asdict())
+            try:
+                files.write_json(self.path / "stop.json", wanted._asdict())
+            except FileNotFoundError:
+                if self.path.is_dir():
+                    raise
+                return
         # Written before it is announced, and the gang looks after it has given its name: one of the two is in time.
         if gang := self.gang():
             processes.send(gang, signal.SIGUSR1)
@@ -160,7 +166,10 @@ class RunFolder:
 
         The caller holds ``requests``.
         """
-        (self.path / "interrupted").touch(mode=0o600)
+        try:
+            (self.path / "interrupted").touch(mode=0o600)
+        except FileNotFoundError:
+            return  # ended and removed just now
         self.request_stop(grace, remove=False)
 
     def shut_down(self) -> None:
