@@ -1,5 +1,7 @@
 """The registry of models; what an attempt read and left; the model version that a job starts from."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
@@ -24,7 +26,7 @@ def _model(table: str) -> sa.ForeignKeyConstraint:
     return sa.ForeignKeyConstraint(["model_id"], ["models.id"], name=f"fk_{table}_model_id_models", ondelete="CASCADE")
 
 
-def _time(name: str) -> sa.Column[sa.DateTime]:
+def _time(name: str) -> sa.Column[Any]:
     return sa.Column(name, sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False)
 
 

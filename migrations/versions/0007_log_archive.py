@@ -3,6 +3,7 @@
 import struct
 import zlib
 from itertools import pairwise
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -66,12 +67,12 @@ def upgrade() -> None:
     op.create_index("ix_log_chunks_job_id_latest", "log_chunks", ["job_id", "latest"])
 
 
-def _job(table: str) -> sa.Column:
+def _job(table: str) -> sa.Column[Any]:
     key = sa.ForeignKey("jobs.id", ondelete="CASCADE", name=f"fk_{table}_job_id_jobs")
     return sa.Column("job_id", sa.Text(), key, nullable=False)
 
 
-def _project(table: str) -> sa.Column:
+def _project(table: str) -> sa.Column[Any]:
     key = sa.ForeignKey("projects.id", ondelete="CASCADE", name=f"fk_{table}_project_id_projects")
     return sa.Column("project_id", sa.Text(), key, nullable=False)
 

@@ -1,5 +1,7 @@
 """Metrics of trainings: batches that wait, records, series in blocks, what lists show."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
@@ -10,7 +12,7 @@ branch_labels = None
 depends_on = None
 
 
-def _number(name: str, kind: type = sa.BigInteger, **options: object) -> sa.Column:
+def _number(name: str, kind: type = sa.BigInteger, **options: Any) -> sa.Column[Any]:
     return sa.Column(name, kind(), **{"nullable": False, **options})
 
 

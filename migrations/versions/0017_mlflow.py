@@ -1,5 +1,7 @@
 """What programs log with MLflow's client: experiments, runs, points of runs without a job, logged models."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
@@ -10,19 +12,19 @@ branch_labels = None
 depends_on = None
 
 
-def _text(name: str, nullable: bool = False) -> sa.Column:
+def _text(name: str, nullable: bool = False) -> sa.Column[Any]:
     return sa.Column(name, sa.Text(), nullable=nullable)
 
 
-def _number(name: str, kind: type = sa.BigInteger, **options: object) -> sa.Column:
+def _number(name: str, kind: type = sa.BigInteger, **options: Any) -> sa.Column[Any]:
     return sa.Column(name, kind(), **{"nullable": False, **options})
 
 
-def _json(*names: str, empty: str = "{}") -> list[sa.Column]:
+def _json(*names: str, empty: str = "{}") -> list[sa.Column[Any]]:
     return [sa.Column(name, JSONB(), server_default=sa.text(f"'{empty}'::jsonb"), nullable=False) for name in names]
 
 
-def _time(name: str) -> sa.Column:
+def _time(name: str) -> sa.Column[Any]:
     return sa.Column(name, sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False)
 
 

@@ -1,5 +1,7 @@
 """Packages that jobs need besides their image's: overlays, and the jobs that build them."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
@@ -10,11 +12,11 @@ branch_labels = None
 depends_on = None
 
 
-def _text(name: str, **options: object) -> sa.Column:
+def _text(name: str, **options: Any) -> sa.Column[Any]:
     return sa.Column(name, sa.Text(), **{"nullable": False, **options})
 
 
-def _time(name: str) -> sa.Column:
+def _time(name: str) -> sa.Column[Any]:
     return sa.Column(name, sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False)
 
 
