@@ -240,6 +240,8 @@ class LearnerSpec(_Wire):
     framework: str
     launcher: Launcher  # never auto: resolved
     env: dict[str, str] = Field(repr=False)  # the manifest's env and secrets
+    secrets: list[str] = Field(default_factory=list)
+    """Names of the variables in ``env`` whose values are secrets. The agent masks them in all that it sends."""
     code: BundleInput | None = None
     repo: RepositoryInput | None = None
     """The code, instead of ``code``."""

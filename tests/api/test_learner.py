@@ -51,6 +51,7 @@ def test_the_spec_has_all_that_a_learner_needs(api: Api, ann: Person) -> None:
     spec = LearnerSpec.model_validate(attempt.agents[1].start())
     assert (spec.job_id, spec.attempt, spec.rank, spec.learners) == (job["id"], 1, 1, 2)
     assert (spec.command, spec.launcher, spec.env) == ("echo hello", "torchrun", {"A": "b", "KEY": "s3cr3t"})
+    assert spec.secrets == ["KEY"]
     assert (spec.checkpoint.every_seconds, spec.checkpoint.keep, spec.max_runtime_seconds) == (10, 2, 3600)
     assert (spec.results, spec.checkpoints) == (None, None)
     assert spec.code is not None

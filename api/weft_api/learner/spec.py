@@ -58,6 +58,7 @@ class SpecBuilder:
             framework=manifest.framework.name,
             launcher=manifest.framework.launcher,
             env=manifest.env | self._secrets(),
+            secrets=sorted(manifest.secrets),
             code=self._code(),
             repo=self._repository(),
             overlay=self._overlay(),

@@ -104,6 +104,7 @@ class Job:
             framework=manifest.framework.name,
             launcher=manifest.framework.launcher,
             env=manifest.env | self.secrets | here,
+            secrets=sorted(self.secrets),
             code=self.code,
             repo=self.repo,
             overlay=self.overlay,

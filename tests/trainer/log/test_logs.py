@@ -15,6 +15,7 @@ from tests.trainer.conftest import StartApi
 from weft_trainer.control import Control
 from weft_trainer.log.shipper import LogShipper
 from weft_trainer.service.client import ApiClient
+from weft_trainer.service.mask import Mask
 from weft_trainer.service.spool import Batch, Spool
 from weft_trainer.spec import LogSpec
 
@@ -104,7 +105,9 @@ class _Heard:
 
 def test_what_is_left_out_as_the_flood_ends_is_told(tmp_path: Path) -> None:
     heard = _Heard()
-    log = LogShipper(cast(ApiClient, heard), Control(), Spool(tmp_path / "spool", "one"), tmp_path / "log", LogSpec())
+    log = LogShipper(
+        cast(ApiClient, heard), Control(), Spool(tmp_path / "spool", "one"), tmp_path / "log", LogSpec(), Mask([])
+    )
     log.start()
     log.leave_out(
         b"".join(b"%d\n" % number for number in range(100))

@@ -22,6 +22,7 @@ from weft_trainer.metrics.limiter import Limiter
 from weft_trainer.metrics.records import Record, encode
 from weft_trainer.metrics.shipper import MetricShipper
 from weft_trainer.service.client import ApiClient
+from weft_trainer.service.mask import Mask
 from weft_trainer.service.spool import Spool
 
 
@@ -232,7 +233,7 @@ def test_a_disk_that_is_full_stops_metrics_and_nothing_else(tmp_path: Path, monk
 
     said: list[str] = []
     api = ApiClient("http://127.0.0.1:9", "token", 0, "me", Control())
-    shipper = MetricShipper(api, Control(), Spool(tmp_path, "me"), said.append)
+    shipper = MetricShipper(api, Control(), Spool(tmp_path, "me"), said.append, Mask([]))
     shipper.start()
     with monkeypatch.context() as patched:
         patched.setattr(Spool, "append", full)

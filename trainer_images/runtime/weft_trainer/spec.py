@@ -143,6 +143,8 @@ class LearnerSpec:
     framework: str
     launcher: str
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: tuple[str, ...] = ()
+    """Names of the variables in ``env`` whose values are secrets."""
     code: BundleInput | None = None
     repo: RepositoryInput | None = None
     """The code, instead of ``code``."""
@@ -219,6 +221,7 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
             known[name] = _optional(BundleInput, data.get(name))
         known["repo"] = _optional(RepositoryInput, data.get("repo"))
         known["model"] = _optional(ModelInput, data.get("model"))
+        known["secrets"] = tuple(data.get("secrets", ()))
         known["data"] = tuple(
             DataInput(
                 entry["id"],

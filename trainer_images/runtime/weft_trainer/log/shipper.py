@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from weft_trainer import words
@@ -20,6 +21,7 @@ from weft_trainer.errors import ApiError, Fenced, TrainerError, warn
 from weft_trainer.log.limits import Gate
 from weft_trainer.log.lines import Line
 from weft_trainer.service.client import ApiClient
+from weft_trainer.service.mask import Mask
 from weft_trainer.service.shipper import Shipper
 from weft_trainer.service.spool import Batch, Spool
 from weft_trainer.spec import LogSpec
@@ -38,10 +40,11 @@ _CLOSING_SECONDS = 10.0
 class LogShipper:
     """Thread-safe."""
 
-    def __init__(self, api: ApiClient, control: Control, spool: Spool, merged: Path, spec: LogSpec) -> None:
+    def __init__(self, api: ApiClient, control: Control, spool: Spool, merged: Path, spec: LogSpec, mask: Mask) -> None:
         self._api = api
         self._spool = spool
         self._spec = spec
+        self._mask = mask
         self._shipper = Shipper(spool, api.logs, control, _LINGER, self._refused, "logs")
         self._merged = _MergedLog(merged, spec.file_bytes)
         self._gate = Gate(spec)
@@ -61,6 +64,8 @@ class LogShipper:
     def write(self, lines: Sequence[Line]) -> None:
         if not lines:
             return
+        if self._mask.finds("\n".join(line.text for line in lines)):
+            lines = [replace(line, text=self._mask.text(line.text)) for line in lines]
         with self._lock:
             size = self._merged.write("".join(line.text + "\n" for line in lines).encode())
             self._last.extend(line.text[:_LAST_LINE_LENGTH] for line in lines)
@@ -87,6 +92,7 @@ class LogShipper:
         """Whole lines, as the program wrote them, that need not go to the API."""
         if not raw:
             return
+        raw = self._mask.raw(raw)
         last = raw[-_LAST_BYTES:].split(b"\n")[:-1]
         if len(raw) > _LAST_BYTES and len(last) > 1:
             del last[0]  # its beginning is missing

@@ -21,6 +21,7 @@ from weft_trainer.metrics.sampler import SystemSampler
 from weft_trainer.metrics.shipper import MetricShipper
 from weft_trainer.metrics.tensorboard import EventFiles, is_event_file
 from weft_trainer.service.client import ApiClient
+from weft_trainer.service.mask import Mask
 from weft_trainer.service.spool import Spool
 from weft_trainer.spec import LearnerSpec
 
@@ -42,13 +43,14 @@ class LearnerMetrics:
         control: Control,
         watchdog: Watchdog,
         say: Callable[[str], None],
+        mask: Mask,
     ) -> None:
         self._config = config
         self._control = control
         self._spec = spec
         self._folders = folders
         self._say = say
-        self._shipper = MetricShipper(api, control, Spool(folders.agent / SPOOL, api.instance), say)
+        self._shipper = MetricShipper(api, control, Spool(folders.agent / SPOOL, api.instance), say, mask)
         self._sampler = SystemSampler(
             self._shipper, spec.system_metrics_seconds, watchdog.own, [config.workdir], spec.memory
         )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Union
+
+from weft_trainer.service.mask import Mask
 
 Value = Union[int, float, str]
 NAME_LENGTH = 200
@@ -49,6 +51,31 @@ def encode(record: Record) -> Iterator[bytes]:
         size += len(piece)
     if pieces:
         yield start + b", ".join(pieces) + b"}}"
+
+
+def masked(record: Record, mask: Mask) -> Record:
+    """The record without secrets in its names and texts."""
+    if not mask.finds("\n".join(_texts(record))):
+        return record
+
+    def plain(values: Mapping[str, Value]) -> dict[str, Value]:
+        return {
+            mask.text(name): mask.text(value) if isinstance(value, str) else value for name, value in values.items()
+        }
+
+    types = {mask.text(name): kind for name, kind in record.types.items()}
+    return replace(
+        record, group=mask.text(record.group), values=plain(record.values), etimes=plain(record.etimes), types=types
+    )
+
+
+def _texts(record: Record) -> Iterator[str]:
+    yield record.group
+    for values in (record.values, record.etimes):
+        for name, value in values.items():
+            yield name
+            if isinstance(value, str):
+                yield value
 
 
 def clean(text: str, most: int) -> str:

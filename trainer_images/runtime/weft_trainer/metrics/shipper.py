@@ -9,8 +9,9 @@ from dataclasses import replace
 from weft_trainer.control import Control
 from weft_trainer.errors import ApiError
 from weft_trainer.metrics.limiter import Limiter
-from weft_trainer.metrics.records import Record, encode
+from weft_trainer.metrics.records import Record, encode, masked
 from weft_trainer.service.client import ApiClient
+from weft_trainer.service.mask import Mask
 from weft_trainer.service.shipper import Shipper
 from weft_trainer.service.spool import Spool
 
@@ -22,9 +23,10 @@ _LINGER = 1.0
 class MetricShipper:
     """``say`` writes a line into the job's log."""
 
-    def __init__(self, api: ApiClient, control: Control, spool: Spool, say: Callable[[str], None]) -> None:
+    def __init__(self, api: ApiClient, control: Control, spool: Spool, say: Callable[[str], None], mask: Mask) -> None:
         self._spool = spool
         self._say = say
+        self._mask = mask
         self._limiter = Limiter(say)
         self._shipper = Shipper(spool, api.metrics, control, _LINGER, self._refused, "metrics-sender")
         self._lock = threading.Lock()
@@ -51,6 +53,7 @@ class MetricShipper:
         """
         if not records and not left_out:
             return
+        records = [masked(record, self._mask) for record in records]
         with self._lock:
             if not self._open:
                 return

@@ -29,6 +29,7 @@ from weft_trainer.program.venv import Venv, make_venv
 from weft_trainer.results.leftovers import JobFolder
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.heartbeat import Heartbeat
+from weft_trainer.service.mask import Mask, secrets_of
 from weft_trainer.service.spool import Spool
 from weft_trainer.service.vitals import Vitals
 from weft_trainer.spec import LearnerSpec, S3Location
@@ -55,10 +56,11 @@ class Learner(Listener):
         self.api = api
         self.folders = Folders.create(config, spec)
         self.merged_log = self.folders.agent / "training-log.txt"
+        self.mask = Mask(secrets_of(spec, config.token))
         self.log = LogShipper(
-            api, control, Spool(self.folders.agent / LOG_SPOOL, api.instance), self.merged_log, spec.log
+            api, control, Spool(self.folders.agent / LOG_SPOOL, api.instance), self.merged_log, spec.log, self.mask
         )
-        self.metrics = LearnerMetrics(config, spec, self.folders, api, control, watchdog, self.log.say)
+        self.metrics = LearnerMetrics(config, spec, self.folders, api, control, watchdog, self.log.say, self.mask)
         self.vitals = Vitals(self._wrote, self._dump_stacks)
         self.heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self.vitals)
         self.checkpoints: Checkpoints | None = None if spec.elastic else self.new_checkpoints(spec)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Any
@@ -33,6 +34,7 @@ def report(learner: Learner, ending: Ending) -> int:
         raise Fenced
     learner.heartbeat.stop()
     told = {"outputs": learner.outputs, "leftovers": learner.leftovers}
+    ending = replace(ending, reason=learner.mask.text(ending.reason))
     _report_exit(learner.api, learner.spec.rank, ending, learner.log.last_lines, seconds, told)
     return ending.exit_code
 

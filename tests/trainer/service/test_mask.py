@@ -1,0 +1,120 @@
+"""The secrets of a learner are masked in what leaves it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from tests.trainer.agents import Launch
+from tests.trainer.conftest import Bucket, StartApi
+
+from weft_trainer.metrics.records import Record, masked
+from weft_trainer.service.mask import Mask
+
+_SECRET = "pä/s?w+rd&\"1'\\"
+_PRINT_IT = """
+import base64, json, os, sys, urllib.parse
+secret = os.environ["DB_PASSWORD"]
+print("plain", secret)
+print("url", "db://me:" + urllib.parse.quote(secret, safe="") + "@host")
+print("form", urllib.parse.urlencode({"password": secret}))
+print("header", base64.b64encode(b"me:" + secret.encode()).decode())
+print("json", json.dumps(dict(os.environ)))
+print("repr", {"password": secret})
+print("key")
+print(os.environ["KEY"])
+print("kept", os.environ["PLAIN"])
+sys.stdout.flush()
+os.makedirs(os.environ["LOG_DIR"], exist_ok=True)
+with open(os.environ["LOG_DIR"] + "/user_log.txt", "w") as file:
+    print("in a file", secret, file=file)
+from weft_trainer import log_metrics
+log_metrics({secret: 0.5})
+raise SystemExit("no entry for " + secret)
+"""
+_KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END KEY-----"
+
+
+def test_a_program_that_prints_its_secrets(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
+    env = {"DB_PASSWORD": _SECRET, "KEY": _KEY, "PLAIN": "nothing secret", "PROGRAM": _PRINT_IT}
+    api = start_api(
+        'python -c "$PROGRAM"',
+        env=env,
+        secrets=["DB_PASSWORD", "KEY"],
+        checkpoints=bucket.location("checkpoints"),
+        evaluation_metrics={
+            "type": "regex_extractor",
+            "groups": {
+                "said": {"regex": "plain (?P<word>\\S+)", "scalars": {"note": {"type": "STRING", "value": "$word"}}}
+            },
+        },
+    )
+    assert launch(api).wait() == 1
+    learner = api.learners[0]
+    by_name = dict(line.split(" ", 1) for line in learner.lines if " " in line)
+    assert by_name["plain"] == "***"
+    assert by_name["url"] == "db://me:***@host"
+    assert by_name["form"] == "password=***"
+    assert by_name["kept"] == "nothing secret"
+    assert "in a file ***" in learner.lines
+    assert "no entry for ***" in learner.lines, learner.lines[-8:]
+    key = learner.lines.index("key")
+    assert learner.lines[key + 1 : key + 5] == ["***"] * 4
+    sent = json.dumps([learner.lines, learner.exit, learner.records])
+    stored = {
+        key: content.decode() for key, content in api.objects.items() if key.endswith((".json", "training-log.txt"))
+    }
+    assert any(key.endswith("exit.json") for key in stored)
+    assert "plain ***" in stored["results/learner-1/training-log.txt"]
+    sent += "".join(stored.values())
+    for secret in (_SECRET, "MIIEvQIBADANBgkq", bucket.location("")["secret_key"], api.token):
+        for form in (secret, quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1], repr(secret)[1:-1]):
+            assert form not in sent
+    values: dict[str, Any] = {name: value for record in learner.records for name, value in record["values"].items()}
+    assert values["***"] == 0.5
+    assert values["note"] == "***"
+    header = base64.b64decode(by_name["header"].replace("***", ""), validate=False)
+    assert _SECRET.encode()[:4] not in header
+
+
+@pytest.mark.parametrize("length", range(8, 24))
+def test_base64_at_every_place(length: int) -> None:
+    secret = "".join(random.Random(length).choices("abcdefghijklmnopqrstuvwxyz0123456789?>~", k=length))
+    mask = Mask([secret])
+    for before in range(5):
+        for after in range(5):
+            for encode in (base64.b64encode, base64.urlsafe_b64encode):
+                text = encode(b"x" * before + secret.encode() + b"y" * after).decode()
+                rest = mask.text(text)
+                assert "***" in rest
+                assert len(rest.replace("***", "")) <= len(text) - (len(secret) * 8 - 10) // 6
+
+
+def test_base64_that_is_wrapped() -> None:
+    secret = "".join(random.Random(1).choices("abcdefgh", k=200))
+    wrapped = base64.encodebytes(secret.encode()).decode().splitlines()
+    mask = Mask([secret])
+    assert [mask.text(line) for line in wrapped] == ["***"] * len(wrapped)
+
+
+def test_what_is_not_masked() -> None:
+    mask = Mask(["", "  ", "abc", "12345"])
+    assert not mask.finds("abc  and \n 1234")
+    record = Record(0, {"step": 12345, "note": "12345"}, etimes={"iteration": 12345})
+    plain = masked(record, mask)
+    assert plain.values == {"step": 12345, "note": "***"}
+    assert plain.etimes == {"iteration": 12345}
+    assert Mask([]).text("abc") == "abc"
+
+
+def test_raw_bytes_of_a_flood() -> None:
+    mask = Mask(["s3cr3t-välue", "\udcff\udcfebytes"])
+    assert mask.raw("a s3cr3t-välue\n".encode() + b"\xff\xfebytes\n\xff") == b"a ***\n***\n\xff"
+
+
+def test_a_secret_that_holds_another_is_masked_whole() -> None:
+    assert Mask(["secret", "my-secret-key"]).text("my-secret-key, secret") == "***, ***"

@@ -1,0 +1,108 @@
+"""Masks the secrets of a learner in what leaves it: lines of its log, texts of its metrics, the reason of its end.
+
+The mask is for mistakes: a program that prints its environment, an HTTP header or a URL with a password. It does not
+hold a program that wants to give its secrets away, which may send them wherever it likes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote, quote_plus
+
+from weft_trainer.spec import LearnerSpec
+
+STARS = "***"
+SHORTEST = 4
+"""Characters. A shorter value would be found in every second word."""
+_SHORTEST_ENCODED = 6
+_WRAPPED = (76, 64)
+"""Characters of a line, as `base64` and `openssl base64` wrap their output."""
+
+
+class Mask:
+    """Replaces each of ``secrets`` by stars: as it is, quoted in JSON or Python, URL-encoded, and in base64, alone or
+    within other text. Each line of a secret of several lines counts as a secret. Values of less than ``SHORTEST``
+    characters stay."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        forms = {form for secret in secrets for form in _forms(secret)}
+        # The longest first: a form may be a part of another.
+        self._forms = sorted(forms, key=lambda form: (-len(form), form))
+        self._bytes = [form.encode("utf-8", "surrogateescape") for form in self._forms]
+
+    def text(self, text: str) -> str:
+        for form in self._forms:
+            if form in text:
+                text = text.replace(form, STARS)
+        return text
+
+    def raw(self, raw: bytes) -> bytes:
+        for form in self._bytes:
+            if form in raw:
+                raw = raw.replace(form, STARS.encode())
+        return raw
+
+    def finds(self, text: str) -> bool:
+        """Whether ``text`` has anything to mask. One search through many lines takes a fraction of many searches."""
+        return any(form in text for form in self._forms)
+
+
+def secrets_of(spec: LearnerSpec, token: str) -> Iterator[str]:
+    """The secrets that a learner got: those of the manifest, the credentials of its stores and of its repository, and
+    its access to the service.
+
+    Args:
+        token: of the attempt.
+    """
+    yield token
+    yield spec.gang_secret
+    for name in spec.secrets:
+        yield spec.env.get(name, "")
+    if spec.mlflow is not None:
+        yield spec.mlflow.token
+    for location in (*(entry.location for entry in spec.data), spec.pretrained, spec.results, spec.checkpoints):
+        if location is not None:
+            yield location.secret_key
+            yield location.session_token or ""
+    if spec.repo is not None and spec.repo.authorization:
+        encoded = spec.repo.authorization.partition(" ")[2]
+        yield encoded
+        yield base64.b64decode(encoded).decode("utf-8", "replace").partition(":")[2]
+
+
+def _forms(secret: str) -> Iterator[str]:
+    whole = secret.strip()
+    for value in {whole, *(line.strip() for line in whole.splitlines())}:
+        if len(value) < SHORTEST:
+            continue
+        yield value
+        yield quote(value, safe="", errors="surrogateescape")
+        yield quote(value, errors="surrogateescape")
+        yield quote_plus(value, errors="surrogateescape")
+        yield json.dumps(value)[1:-1]
+        yield json.dumps(value, ensure_ascii=False)[1:-1]
+        yield repr(value)[1:-1]
+        yield from _in_base64(value.encode("utf-8", "surrogateescape"))
+
+
+def _in_base64(value: bytes) -> Iterator[str]:
+    """The characters of base64 that depend on ``value`` alone, for the three places in a group of three bytes at which
+    it may begin."""
+    for before in range(3):
+        whole = base64.b64encode(bytes(before) + value).decode()
+        begin = (0, 2, 3)[before]
+        # The last character holds bits of what follows the value, if the value does not end with a group.
+        core = whole[begin:] if (before + len(value)) % 3 == 0 else whole.rstrip("=")[begin:-1]
+        for encoded in (core, whole) if before == 0 else (core,):
+            for part in (encoded, *_wrapped(encoded)):
+                if len(part) >= _SHORTEST_ENCODED:
+                    yield part
+                    yield part.replace("+", "-").replace("/", "_")
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    for width in _WRAPPED:
+        for at in range(0, len(text), width):
+            yield text[at : at + width]
