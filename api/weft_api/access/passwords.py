@@ -10,12 +10,17 @@ from sqlalchemy import select
 
 from weft_api.access.sign_in_limits import SIGN_IN_LIMITS
 from weft_api.context import Context, Shared
-from weft_api.http.problems import TOO_MANY_SIGN_INS, UNAUTHENTICATED, Problem
+from weft_api.http.problems import TOO_MANY_SIGN_INS, UNAUTHENTICATED, Problem, invalid
 from weft_core.store.models import User
 from weft_core.tokens import hash_password, new_token, verify_password
 
 _SLOTS = 2
 _WAITING = 8
+_SCORE = 2
+"""Of zxcvbn's 0 to 4: more than a million guesses."""
+_ESTIMATED = 72
+"""Characters that zxcvbn takes; its time grows with the square."""
+_ACCEPTED = "for example a few words that do not belong together"
 _RETRY = TOO_MANY_SIGN_INS.retry_after
 
 
@@ -47,10 +52,28 @@ class PasswordQueue:
 PASSWORD_QUEUE = Shared(lambda _: PasswordQueue())
 
 
-def hash_new(context: Context, password: str) -> str:
-    """The hash of a new password. Raises Problem too_many_sign_ins."""
+def hash_new(context: Context, password: str, name: str) -> str:
+    """The hash of a new password for the user ``name``.
+
+    Raises:
+        Problem: invalid_request when the password is easy to guess; too_many_sign_ins.
+    """
+    _refuse_guessable(password, name)
     with PASSWORD_QUEUE.of(context).place() as slot, slot:
         return hash_password(password)
+
+
+def _refuse_guessable(password: str, name: str) -> None:
+    """Refuse common passwords, names, dates, patterns of the keyboard, and variations of them.
+
+    The method is zxcvbn's: Wheeler, "zxcvbn: Low-Budget Password Strength Estimation", USENIX Security 2016.
+    """
+    from zxcvbn import zxcvbn  # its lists of words take 14 MiB, and few processes ever set a password
+
+    found = zxcvbn(password[:_ESTIMATED], user_inputs=[name, "weft"])
+    if found["score"] < _SCORE:
+        why = found["feedback"]["warning"].rstrip(".") or "it is short and simple"
+        raise invalid("body.password", f"this password is easy to guess: {why[0].lower()}{why[1:]}", accepted=_ACCEPTED)
 
 
 def check_password(context: Context, name: str, password: str, address: str) -> User:

@@ -24,8 +24,8 @@ def list_users(session: Session) -> list[UserView]:
 
 
 def create_user(context: Context, who: Principal, body: NewUser, once: Once) -> UserView:
-    """Raises Problem already_exists."""
-    hashed = hash_new(context, body.password.get_secret_value()) if body.password else None
+    """Raises Problem already_exists, or invalid_request for a password that is easy to guess."""
+    hashed = hash_new(context, body.password.get_secret_value(), body.name) if body.password else None
     with context.database.transaction() as session:
         made = new_id("usr")
         if once.claim(who.scope(session), made) == made:
@@ -41,7 +41,7 @@ def change_user(context: Context, who: Principal, name: str, body: UserChange, a
 
     Raises:
         Problem: not_found, also for the name of another user; forbidden; unauthenticated for a wrong password;
-            conflict when no administrator would be left.
+            invalid_request for a password that is easy to guess; conflict when no administrator would be left.
     """
     own = name == who.user
     if not own and not who.admin:
@@ -50,7 +50,7 @@ def change_user(context: Context, who: Principal, name: str, body: UserChange, a
         raise Problem(FORBIDDEN, "only an administrator may change that; you may change your password")
     if own and body.password is not None:
         _check_current(context, who, name, body, address)
-    hashed = hash_new(context, body.password.get_secret_value()) if body.password else None
+    hashed = hash_new(context, body.password.get_secret_value(), name) if body.password else None
     with context.database.transaction() as session:
         user = _get(session, name)
         if body.disabled or body.admin is False:

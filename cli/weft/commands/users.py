@@ -49,7 +49,7 @@ def create(
 
     The command asks for the password, or reads it from stdin. It is never an argument.
     """
-    password = None if no_password else ask_secret(f"Password of {name} (at least 8 characters)")
+    password = None if no_password else ask_secret(f"Password of {name} (at least 8 characters, not easy to guess)")
     client_of(ctx).users.create(name, password, email=email, admin=admin)
     say(f"[green]✓[/] user {escape(name)} created; next: weft projects add PROJECT {escape(name)}")
 
@@ -76,7 +76,7 @@ def change_password(
             changes["current_password"] = sys.stdin.readline().rstrip("\r\n")
     if end_tokens:
         changes["end_tokens"] = True
-    client.users.change(name, **changes, password=ask_secret("New password (at least 8 characters)"))
+    client.users.change(name, **changes, password=ask_secret("New password (at least 8 characters, not easy to guess)"))
     ended = "; all tokens and sessions have ended" if end_tokens else ""
     say(f"[green]✓[/] the password of {escape(name)} is changed{ended}")
 

@@ -8,9 +8,11 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import update
 from tests.api.conftest import PASSWORD, Api, Person, code_of
 
 from weft_api.access import passwords
+from weft_core.store.models import User
 from weft_core.tokens import verify_password
 
 
@@ -51,3 +53,36 @@ def test_a_rush_of_sign_ins_holds_up_no_other_call(api: Api, ann: Person, monkey
     assert counted == {(429, "too_many_sign_ins", "2"): 50, (401, "unauthenticated", None): 10}
     body = {"user": ann.name, "password": PASSWORD}
     assert api.client().post("/api/v1/login", json=body).status_code == 200, "all places are free again"
+
+
+@pytest.fixture
+def admin(api: Api) -> Person:
+    person = api.person()
+    with api.context.database.transaction() as session:
+        session.execute(update(User).where(User.id == person.user_id).values(is_admin=True))
+    return person
+
+
+@pytest.mark.parametrize("password", ["password1", "P@ssw0rd!", "1qaz2wsx3edc", "aaaaaaaaaaaaaaaaaa", "19840101"])
+def test_passwords_that_are_easy_to_guess_are_refused(api: Api, admin: Person, password: str) -> None:
+    body = {"name": "grace.hopper", "password": password}
+    refused = admin.http.post("/api/v1/users", json=body)
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_request")
+    assert refused.json()["detail"].startswith("body.password: this password is easy to guess: ")
+    assert password not in refused.text
+    names = [user["name"] for user in admin.http.get("/api/v1/users").json()["users"]]
+    assert "grace.hopper" not in names
+    own = admin.http.patch(f"/api/v1/users/{admin.name}", json={"password": password, "current_password": PASSWORD})
+    assert (own.status_code, own.json()["code"]) == (400, "invalid_request")
+    assert api.client().post("/api/v1/login", json={"user": admin.name, "password": PASSWORD}).status_code == 200
+
+
+def test_a_long_password_is_estimated_by_its_beginning(admin: Person) -> None:
+    body = {"name": "long", "password": "correct horse battery staple " * 30}
+    assert admin.http.post("/api/v1/users", json=body).status_code == 201
+
+
+def test_a_password_is_not_the_name_of_its_user(admin: Person) -> None:
+    body = {"name": "grace.hopper", "password": "grace.hopper1"}
+    assert admin.http.post("/api/v1/users", json=body).status_code == 400
+    assert admin.http.post("/api/v1/users", json={**body, "name": "someone"}).status_code == 201

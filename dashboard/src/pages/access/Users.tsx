@@ -94,7 +94,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
         fields={[
           { name: "name", label: "Name", required: true },
           { name: "email", label: "E-mail" },
-          { name: "password", label: "Password", type: "password", hint: "At least 8 characters; none: tokens only." },
+          { name: "password", label: "Password", type: "password", hint: "At least 8 characters, not easy to guess; none: tokens only." },
           { name: "admin", label: "Administrator", type: "check" },
         ]}
         submit={async ({ name = "", email, password, admin }) => {
