@@ -77,7 +77,8 @@ def test_what_a_learner_finds(stack: Stack, tmp_path: Path) -> None:
             "GPU_COUNT": "0",
             "TRAINING_ID": job.id,
             "GREETING": "hello",
-            "API_KEY": "s3cr3t-value",
+            "API_KEY": "***",
+            "API_KEY backwards": "eulav-t3rc3s",
         }
         assert all(found.values()), found
     shown = stack.weft("show", job.id, "--json").stdout + stack.weft("events", job.id, "--json").stdout

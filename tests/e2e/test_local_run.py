@@ -200,7 +200,8 @@ def test_folders_take_the_place_of_s3(desk: Desk) -> None:
             "NUM_LEARNERS": "2",
             "GPU_COUNT": "0",
             "GREETING": "hello",
-            "API_KEY": "s3cr3t",
+            "API_KEY": "***",
+            "API_KEY backwards": "t3rc3s",
         }
         assert all(found.values()), found
         assert (desk.folder / f"out/{learner}.bin").read_bytes() == b"a" * 1000

@@ -1,4 +1,7 @@
-"""Prints what a learner finds: folders, environment, code, data; and never a secret of the platform's."""
+"""Prints what a learner finds: folders, environment, code, data; and never a secret of the platform's.
+
+The user's own secret is printed twice: as it is, which the log masks, and backwards, which shows its true value.
+"""
 
 import json
 import os
@@ -13,5 +16,6 @@ found["data"] = sorted(
 found["values"] = {
     n: os.environ.get(n) for n in ("LEARNER_ID", "NUM_LEARNERS", "GPU_COUNT", "TRAINING_ID", "GREETING", "API_KEY")
 }
+found["values"]["API_KEY backwards"] = os.environ["API_KEY"][::-1]
 found["leaks"] = [n for n, v in os.environ.items() if "weft_a_" in v or n in ("WEFT_DATABASE_URL", "WEFT_SECRET_KEYS")]
 print("FOUND " + json.dumps(found), flush=True)
