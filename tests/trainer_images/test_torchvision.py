@@ -22,10 +22,12 @@ def python(tmp_path: Path) -> Path:
     return tmp_path / "environment" / "bin" / "python"
 
 
-def build(python: Path, wheels: Path, torch: str) -> str:
-    """What the program says in an environment with this build of PyTorch."""
+def build(python: Path, wheels: Path, torch: str, **settings: str) -> str:
+    """What the program says in an environment with this build of PyTorch, and these settings of pip."""
     wheel = make_wheel(wheels, "torch", torch)
-    env = {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
+    # The machine's own configuration of pip may name more wheels, or constraints.
+    own = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
+    env = {**os.environ, **own, **settings}
     subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], env=env, check=True)
     done = subprocess.run([BUILD, python, wheels], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -44,7 +46,16 @@ def test_a_build_that_fits_is_taken(python: Path, tmp_path: Path) -> None:
 
 def test_a_build_for_another_pytorch_is_left_out(python: Path, tmp_path: Path) -> None:
     make_wheel(tmp_path / "wheels", "torchvision", VERSION, text=OPS)
-    assert "the index has no torchvision for torch 2.13.0+cpu" in build(python, tmp_path / "wheels", "2.13.0+cpu")
+    assert "pip finds no torchvision for torch 2.13.0+cpu" in build(python, tmp_path / "wheels", "2.13.0+cpu")
+    assert not has_torchvision(python)
+
+
+def test_a_machine_whose_constraints_leave_no_build_goes_without(python: Path, tmp_path: Path) -> None:
+    make_wheel(tmp_path / "wheels", "torchvision", VERSION, text=OPS)
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("torchvision<0.1\n")
+    said = build(python, tmp_path / "wheels", "2.13.0+cpu", PIP_CONSTRAINT=str(constraints))
+    assert "pip finds no torchvision for torch 2.13.0+cpu" in said
     assert not has_torchvision(python)
 
 
