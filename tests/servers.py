@@ -14,7 +14,7 @@ from pathlib import Path
 import boto3
 from pydantic import SecretStr
 
-from weft_core.settings import S3Settings
+from weft_core.settings import DatastoreSettings, S3Settings
 from weft_core.store import migrate
 from weft_core.store.database import Database
 from weft_embedded import ports
@@ -58,7 +58,8 @@ class Servers:
 
     @cached_property
     def s3(self) -> SeaweedServer:
-        server = SeaweedServer(self.folder / "s3", [S3Identity.generate("weft")], self.folder, self.folder / "s3.log")
+        identities = [S3Identity.generate("weft"), S3Identity.generate("users", denied=("installation",))]
+        server = SeaweedServer(self.folder / "s3", identities, self.folder, self.folder / "s3.log")
         server.start()
         return server
 
@@ -93,6 +94,17 @@ class Servers:
             connection.execute(f"drop database {name} with (force)")
 
     # --- buckets ---
+
+    def shared_store(self) -> DatastoreSettings:
+        """The store as one that issues temporary keys for projects that share it. The bucket `installation` is closed
+        to them."""
+        identity = self.s3.identities[1]
+        return DatastoreSettings(
+            endpoint=self.s3.url,
+            access_key=identity.access_key,
+            secret_key=SecretStr(identity.secret_key),
+            temporary_keys=True,
+        )
 
     def bucket(self) -> S3Settings:
         """A fresh bucket, with the credentials of the store's administrator."""

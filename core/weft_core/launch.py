@@ -102,13 +102,32 @@ class S3Location(_Wire):
 
     endpoint: str
     region: str | None = None
-    access_key: str
-    secret_key: str = Field(repr=False)
+    temporary: bool = False
+    """The store issues temporary keys, so there are none here: a learner's are :attr:`LearnerSpec.store_keys`."""
+    access_key: str = ""
+    secret_key: str = Field(default="", repr=False)
     session_token: str | None = Field(default=None, repr=False)
     ca: str | None = None
     """Certificates (PEM) to trust for this store, besides the system's."""
+    space: str = ""
+    """What the names of the project's buckets begin with, in a store that projects share."""
     container: str
     prefix: str = ""  # no slash at its ends
+
+    @property
+    def bucket(self) -> str:
+        """The container by the name that the store knows."""
+        return self.space + self.container
+
+
+class StoreKeys(_Wire):
+    """Temporary S3 keys."""
+
+    access_key: str
+    secret_key: str = Field(repr=False)
+    session_token: str = Field(repr=False)
+    seconds: float
+    """How long the keys are good from now on."""
 
 
 class DataInput(_Wire):
@@ -262,6 +281,9 @@ class LearnerSpec(_Wire):
     """Whether the results become a version of a model. If so, the learner that stores last reports their files."""
     checkpoints: S3Location | None = None
     """The place for CHECKPOINT_DIR, as for ``results``."""
+    store_keys: StoreKeys | None = None
+    """The keys for all locations that are ``temporary``: they read this attempt's inputs, read and write its results
+    and checkpoints, and open nothing else. `POST /api/v1/learner/store-keys` renews them."""
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
     log: LogSpec | None = None
     """None: the agent's defaults."""

@@ -105,8 +105,8 @@ def _ca_file(ca: str) -> _TemporaryFileWrapper[str]:
 
 
 @contextmanager
-def _errors(endpoint: str, container: str, key: str = "") -> Iterator[None]:
-    """Translate boto's exceptions to StoreError."""
+def store_errors(endpoint: str, container: str, key: str = "") -> Iterator[None]:
+    """Around calls of boto: its exceptions become StoreErrors."""
     place = f"{container}/{key}" if key else container
     try:
         yield
@@ -148,28 +148,45 @@ def _errors(endpoint: str, container: str, key: str = "") -> Iterator[None]:
 
 
 class Bucket:
-    """One container; keys are as given, without a prefix of our own."""
+    """One container; keys are as given, without a prefix of our own.
 
-    def __init__(self, client: S3Client, endpoint: str, container: str, public_client: S3Client | None = None) -> None:
+    Args:
+        space: what stands before the container's name in the store.
+    """
+
+    def __init__(
+        self,
+        client: S3Client,
+        endpoint: str,
+        container: str,
+        public_client: S3Client | None = None,
+        space: str = "",
+    ) -> None:
         self._s3 = client
         self._signer = public_client or client
         self._endpoint = endpoint
+        self._space = space
         self.container = container
 
+    @property
+    def bucket(self) -> str:
+        """The container by the name that the store knows."""
+        return self._space + self.container
+
     def _guard(self, key: str = "") -> Any:
-        return _errors(self._endpoint, self.container, key)
+        return store_errors(self._endpoint, self.container, key)
 
     def check(self) -> None:
         """Raise StoreError unless the container exists and may be listed."""
         with self._guard():
             # Not HEAD: its 403 and 404 come without the code that tells wrong credentials from a missing container.
-            self._s3.list_objects_v2(Bucket=self.container, MaxKeys=1)
+            self._s3.list_objects_v2(Bucket=self.bucket, MaxKeys=1)
 
     def create(self) -> None:
         """Create the container unless it is there."""
         with self._guard():
             try:
-                self._s3.create_bucket(Bucket=self.container)
+                self._s3.create_bucket(Bucket=self.bucket)
             except ClientError as error:
                 if error.response.get("Error", {}).get("Code") not in {
                     "BucketAlreadyOwnedByYou",
@@ -179,27 +196,27 @@ class Bucket:
 
     def put(self, key: str, body: bytes) -> None:
         with self._guard(key):
-            self._s3.put_object(Bucket=self.container, Key=key, Body=body)
+            self._s3.put_object(Bucket=self.bucket, Key=key, Body=body)
 
     def put_file(self, key: str, path: Path) -> None:
         """Upload a file of any size (multipart above 8 MiB)."""
         with self._guard(key):
-            self._s3.upload_file(str(path), self.container, key)
+            self._s3.upload_file(str(path), self.bucket, key)
 
     def get(self, key: str) -> bytes:
         with self._guard(key):
-            return self._s3.get_object(Bucket=self.container, Key=key)["Body"].read()
+            return self._s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()
 
     def get_range(self, key: str, start: int, size: int) -> bytes:
         """``size`` (≥ 1) bytes of an object from ``start`` on; fewer where it ends."""
         with self._guard(key):
-            answer = self._s3.get_object(Bucket=self.container, Key=key, Range=f"bytes={start}-{start + size - 1}")
+            answer = self._s3.get_object(Bucket=self.bucket, Key=key, Range=f"bytes={start}-{start + size - 1}")
             return answer["Body"].read()
 
     def get_stream(self, key: str, piece: int = 1 << 20) -> Iterator[bytes]:
         """The object in pieces. Opened at once, so that a missing object raises here and not in mid-answer."""
         with self._guard(key):
-            body = self._s3.get_object(Bucket=self.container, Key=key)["Body"]
+            body = self._s3.get_object(Bucket=self.bucket, Key=key)["Body"]
         return self._pieces(key, body, piece)
 
     def _pieces(self, key: str, body: Any, piece: int) -> Iterator[bytes]:
@@ -210,19 +227,19 @@ class Bucket:
         """Copy an object of any size to ``target``; ``inside`` the store, or through this process."""
         if inside:
             with target._guard(key):
-                source: CopySourceTypeDef = {"Bucket": self.container, "Key": key}
-                target._s3.copy(source, target.container, target_key, SourceClient=self._s3, Config=_COPY)
+                source: CopySourceTypeDef = {"Bucket": self.bucket, "Key": key}
+                target._s3.copy(source, target.bucket, target_key, SourceClient=self._s3, Config=_COPY)
             return
         with self._guard(key):
-            body = self._s3.get_object(Bucket=self.container, Key=key)["Body"]
+            body = self._s3.get_object(Bucket=self.bucket, Key=key)["Body"]
             with target._guard(target_key):
-                target._s3.upload_fileobj(body, target.container, target_key)
+                target._s3.upload_fileobj(body, target.bucket, target_key)
 
     def head(self, key: str) -> ObjectInfo | None:
         """Size and time of an object, or None when there is none."""
         try:
             with self._guard(key):
-                answer = self._s3.head_object(Bucket=self.container, Key=key)
+                answer = self._s3.head_object(Bucket=self.bucket, Key=key)
         except StoreError as error:
             if error.kind == "not_found":
                 return None
@@ -232,7 +249,7 @@ class Bucket:
     def objects(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """All objects whose key starts with ``prefix``, in key order."""
         with self._guard(prefix):
-            for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.container, Prefix=prefix):
+            for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix):
                 for entry in page.get("Contents", []):
                     yield ObjectInfo(entry["Key"], entry["Size"], entry["LastModified"])
 
@@ -240,7 +257,7 @@ class Bucket:
         """One page of a listing (``limit`` ≤ 1000) and the cursor of the next, None at the end."""
         with self._guard(prefix):
             extra: dict[str, Any] = {"ContinuationToken": cursor} if cursor else {}
-            answer = self._s3.list_objects_v2(Bucket=self.container, Prefix=prefix, MaxKeys=limit, **extra)
+            answer = self._s3.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=limit, **extra)
         found = [ObjectInfo(entry["Key"], entry["Size"], entry["LastModified"]) for entry in answer.get("Contents", [])]
         return found, answer.get("NextContinuationToken")
 
@@ -253,25 +270,25 @@ class Bucket:
             if batch and (key is None or len(batch) == 1000):
                 with self._guard():
                     self._s3.delete_objects(
-                        Bucket=self.container, Delete={"Objects": [{"Key": name} for name in batch], "Quiet": True}
+                        Bucket=self.bucket, Delete={"Objects": [{"Key": name} for name in batch], "Quiet": True}
                     )
                 batch = []
 
     def presign_get(self, key: str, seconds: int = _WEEK) -> str:
-        return self._signer.generate_presigned_url("get_object", {"Bucket": self.container, "Key": key}, seconds)
+        return self._signer.generate_presigned_url("get_object", {"Bucket": self.bucket, "Key": key}, seconds)
 
     def presign_put(self, key: str, seconds: int = _WEEK) -> str:
-        return self._signer.generate_presigned_url("put_object", {"Bucket": self.container, "Key": key}, seconds)
+        return self._signer.generate_presigned_url("put_object", {"Bucket": self.bucket, "Key": key}, seconds)
 
     def create_multipart(self, key: str) -> str:
         """Begin a multipart upload; returns its id."""
         with self._guard(key):
-            return self._s3.create_multipart_upload(Bucket=self.container, Key=key)["UploadId"]
+            return self._s3.create_multipart_upload(Bucket=self.bucket, Key=key)["UploadId"]
 
     def presign_part(self, key: str, upload_id: str, number: int, seconds: int = _WEEK) -> str:
         return self._signer.generate_presigned_url(
             "upload_part",
-            {"Bucket": self.container, "Key": key, "UploadId": upload_id, "PartNumber": number},
+            {"Bucket": self.bucket, "Key": key, "UploadId": upload_id, "PartNumber": number},
             seconds,
         )
 
@@ -279,7 +296,7 @@ class Bucket:
         """Publish the object from its parts, ``etags`` in the order of their numbers (from 1)."""
         with self._guard(key):
             self._s3.complete_multipart_upload(
-                Bucket=self.container,
+                Bucket=self.bucket,
                 Key=key,
                 UploadId=upload_id,
                 MultipartUpload={"Parts": [{"PartNumber": n, "ETag": etag} for n, etag in enumerate(etags, 1)]},
@@ -289,7 +306,7 @@ class Bucket:
         """Give up a multipart upload; one that is gone already is no error."""
         try:
             with self._guard(key):
-                self._s3.abort_multipart_upload(Bucket=self.container, Key=key, UploadId=upload_id)
+                self._s3.abort_multipart_upload(Bucket=self.bucket, Key=key, UploadId=upload_id)
         except StoreError as error:
             if error.kind != "not_found":
                 raise
@@ -330,14 +347,13 @@ class S3Store(Bucket):
             location.ca,
             None if outgoing.owns(location.endpoint) else outgoing,
         )
-        super().__init__(client, location.endpoint, location.container)
+        super().__init__(client, location.endpoint, location.container, space=location.space)
 
     def containers(self) -> list[str]:
         """Names of all containers that the credentials may list."""
-        with _errors(self._endpoint, "containers"):
-            return [
-                container["Name"] for container in self._s3.list_buckets().get("Buckets", []) if "Name" in container
-            ]
+        with store_errors(self._endpoint, "containers"):
+            names = [bucket["Name"] for bucket in self._s3.list_buckets().get("Buckets", []) if "Name" in bucket]
+        return [name.removeprefix(self._space) for name in names if name.startswith(self._space)]
 
 
 # --- keys in the installation's own bucket -----------------------------------------------------------------------

@@ -49,7 +49,8 @@ class S3Settings(_Section):
 
 
 class DatastoreSettings(_Section):
-    """The data store ``default`` of the project ``default``, which ``python -m weft_core.setup`` creates."""
+    """The data store ``default``, which ``python -m weft_core.setup`` creates: for the project ``default``, or for
+    every project, if the store issues temporary keys."""
 
     endpoint: str = ""
     """The URL of the store, as the API, learners and users reach it; default: the installation's own store,
@@ -57,10 +58,19 @@ class DatastoreSettings(_Section):
     region: str = "us-east-1"
     """The region of its buckets."""
     access_key: str = ""
-    """The access key. Jobs of users get it, so it must not give access to the installation's own bucket. Empty: no data
-    store is created."""
+    """The access key. It must not give access to the installation's own bucket. Jobs get it, unless the store issues
+    temporary keys. Empty: no data store is created."""
     secret_key: SecretStr = SecretStr("")
     """The secret key that belongs to ``access_key``."""
+    temporary_keys: bool = False
+    """Whether the store issues temporary keys (STS), as SeaweedFS, AWS and MinIO do. Then each project has buckets of
+    its own in the store, a learner gets keys for its job's inputs and results only, and ``access_key`` stays on the
+    server."""
+    sts_endpoint: str = ""
+    """The URL that issues the keys; default: the store's own ``endpoint``."""
+    role: str = ""
+    """The ARN of a role to assume for the keys (`AssumeRole`); default: none, and the keys are those of a federated
+    user (`GetFederationToken`)."""
 
 
 class ApiSettings(_Section):

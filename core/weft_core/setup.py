@@ -12,7 +12,8 @@ import socket
 import sys
 
 from pydantic import ValidationError
-from sqlalchemy import select
+from sqlalchemy import select, update
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -26,6 +27,8 @@ from weft_core.tokens import new_token
 ADMIN = "admin"
 PROJECT = "default"
 DATASTORE = "default"
+SPACES = "weft-"
+"""What the names of all buckets begin with that belong to other projects than `default`."""
 
 
 def ensure_admin(session: Session) -> tuple[User, Project]:
@@ -71,6 +74,9 @@ def add_datastore(
 def ensure_datastore(session: Session, settings: Settings, project: Project) -> None:
     """Make the data store of the settings, or let it follow them. One with another access key is a user's: it stays.
 
+    Args:
+        project: the project `default`.
+
     Raises:
         SecretsUnreadable: what is stored was encrypted with a key that is no more in the settings.
         ValueError: there are no keys to encrypt with.
@@ -79,20 +85,63 @@ def ensure_datastore(session: Session, settings: Settings, project: Project) -> 
     if not wanted.access_key:
         return
     box = SecretBox(settings.secret_keys)
-    endpoint = wanted.endpoint or settings.s3.public_endpoint or settings.s3.endpoint
+    endpoint = datastore_endpoint(settings)
     password = wanted.secret_key.get_secret_value()
     row = session.scalars(
         select(Datastore).where(Datastore.project_id == project.id, Datastore.name == DATASTORE)
     ).one_or_none()
-    if row is None:
+    kept = session.get(Secret, row.secret_id) if row is not None and row.secret_id is not None else None
+    credentials = json.loads(box.decrypt(kept.ciphertext)) if kept else {}
+    is_ours = credentials.get("user_name") == wanted.access_key
+    if wanted.temporary_keys:
+        if row is not None and kept is not None and is_ours:
+            row.secret_id, row.space = None, ""
+            session.flush()
+            session.delete(kept)
+        for each in session.scalars(select(Project)):
+            share_datastore(session, settings, each, "" if each.id == project.id else None)
+        session.execute(
+            update(Datastore)
+            .where(Datastore.secret_id.is_(None))
+            .values(endpoint=endpoint, region=wanted.region)
+            .execution_options(synchronize_session=False)
+        )
+    elif row is None:
         add_datastore(session, box, project, endpoint, wanted.region, wanted.access_key, password)
-        return
-    kept = session.get_one(Secret, row.secret_id)
-    credentials = json.loads(box.decrypt(kept.ciphertext))
-    if credentials["user_name"] == wanted.access_key:
+    elif kept is not None and is_ours:
         row.endpoint, row.region = endpoint, wanted.region
         if credentials["password"] != password:
             kept.ciphertext = box.encrypt(json.dumps({**credentials, "password": password}))
+
+
+def share_datastore(session: Session, settings: Settings, project: Project, space: str | None = None) -> None:
+    """Make the project's data store `default` in the store that issues temporary keys, if there is such a store, and
+    the project has no data store of this name.
+
+    Args:
+        space: what its buckets' names begin with; default: a prefix that no other project has.
+    """
+    if not settings.datastore.temporary_keys:
+        return
+    values = {
+        "id": new_id("ds"),
+        "project_id": project.id,
+        "name": DATASTORE,
+        "endpoint": datastore_endpoint(settings),
+        "region": settings.datastore.region,
+        "space": space_of(project.id) if space is None else space,
+    }
+    session.execute(insert(Datastore).values(values).on_conflict_do_nothing())
+
+
+def space_of(project_id: str) -> str:
+    """The beginning of the names of a project's buckets in a store that projects share."""
+    return f"{SPACES}{project_id.partition('-')[2]}-"
+
+
+def datastore_endpoint(settings: Settings) -> str:
+    """The URL of the data store of the settings, as learners and users reach it."""
+    return settings.datastore.endpoint or settings.s3.public_endpoint or settings.s3.endpoint
 
 
 def issue_token(session: Session, user: User, project: Project, name: str) -> str:

@@ -191,16 +191,6 @@ class Home:
     def save_host(self, host: str) -> None:
         self._host.write_text(f"{host}\n")
 
-    def load_endpoint(self) -> str | None:
-        """The endpoint of our S3 that the users' data store `default` was given last."""
-        try:
-            return (self.s3 / "endpoint").read_text().strip()
-        except OSError:
-            return None
-
-    def save_endpoint(self, url: str) -> None:
-        (self.s3 / "endpoint").write_text(f"{url}\n")
-
     # --- the grace of its end: `weft down` tells the supervisor ---
 
     def leave_grace(self, seconds: float) -> None:

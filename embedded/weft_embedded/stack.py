@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import psycopg
@@ -21,7 +22,7 @@ from weft_embedded.services import ApiService, WorkerService
 
 DEFAULT_PORT = 8080
 END_ORDER = ("worker", "api", "gate", "s3", "redis", "postgres")
-DATASTORE = "default"  # and the S3 identity behind it, which users' jobs get
+DATASTORE = "default"  # the S3 identity that gets temporary keys for users and their jobs
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,11 @@ class Stack:
         if not self.external.s3:
             wired["WEFT_S3__ENDPOINT"] = self._s3.url
             wired["WEFT_S3__PUBLIC_ENDPOINT"] = self.public_s3
+            if not self.given.datastore.access_key:
+                keys = self._users
+                wired["WEFT_DATASTORE__ACCESS_KEY"] = keys.access_key
+                wired["WEFT_DATASTORE__SECRET_KEY"] = keys.secret_key
+                wired["WEFT_DATASTORE__TEMPORARY_KEYS"] = "true"
         return service_environment(self.home, **wired)
 
     def database_url(self) -> str:
@@ -176,11 +182,15 @@ class Stack:
         return Gate(self.listening, lambda: self._s3.port, kept, self.home.run, log)
 
     def _identities(self) -> list[S3Identity]:
-        """The administrator of the store, and who users' jobs are: that one can't see the installation's own bucket."""
+        """The administrator of the store, and the identity that gets temporary keys for users and their jobs. It can't
+        open the installation's own bucket."""
         s3 = self.given.s3
-        learners = read_identity(self.home.s3, DATASTORE) or S3Identity.generate(DATASTORE)
-        closed = replace(learners, denied=(s3.bucket,))
-        return [S3Identity("weft", s3.access_key, s3.secret_key.get_secret_value()), closed]
+        return [S3Identity("weft", s3.access_key, s3.secret_key.get_secret_value()), self._users]
+
+    @cached_property
+    def _users(self) -> S3Identity:
+        kept = read_identity(self.home.s3, DATASTORE) or S3Identity.generate(DATASTORE)
+        return replace(kept, denied=(self.given.s3.bucket,))
 
     # --- commands that are run along with it ---
 
@@ -190,7 +200,6 @@ class Stack:
             wanted = {"--ours": not self.external.s3}
         else:
             wanted = {
-                "--datastore": not self.external.s3,
                 "--ours": not self.external.postgres,
                 "--no-profile": not self.choice.profile,
             }

@@ -99,3 +99,28 @@ def test_the_data_store_of_the_settings(
         )
     assert setup.main([]) == 0
     assert stored(database, configured) == ("https://theirs.example.org", theirs)
+
+
+def test_a_store_that_projects_share(configured: Settings, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data store of an earlier version becomes a part of it, with its buckets, and loses its keys."""
+    monkeypatch.setenv("WEFT_SECRET_KEYS", configured.secret_keys[0].get_secret_value())
+    monkeypatch.setenv("WEFT_DATASTORE__ACCESS_KEY", "users")
+    monkeypatch.setenv("WEFT_DATASTORE__SECRET_KEY", "of users")
+    assert setup.main([]) == 0
+    with database.transaction() as session:
+        session.add_all(Project(id=f"prj-{name}", name=name) for name in ("early", "late"))
+        box = SecretBox(configured.secret_keys)
+        own = session.get_one(Project, "prj-late")
+        setup.add_datastore(session, box, own, "https://late.example.org", "us-east-1", "late", "own")
+    monkeypatch.setenv("WEFT_DATASTORE__TEMPORARY_KEYS", "true")
+    monkeypatch.setenv("WEFT_S3__PUBLIC_ENDPOINT", "https://s3.example.org")
+    for _ in range(2):
+        assert setup.main([]) == 0
+        with database.transaction() as session:
+            rows = session.query(Datastore, Project.name).join(Project, Project.id == Datastore.project_id).all()
+            assert {name: (row.endpoint, row.space, row.secret_id is None) for row, name in rows} == {
+                "default": ("https://s3.example.org", "", True),
+                "early": ("https://s3.example.org", "weft-early-", True),
+                "late": ("https://late.example.org", None, False),
+            }
+            assert [kept.project_id for kept in session.query(Secret)] == ["prj-late"]

@@ -80,7 +80,7 @@ def test_settings_are_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert settings.api.public_url == "http://weft_host:8080"
     # The data store that users' jobs get, made by the set-up with credentials that no other service of ours is given.
     assert settings.datastore.access_key == "weft_datastore_access_key"
-    assert [name for name in OURS if "WEFT_DATASTORE__SECRET_KEY" in SERVICES[name]["environment"]] == ["setup"]
+    assert [name for name in OURS if "WEFT_DATASTORE__SECRET_KEY" in SERVICES[name]["environment"]] == ["setup", "api"]
 
 
 def test_commands_and_health_checks_exist() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -70,6 +71,42 @@ def test_the_attacks_are_real(stack: Stack, stranger: Client) -> None:
     assert reached["a file in /var/tmp"]
 
 
+def test_projects_share_the_store_and_no_object(stack: Stack, stranger: Client, tmp_path: Path) -> None:
+    """Both have a container `pictures`; a learner's keys open its inputs and results alone."""
+    for client, word in ((stack.client, "ours"), (stranger, "theirs")):
+        for key in ("plain/a.txt", "stream/b.txt", "secret/c.txt"):
+            file = tmp_path / word / key
+            file.parent.mkdir(parents=True)
+            file.write_text(f"{word} {key}")
+        client.data.put(tmp_path / word, "default:pictures")
+    inputs = [
+        {"id": "plain", "datastore": "default", "training_data": {"container": "pictures", "prefix": "plain"}},
+        {
+            "id": "streamed",
+            "datastore": "default",
+            "training_data": {"container": "pictures", "prefix": "stream", "mode": "stream"},
+            "training_results": {"container": "pictures", "prefix": "models"},
+        },
+    ]
+    # The project `default` has its buckets without a prefix.
+    wanted = manifest("python shared_store.py pictures", engine="local", memory="256 MiB", data_stores=inputs)
+    job = stranger.train(wanted, PROGRAMS).wait(timeout=300, check=False)
+    assert job.state == "COMPLETED", [job.reason, *lines(job)]
+    [line] = [text for text in lines(job) if text.startswith("FOUND")]
+    assert json.loads(line.removeprefix("FOUND ")) == {
+        "downloaded": "theirs plain/a.txt",
+        "streamed": {"b.txt": "theirs stream/b.txt"},
+        "in parts": "the",
+        "its own prefix": True,
+        "its own container": False,
+        "another prefix": False,
+        "another project": False,
+        "the installation": False,
+    }
+    assert "model.txt" in {file.path for file in job.files()}
+    assert job.id in {entry.key.split("/")[1] for entry in stranger.data.objects("default:pictures/models")}
+
+
 def attack(stack: Stack, stranger: Client, engine: str) -> tuple[dict[str, bool], list[int]]:
     """What a job on this engine reaches while a job of another project runs there, and the processes that it sees."""
     victim = stack.train(plain("python victim.py", engine))
@@ -91,7 +128,7 @@ def attack(stack: Stack, stranger: Client, engine: str) -> tuple[dict[str, bool]
 
 
 def plain(command: str, engine: str, **changes: Any) -> dict[str, Any]:
-    """Without a data store, which another project does not have."""
+    """Without a data store."""
     job = manifest(command, engine=engine, memory="256 MiB", **changes)
     del job["data_stores"]
     return job

@@ -21,10 +21,10 @@ from weft_api.access.lookups import find_job
 from weft_api.checkpoints.schemas import CheckpointList, CheckpointView
 from weft_api.context import Context
 from weft_api.http.problems import CONFLICT, RESULTS_GONE, Problem
-from weft_api.storage.clients import users_store
+from weft_api.storage.clients import open_store, users_store
 from weft_api.storage.locations import StoreGone, checkpoints_location
 from weft_core.launch import S3Location
-from weft_core.objects import Bucket, S3Store, StoreError, checkpoints_prefix
+from weft_core.objects import Bucket, StoreError, checkpoints_prefix
 from weft_core.store.models import Job
 
 _KEY = re.compile(r"(?:learner-(\d{1,6})/)?generations/([0-9-]{3,40})\.json")
@@ -47,7 +47,12 @@ class CheckpointStore:
         if self.location is None or other.location is None:
             return self.location is other.location
         mine, its = self.location, other.location
-        return (mine.endpoint, mine.access_key) == (its.endpoint, its.access_key)
+        return (mine.endpoint, mine.temporary, mine.space, mine.access_key) == (
+            its.endpoint,
+            its.temporary,
+            its.space,
+            its.access_key,
+        )
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ def own_checkpoint_store(context: Context, project_id: str, job_id: str) -> Chec
 
 
 def users_checkpoint_store(context: Context, location: S3Location) -> CheckpointStore:
-    return CheckpointStore(S3Store(location, context.outgoing), location.prefix + "/", location)
+    return CheckpointStore(open_store(context, location), location.prefix + "/", location)
 
 
 def checkpoint_store(context: Context, session: Session, job: Job) -> CheckpointStore:

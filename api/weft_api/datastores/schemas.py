@@ -100,7 +100,9 @@ class DatastoreView(BaseModel):
     name: str
     endpoint: str
     region: str | None
-    user_name: str
+    user_name: str | None = Field(
+        description="The access key; null in the installation's own store, which issues temporary keys for each use."
+    )
     created_at: datetime
 
 

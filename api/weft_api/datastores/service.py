@@ -9,8 +9,8 @@ from weft_api.access.auth import Principal
 from weft_api.context import Context
 from weft_api.datastores.schemas import DatastoreBody, DatastoreView, NewDatastore
 from weft_api.http.idempotency import Once
-from weft_api.http.problems import EXISTS, Problem, not_found
-from weft_api.storage.clients import users_store
+from weft_api.http.problems import CONFLICT, EXISTS, Problem, not_found
+from weft_api.storage.clients import open_store, users_store
 from weft_api.storage.locations import OpenStore, open_kept, seal, unseal
 from weft_core.ids import new_id
 from weft_core.manifest import Credentials
@@ -25,8 +25,8 @@ _ANY = "weft"
 def list_datastores(context: Context, scope: Scope) -> list[DatastoreView]:
     rows = scope.all(scope.select(Datastore).order_by(Datastore.name))
     secrets = scope.all(scope.select(Secret, Secret.id.in_([row.secret_id for row in rows])))
-    kept = {secret.id: secret for secret in secrets}
-    return [_view(context, row, kept[row.secret_id]) for row in rows]
+    kept: dict[str | None, Secret] = {secret.id: secret for secret in secrets}
+    return [_view(context, row, kept.get(row.secret_id)) for row in rows]
 
 
 def show_datastore(context: Context, scope: Scope, name: str) -> DatastoreView:
@@ -67,11 +67,11 @@ def create_datastore(context: Context, who: Principal, body: NewDatastore, check
 def replace_datastore(context: Context, who: Principal, name: str, body: DatastoreBody, check: bool) -> DatastoreView:
     """Raises Problem (not_found, store_refused) and StoreError."""
     with context.database.transaction() as session:
-        _find(who.scope(session), name)
+        _own(who.scope(session), name)
     if check:
         check_store(context, body)
     with context.database.transaction() as session:
-        row, secret = _find(who.scope(session), name)
+        row, secret = _own(who.scope(session), name)
         row.endpoint, row.region = body.endpoint, body.region
         secret.ciphertext, secret.updated_at = seal(context.box, _credentials(body)), func.now()
         session.flush()
@@ -79,8 +79,8 @@ def replace_datastore(context: Context, who: Principal, name: str, body: Datasto
 
 
 def delete_datastore(scope: Scope, name: str) -> None:
-    """Raises Problem not_found. Jobs that name it and have not started yet will fail saying so."""
-    row, secret = _find(scope, name)
+    """Raises Problem (not_found, conflict). Jobs that name it and have not started yet will fail saying so."""
+    row, secret = _own(scope, name)
     scope.session.delete(row)
     scope.session.flush()
     scope.session.delete(secret)
@@ -90,7 +90,7 @@ def check_store(context: Context, body: DatastoreBody) -> None:
     """Ask the store whether it takes these credentials. Raises Problem store_refused, or StoreError."""
     opened = OpenStore(body.endpoint, body.region, _credentials(body))
     with users_store():
-        S3Store(opened.at(_ANY), context.outgoing).containers()
+        open_store(context, opened.at(_ANY)).containers()
 
 
 def open_datastore(context: Context, who: Principal, name: str, container: str | None = None) -> S3Store:
@@ -100,18 +100,28 @@ def open_datastore(context: Context, who: Principal, name: str, container: str |
     if opened is None:
         raise not_found("data store", name)
     with users_store():
-        return S3Store(opened.at(container or _ANY), context.outgoing)
+        return open_store(context, opened.at(container or _ANY))
 
 
 def _exists(name: str) -> Problem:
     return Problem(EXISTS, f"a data store named {name!r} exists already: PUT /api/v1/datastores/{name} changes it")
 
 
-def _find(scope: Scope, name: str) -> tuple[Datastore, Secret]:
+def _find(scope: Scope, name: str) -> tuple[Datastore, Secret | None]:
     row = scope.find(Datastore, Datastore.name == name)
-    secret = scope.find(Secret, Secret.id == row.secret_id) if row else None
-    if row is None or secret is None:
+    if row is None:
         raise not_found("data store", name)
+    return row, scope.find(Secret, Secret.id == row.secret_id) if row.secret_id else None
+
+
+def _own(scope: Scope, name: str) -> tuple[Datastore, Secret]:
+    """A data store that the project may change. Raises Problem (not_found, conflict)."""
+    row, secret = _find(scope, name)
+    if secret is None:
+        raise Problem(
+            CONFLICT,
+            f"the data store {name!r} is the installation's own, and stays as it is: add one under another name",
+        )
     return row, secret
 
 
@@ -128,11 +138,11 @@ def _credentials(body: DatastoreBody) -> Credentials:
     )
 
 
-def _view(context: Context, row: Datastore, secret: Secret) -> DatastoreView:
+def _view(context: Context, row: Datastore, secret: Secret | None) -> DatastoreView:
     return DatastoreView(
         name=row.name,
         endpoint=row.endpoint,
         region=row.region,
-        user_name=unseal(context.box, secret.ciphertext).user_name,
+        user_name=unseal(context.box, secret.ciphertext).user_name if secret else None,
         created_at=row.created_at,
     )

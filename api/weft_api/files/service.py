@@ -10,13 +10,13 @@ from weft_api.access.auth import Principal
 from weft_api.access.lookups import find_job
 from weft_api.context import Context
 from weft_api.http.problems import NO_RESULTS_YET, NOT_FOUND, RESULTS_GONE, Problem, not_found
-from weft_api.storage.clients import users_store
+from weft_api.storage.clients import open_store, users_store
 from weft_api.storage.file_lists import FileList, FileView
 from weft_api.storage.locations import StoreGone, results_location
 from weft_api.streaming.zipstream import Entry, stream_zip
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.manifest import Repository
-from weft_core.objects import Bucket, ObjectInfo, S3Store, code_key, results_prefix
+from weft_core.objects import Bucket, ObjectInfo, code_key, results_prefix
 
 _MOST_LISTED = 10_000
 
@@ -45,7 +45,7 @@ def open_results(context: Context, who: Principal, job_id: str) -> Results:
     if location is None:
         return Results(context.objects, results_prefix(job.project_id, job.id), job.state)
     with users_store():
-        return Results(S3Store(location, context.outgoing), location.prefix + "/", job.state)
+        return Results(open_store(context, location), location.prefix + "/", job.state)
 
 
 def list_files(results: Results) -> FileList:

@@ -14,7 +14,7 @@ from weft_api.jobs.schemas import ValidManifest
 from weft_api.storage.checker import Checker
 from weft_core.manifest import parse_manifest
 
-_CHECKER = Shared(lambda context: Checker(context.outgoing), Checker.close)
+_CHECKER = Shared(lambda context: Checker(context), Checker.close)
 """A checker for validation alone: pages validate while a user types, and a slow store must not take threads from
 submits."""
 

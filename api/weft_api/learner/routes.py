@@ -15,6 +15,7 @@ from weft_api.http import bodies
 from weft_api.http.bodies import MIB
 from weft_api.http.problems import (
     ALREADY_GRANTED,
+    CONFLICT,
     LOG_FULL,
     NO_GRANT,
     STALE_ATTEMPT,
@@ -39,12 +40,13 @@ from weft_api.learner.schemas import (
     RoundAnswer,
     RoundCall,
     StartCall,
+    StoreKeysCall,
     StoringAnswer,
     StoringCall,
 )
 from weft_api.logs.ingest import accept as accept_logs
 from weft_api.metrics.ingest import accept as accept_metrics
-from weft_core.launch import LearnerSpec
+from weft_core.launch import LearnerSpec, StoreKeys
 from weft_core.lifecycle.states import LearnerPhase
 from weft_core.service_log import note
 
@@ -64,6 +66,8 @@ _SPEC = LearnerSpec(
     env={},
 ).model_dump(mode="json")
 
+_STORE_KEYS = {"access_key": "ASIAEXAMPLE", "secret_key": "…", "session_token": "…", "seconds": 3600}
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5  # seconds
 
 
@@ -75,6 +79,19 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5  # seconds
 def start(call: StartCall, context: Ctx, token: Token) -> LearnerSpec:
     """Each rank of an attempt gets its grant once. If the same instance asks again, it gets the same answer."""
     return service.start(context, token, call)
+
+
+@router.post(
+    "/store-keys",
+    summary="Renew the temporary keys of the data store",
+    responses={
+        200: {"content": {"application/json": {"example": _STORE_KEYS}}},
+        **responses(NO_GRANT, CONFLICT, STORE_UNAVAILABLE),
+    },
+)
+def store_keys(call: StoreKeysCall, context: Ctx, token: Token) -> StoreKeys:
+    """The keys open the locations of the spec that are `temporary`. There are new keys as long as the attempt lasts."""
+    return service.renew_store_keys(context, token, call)
 
 
 @router.post("/address", status_code=204, summary="Report the address at which peers reach this learner")

@@ -16,6 +16,10 @@ class StartCall(LearnerCall):
     hostname: Annotated[Storable, Field(max_length=255)] = ""
 
 
+class StoreKeysCall(LearnerCall):
+    model_config = call_examples()
+
+
 class AddressCall(LearnerCall):
     model_config = call_examples(address="10.0.0.7", ports=[40001, 40002, 40003, 40004])
 

@@ -17,7 +17,7 @@ from weft_api.access.attempts import (
     stale,
 )
 from weft_api.context import Context
-from weft_api.http.problems import ALREADY_GRANTED, Problem
+from weft_api.http.problems import ALREADY_GRANTED, CONFLICT, Problem
 from weft_api.learner.schemas import (
     AddressCall,
     ExitCall,
@@ -27,12 +27,14 @@ from weft_api.learner.schemas import (
     Peers,
     PhaseCall,
     StartCall,
+    StoreKeysCall,
     StoringAnswer,
     StoringCall,
 )
 from weft_api.learner.spec import SpecBuilder
 from weft_api.storage.locations import StoreGone
-from weft_core.launch import LearnerSpec
+from weft_api.storage.temporary_keys import TEMPORARY_KEYS
+from weft_core.launch import LearnerSpec, StoreKeys
 from weft_core.lifecycle.leftovers import leftover_events
 from weft_core.lifecycle.states import LearnerPhase
 from weft_core.lifecycle.storing import may_store
@@ -89,7 +91,27 @@ def start(context: Context, token: AttemptToken, call: StartCall) -> LearnerSpec
     context.wake.job(job.id)
     if spec is None:
         raise stale(f"the learner can't start: {failure}")
-    return spec
+    return spec.model_copy(update={"store_keys": TEMPORARY_KEYS.of(context).for_learner(spec)})
+
+
+def renew_store_keys(context: Context, token: AttemptToken, call: StoreKeysCall) -> StoreKeys:
+    """New temporary keys for the learner's inputs and results, as long as the attempt lasts.
+
+    Raises:
+        Problem: stale_attempt; conflict, if it has got no such keys.
+        StoreError: the store issues none just now.
+    """
+    with context.database.transaction() as session:
+        job, attempt = fence(session, token, change=False)
+        granted_learner(session, attempt, call.rank, call.instance)
+        try:
+            spec = SpecBuilder(context, Scope(session, attempt.project_id), job, attempt).build(call.rank)
+        except (StoreGone, SecretsUnreadable) as error:
+            raise Problem(CONFLICT, f"there are no keys any more: {error}") from error
+    keys = TEMPORARY_KEYS.of(context).for_learner(spec)
+    if keys is None:
+        raise Problem(CONFLICT, "this learner's stores issue no temporary keys")
+    return keys
 
 
 def _trace_start(context: Context, session: Session, job: Job, attempt: Attempt, learner: Learner) -> None:

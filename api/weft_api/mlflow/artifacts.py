@@ -16,9 +16,9 @@ from weft_api.mlflow.calls import Call
 from weft_api.mlflow.errors import no_run
 from weft_api.mlflow.runs import artifact_uri, find_run
 from weft_api.mlflow.values import refused
-from weft_api.storage.clients import users_store
+from weft_api.storage.clients import open_store, users_store
 from weft_api.storage.locations import StoreGone, results_location
-from weft_core.objects import Bucket, ObjectInfo, S3Store, mlflow_prefix, results_prefix
+from weft_core.objects import Bucket, ObjectInfo, mlflow_prefix, results_prefix
 from weft_core.store.models import Job, MlflowModel, MlflowRun
 
 _MOST_LISTED = 10_000
@@ -76,7 +76,7 @@ def _results(call: Call, job: Job) -> tuple[Bucket, str]:
         raise Problem(RESULTS_GONE, f"the results can't be reached any more: {error}") from error
     if location is None:
         return call.context.objects, results_prefix(job.project_id, job.id)
-    return S3Store(location, call.context.outgoing), location.prefix + "/"
+    return open_store(call.context, location), location.prefix + "/"
 
 
 def reserve(call: Call, address: str, size: int) -> Folder:

@@ -31,7 +31,7 @@ class VersionFiles:
     registered: dict[str, Any] | None
 
     def bucket(self, context: Context) -> Bucket:
-        return context.objects if self.location is None else open_store(self.location, context.outgoing)
+        return context.objects if self.location is None else open_store(context, self.location)
 
     def listing(self, bucket: Bucket) -> list[ObjectInfo]:
         """All of them, if they are what was registered.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from sqlalchemy import ScalarSelect, case, func, select
+from sqlalchemy import ScalarSelect, case, delete, func, select
 from sqlalchemy.orm import Session
 
 from weft_api.access.auth import Principal, revoke_all
@@ -14,10 +14,11 @@ from weft_api.http.problems import CONFLICT, EXISTS, FORBIDDEN, Problem, invalid
 from weft_api.projects.schemas import MemberView, NewProject, ProjectView, QuotaBody, QuotaView, UsedView
 from weft_core.ids import new_id
 from weft_core.objects import code_key, mlflow_prefix
+from weft_core.setup import share_datastore
 from weft_core.store.models import Base, CodeBundle, Datastore, EngineStatus, Job, Member, Model, Project, Secret, User
 from weft_core.store.quotas import Quota, usage
 
-_HELD: dict[str, type[Base]] = {"job": Job, "model": Model, "data store": Datastore, "secret": Secret}
+_HELD: dict[str, type[Base]] = {"job": Job, "model": Model, "secret": Secret}
 _ORDER = {"owner": 0, "editor": 1, "viewer": 2}
 
 
@@ -53,6 +54,7 @@ def create_project(context: Context, who: Principal, body: NewProject, once: Onc
             session.flush()
             session.add(Member(project_id=made, user_id=owner.id, role="owner"))
             session.flush()
+            share_datastore(session, context.settings, session.get_one(Project, made))
         return next(project for project in list_projects(session, who) if project.name == body.name)
 
 
@@ -81,10 +83,17 @@ def delete_project(context: Context, who: Principal, name: str) -> None:
         if project.id == who.project_id:
             raise Problem(CONFLICT, f"you are signed in to {name!r}: go to another project first")
         counted = {noun: _count(session, model, project.id) for noun, model in _HELD.items()}
+        # The data store that the installation has given it does not count.
+        own = Datastore.project_id == project.id
+        counted["data store"] = (
+            session.scalar(select(func.count()).select_from(Datastore).where(own, Datastore.secret_id.is_not(None)))
+            or 0
+        )
         held = ", ".join(f"{number} {noun}{'' if number == 1 else 's'}" for noun, number in counted.items() if number)
         if held:
             raise Problem(CONFLICT, f"project {name!r} is not empty: it has {held}; delete these first")
         bundles = session.scalars(select(CodeBundle.sha256).where(CodeBundle.project_id == project.id)).all()
+        session.execute(delete(Datastore).where(own, Datastore.secret_id.is_(None)))
         session.delete(project)
         session.flush()
         # Before the commit: when the store is away nothing is deleted, and deleting twice does no harm.

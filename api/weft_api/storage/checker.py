@@ -10,13 +10,12 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import TypeVar
 
-from weft_api.context import Shared
+from weft_api.context import Context, Shared
 from weft_api.storage.clients import open_store
 from weft_api.storage.locations import OpenStore
 from weft_core.launch import S3Location
 from weft_core.manifest import Place
 from weft_core.objects import StoreError
-from weft_core.outgoing import Outgoing
 
 T = TypeVar("T")
 
@@ -45,8 +44,8 @@ class Checker:
     PATIENCE = 5.0  # seconds; a store that takes longer counts as unreachable
     TRUST = 20.0  # seconds for which a good answer stays valid
 
-    def __init__(self, outgoing: Outgoing) -> None:
-        self._outgoing = outgoing
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="store-check")
         self._good: dict[S3Location, float] = {}
 
@@ -95,7 +94,7 @@ class Checker:
         if self._good.get(location, 0.0) > now:
             return None
         try:
-            open_store(location, self._outgoing).check()
+            open_store(self._context, location).check()
         except StoreError as error:
             return error
         except ValueError:
@@ -108,4 +107,4 @@ class Checker:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-CHECKER = Shared(lambda context: Checker(context.outgoing), Checker.close)
+CHECKER = Shared(Checker, Checker.close)

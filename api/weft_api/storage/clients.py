@@ -6,10 +6,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from weft_api.context import Context
 from weft_api.http.problems import STORE_REFUSED, Problem
+from weft_api.storage.temporary_keys import opened
 from weft_core.launch import S3Location
 from weft_core.objects import S3Store, StoreError
-from weft_core.outgoing import Outgoing
 
 _MAKING = threading.Lock()
 
@@ -25,7 +26,11 @@ def users_store() -> Iterator[None]:
         raise Problem(STORE_REFUSED, str(error)) from error
 
 
-def open_store(location: S3Location, outgoing: Outgoing) -> S3Store:
-    """A client of this store. Any thread may call this: boto's default session makes one client at a time only."""
+def open_store(context: Context, location: S3Location) -> S3Store:
+    """A client of this store. Any thread may call this: boto's default session makes one client at a time only.
+
+    Raises:
+        StoreError: the store issues no temporary keys.
+    """
     with _MAKING:
-        return S3Store(location, outgoing)
+        return S3Store(opened(context, location), context.outgoing)

@@ -17,22 +17,32 @@ from weft_core.store.scope import Scope
 
 @dataclass(frozen=True)
 class OpenStore:
-    """An S3 endpoint with the credentials to use there."""
+    """An S3 endpoint with the credentials to use there; None: it issues temporary keys for each use."""
 
     endpoint: str
     region: str | None
-    credentials: Credentials = field(repr=False)
+    credentials: Credentials | None = field(repr=False)
+    space: str = ""
+    """What the names of the project's buckets begin with, in a store that projects share."""
 
     def at(self, container: str, *prefix: str) -> S3Location:
-        return S3Location(
+        place = S3Location(
             endpoint=self.endpoint,
             region=self.region,
-            access_key=self.credentials.user_name,
-            secret_key=self.credentials.password,
-            session_token=self.credentials.session_token,
-            ca=self.credentials.ca,
+            temporary=self.credentials is None,
+            space=self.space,
             container=container,
             prefix="/".join(part.strip("/") for part in prefix if part.strip("/")),
+        )
+        if self.credentials is None:
+            return place
+        return place.model_copy(
+            update={
+                "access_key": self.credentials.user_name,
+                "secret_key": self.credentials.password,
+                "session_token": self.credentials.session_token,
+                "ca": self.credentials.ca,
+            }
         )
 
 
@@ -62,10 +72,12 @@ def unseal(box: SecretBox, ciphertext: bytes) -> Credentials:
 def open_kept(scope: Scope, box: SecretBox, name: str) -> OpenStore | None:
     """The data store that the project has under ``name``; None if there is none."""
     row = scope.find(Datastore, Datastore.name == name)
-    secret = scope.find(Secret, Secret.id == row.secret_id) if row else None
-    if row is None or secret is None:
+    if row is None:
         return None
-    return OpenStore(row.endpoint, row.region, unseal(box, secret.ciphertext))
+    if row.secret_id is None:
+        return OpenStore(row.endpoint, row.region, None, row.space or "")
+    secret = scope.find(Secret, Secret.id == row.secret_id)
+    return OpenStore(row.endpoint, row.region, unseal(box, secret.ciphertext)) if secret else None
 
 
 def open_job_store(scope: Scope, box: SecretBox, job_id: str, store: DataStore) -> OpenStore:

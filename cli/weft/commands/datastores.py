@@ -27,7 +27,8 @@ def list_stores(ctx: typer.Context, as_json: JsonOption = False) -> None:
     else:
         made = table("NAME", "ENDPOINT", "REGION", "USER NAME")
         for store in stores:
-            made.add_row(store.name, escape(store.endpoint), store.region or "", escape(store.user_name or ""))
+            keys = "(temporary keys)" if store.user_name is None else escape(store.user_name)
+            made.add_row(store.name, escape(store.endpoint), store.region or "", keys)
         show(made)
 
 

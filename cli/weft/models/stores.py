@@ -23,7 +23,10 @@ class ObjectInfo(ServerValue):
 
 @dataclass(frozen=True)
 class Datastore(ServerValue):
-    """An S3 endpoint whose credentials the server keeps; they never come back."""
+    """An S3 endpoint whose credentials the server keeps; they never come back.
+
+    ``user_name`` is None in the installation's own store, which issues temporary keys for each use.
+    """
 
     name: str
     endpoint: str

@@ -15,19 +15,16 @@ from weft_core.store.database import Database
 from weft_embedded import first_start, profile
 from weft_embedded.home import Home, HomeError
 from weft_embedded.prepare import add_ours, patiently
-from weft_embedded.servers.seaweedfs import read_identity
-from weft_embedded.stack import DATASTORE
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft_embedded.prepare.database", description=__doc__)
-    parser.add_argument("--datastore", action="store_true", help="S3 is our own: make the datastore `default` for it")
     parser.add_argument("--no-profile", action="store_true", help="leave the CLI's profile file alone")
     add_ours(parser)
     options = parser.parse_args(arguments)
     try:
         settings = load_settings()
-        patiently(lambda: _prepare(settings, options.datastore, not options.no_profile), _is_away, options.ours)
+        patiently(lambda: _prepare(settings, not options.no_profile), _is_away, options.ours)
     except DBAPIError as error:
         print(f"Postgres: {' '.join(str(error.orig).split())}", file=sys.stderr)
     except CommandError as error:
@@ -47,22 +44,13 @@ def _is_away(error: Exception) -> bool:
     return state is None or state.startswith(("08", "57P"))
 
 
-def _prepare(settings: Settings, has_datastore: bool, has_profile: bool) -> None:
+def _prepare(settings: Settings, has_profile: bool) -> None:
     """Migrations, accounts, the CLI's profile; prints a hint when the profile isn't the user's default."""
     home = Home(settings.home)
-    store = None
-    if has_datastore:
-        identity = read_identity(home.s3, DATASTORE)
-        if identity is None:
-            raise HomeError(f"{home.s3}/identities.json has no identity {DATASTORE!r}")
-        endpoint = settings.s3.public_endpoint or settings.s3.endpoint
-        store = first_start.EmbeddedStore(endpoint, identity, home.load_endpoint())
     database = Database(settings.database_url.get_secret_value(), pool_size=1)
     try:
         migrate.upgrade(database.engine)
-        token = first_start.ensure_accounts(database, settings, profile.own_token(home), store)
-        if store is not None:
-            home.save_endpoint(store.endpoint)
+        token = first_start.ensure_accounts(database, settings, profile.own_token(home))
     finally:
         database.close()
     profile.write_own(home, settings.api.public_url, token)

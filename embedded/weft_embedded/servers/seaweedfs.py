@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import importlib.metadata
 import json
@@ -24,7 +25,8 @@ _PORTS = ("s3", "s3.grpc", "master", "master.grpc", "volume", "volume.grpc", "fi
 class S3Identity:
     """A user of the store with its rights.
 
-    ``denied`` lists buckets that are closed to it; without any, it administers the whole store.
+    ``denied`` lists buckets that are closed to it; without any, it administers the whole store. An identity with closed
+    buckets may ask the store for temporary keys.
     """
 
     name: str
@@ -83,6 +85,7 @@ class SeaweedServer(Part):
         self._ports = _free_ports(self._ports)
         write_private(self.data / "ports.json", json.dumps(self._ports))
         write_private(self.data / "identities.json", json.dumps(_identities(self.identities), indent=1))
+        write_private(self.data / "sts.json", json.dumps(self._sts(), indent=1))
         # One volume a bucket to begin with instead of seven, as buckets here are many and small.
         write_private(self.data / "master.toml", "[master.volume_growth]\ncopy_1 = 1\n")
         self._secure()
@@ -97,6 +100,19 @@ class SeaweedServer(Part):
         if "[grpc]" not in (kept := file.read_text()):
             mutual_tls.make_keys(self.data)
             write_private(file, kept + _tls())
+
+    def _sts(self) -> dict[str, object]:
+        """SeaweedFS's configuration of temporary keys. Its signing key is kept: they must outlive a restart."""
+        try:
+            key = json.loads((self.data / "sts.json").read_text())["sts"]["signingKey"]
+        except (OSError, ValueError, KeyError, TypeError):
+            key = base64.b64encode(secrets.token_bytes(32)).decode()
+        return {
+            "sts": {"tokenDuration": "1h", "maxSessionLength": "12h", "issuer": "weft", "signingKey": key},
+            "policy": {"defaultEffect": "Deny", "storeType": "memory"},
+            "policies": [],
+            "roles": [],
+        }
 
     def command(self) -> list[str]:
         options = {
@@ -118,6 +134,7 @@ class SeaweedServer(Part):
             "s3.localSocket": "s3.sock",
             "s3.config": "identities.json",
             "s3.iam": "false",
+            "s3.iam.config": "sts.json",
             "s3.port.iceberg": "0",
             "s3.port.lance": "0",
         }
@@ -180,7 +197,7 @@ def _identities(identities: list[S3Identity]) -> dict[str, object]:
         if identity.denied:
             closed = [f"arn:aws:s3:::{bucket}{tail}" for bucket in identity.denied for tail in ("", "/*")]
             statements = [
-                {"Effect": "Allow", "Action": "s3:*", "Resource": "*"},
+                {"Effect": "Allow", "Action": ["s3:*", "sts:*"], "Resource": "*"},
                 {"Effect": "Deny", "Action": "s3:*", "Resource": closed},
             ]
             document = json.dumps({"Version": "2012-10-17", "Statement": statements})

@@ -32,10 +32,14 @@ from urllib.parse import urlsplit
 from weft_trainer.errors import DataError
 from weft_trainer.http import Http, Take, Unreachable
 from weft_trainer.stores.retry import PATIENCE, Temporary, patiently
+from weft_trainer.stores.sigv4 import EMPTY, Signer
+from weft_trainer.stores.temporary_keys import KeyFile
 
 _TIMEOUT = 30.0
 _BUFFER = 1 << 20
 _https: dict[tuple[int, str], Http] = {}
+_UNKNOWN = (KeyFile(""), "")
+_signings: dict[str, tuple[KeyFile, str] | None] = {}
 
 
 @dataclass(frozen=True)
@@ -163,7 +167,10 @@ class _Source:
         self.http = _http(item._list)
 
     def headers(self, start: int) -> dict[str, str]:
-        found = {"Range": f"bytes={start}-"} if start else {}
+        """Raises: DataError."""
+        found = _signed(self._item._list, self.url)
+        if start:
+            found["Range"] = f"bytes={start}-"
         return found | ({"If-Match": f'"{self._item.etag}"'} if self._item.etag else {})
 
     def fetch(self, start: int, take: Take) -> None:
@@ -182,6 +189,8 @@ class _Source:
         if status == 206 or (status == 200 and start == 0):
             return
         what += f"the store answers {status}"
+        if status == 403 and _signing(self._item._list):
+            raise Temporary(what)  # the agent renews the keys
         if status == 403 and (renewed := self._renewed()):
             self.url = renewed
             raise Temporary(what)
@@ -273,6 +282,36 @@ class _Reader(io.RawIOBase):
         if self._answer is not None:
             self._answer[0].close()
             self._answer = None
+
+
+def _signed(path: Path, url: str) -> dict[str, str]:
+    """The headers that sign a request for ``url``; none, if the list at ``path`` has signed URLs. Raises: DataError."""
+    signing = _signing(path)
+    if signing is None:
+        return {}
+    key_file, region = signing
+    try:
+        keys = key_file.current()
+    except (OSError, ValueError, TypeError) as error:
+        raise Temporary(f"the store's keys can't be read: {error}") from error
+    parts = urlsplit(url)
+    signer = Signer(keys.access_key, keys.secret_key, keys.session_token, region)
+    headers = signer.headers("GET", parts.netloc, parts.path, "", EMPTY)
+    del headers["host"]
+    return headers
+
+
+def _signing(path: Path) -> tuple[KeyFile, str] | None:
+    """The keys for a list's URLs, and the region; None: the URLs are signed."""
+    found = _signings.get(str(path), _UNKNOWN)
+    if found is _UNKNOWN:
+        try:
+            signing = json.loads(path.with_suffix(".signing.json").read_text())
+            found = (KeyFile(signing["key_file"]), signing["region"])
+        except FileNotFoundError:
+            found = None
+        _signings[str(path)] = found
+    return found
 
 
 def _http(path: Path) -> Http:

@@ -12,19 +12,41 @@ from weft_trainer.errors import TrainerError
 @dataclass(frozen=True)
 class S3Location:
     endpoint: str
-    access_key: str
-    secret_key: str = field(repr=False)
-    container: str
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+    container: str = ""
     prefix: str = ""
     region: str | None = None
     session_token: str | None = field(default=None, repr=False)
     ca: str | None = None
     """Certificates (PEM) of a private authority that signs the endpoint's."""
+    temporary: bool = False
+    """The keys are ``LearnerSpec.store_keys``."""
+    key_file: str | None = None
+    """The file with the newest keys (:mod:`weft_trainer.stores.temporary_keys`)."""
+    space: str = ""
+    """What stands before the container's name in the store."""
+
+    @property
+    def bucket(self) -> str:
+        """The container by the name that the store knows."""
+        return self.space + self.container
 
     @property
     def words(self) -> str:
         """As a user would point at it."""
         return f"{self.container}/{self.prefix}" if self.prefix else self.container
+
+
+@dataclass(frozen=True)
+class StoreKeys:
+    """Temporary S3 keys."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    session_token: str = field(repr=False)
+    seconds: float
+    """How long the keys are good from now on."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +179,8 @@ class LearnerSpec:
     """Without ``pretrained`` it is in the installation's own store."""
     results: S3Location | None = None
     checkpoints: S3Location | None = None
+    store_keys: StoreKeys | None = None
+    """The keys for locations that are ``temporary``."""
     results_folder: str | None = None
     """A folder of this machine that gets a copy of RESULT_DIR."""
     registers: bool = False
@@ -236,6 +260,7 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
         known["mounts"] = tuple(MountInput(entry["id"], entry["path"]) for entry in data.get("mounts", []))
         for name in ("pretrained", "results", "checkpoints"):
             known[name] = _optional(S3Location, data.get(name))
+        known["store_keys"] = store_keys(data.get("store_keys"))
         known["checkpoint"] = _optional(CheckpointSpec, data.get("checkpoint")) or CheckpointSpec()
         known["log"] = _optional(LogSpec, data.get("log")) or LogSpec()
         known["leftovers"] = _leftovers(data.get("leftovers"))
@@ -247,6 +272,11 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
         return LearnerSpec(**known)
     except (KeyError, TypeError, AttributeError) as error:
         raise TrainerError(f"the API's spec for this learner can't be read: {error}") from None
+
+
+def store_keys(data: Mapping[str, Any] | None) -> StoreKeys | None:
+    keys: StoreKeys | None = _optional(StoreKeys, data)
+    return keys
 
 
 def _leftovers(data: Mapping[str, Any] | None) -> LeftoverSpec | None:

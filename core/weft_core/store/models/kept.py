@@ -27,7 +27,11 @@ class Secret(Base):
 
 
 class Datastore(Base):
-    """An S3 endpoint with credentials that manifests name by ``datastore: NAME``."""
+    """An S3 endpoint with credentials that manifests name by ``datastore: NAME``.
+
+    The installation's own store issues temporary keys for each use. Such a data store has no credentials, but a
+    ``space``: what the names of the project's buckets begin with.
+    """
 
     __tablename__ = "datastores"
     __table_args__ = (UniqueConstraint("project_id", "name"),)
@@ -36,7 +40,9 @@ class Datastore(Base):
     name: Mapped[str]
     endpoint: Mapped[str]  # e.g. https://s3.eu-central-1.amazonaws.com
     region: Mapped[str | None]
-    secret_id: Mapped[str] = mapped_column(ForeignKey("secrets.id"))  # JSON {user_name, password, session_token?}
+    secret_id: Mapped[str | None] = mapped_column(ForeignKey("secrets.id"))
+    """Of a JSON object: user_name, password, session_token."""
+    space: Mapped[str | None]
     created_at: Mapped[datetime] = created()
 
 

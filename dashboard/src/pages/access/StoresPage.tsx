@@ -64,12 +64,12 @@ function Stores({ edit, ask }: PartProps) {
               </td>
               <td className="mono break">{one.endpoint}</td>
               <td>{one.region ?? "–"}</td>
-              <td className="mono break">{one.user_name}</td>
+              <td className="mono break">{one.user_name ?? "temporary keys"}</td>
               <td>
                 <Time at={one.created_at}>{ago(one.created_at)}</Time>
               </td>
               <td className="right">
-                {edit && (
+                {edit && one.user_name !== null && (
                   <RemoveButton
                     verb="Forget"
                     what={`data store ${one.name}`}

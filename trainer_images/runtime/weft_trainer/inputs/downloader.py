@@ -249,7 +249,7 @@ class Downloader:
 def _item(listing: ListedObjects, stored: Stored) -> Item:
     location = listing.location
     whole = f"{location.prefix}/{stored.key}" if location.prefix else stored.key
-    identity = (location.endpoint, location.container, whole, stored.etag, str(stored.size))
+    identity = (location.endpoint, location.bucket, whole, stored.etag, str(stored.size))
     request = CacheRequest.of(identity, stored.size, stored.modified, path_below(listing.folder, stored.key))
     return Item(location, stored, request, cached=True)
 

@@ -29,7 +29,7 @@ from weft_trainer.program.venv import Venv, make_venv
 from weft_trainer.results.leftovers import JobFolder
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.heartbeat import Heartbeat
-from weft_trainer.service.mask import Mask, secrets_of
+from weft_trainer.service.mask import Mask, secrets_in, secrets_of
 from weft_trainer.service.spool import Spool
 from weft_trainer.service.vitals import Vitals
 from weft_trainer.spec import LearnerSpec, S3Location
@@ -37,6 +37,7 @@ from weft_trainer.stores.installation import InstallationStore
 from weft_trainer.stores.paths import files_below
 from weft_trainer.stores.s3 import S3Store
 from weft_trainer.stores.store import Store
+from weft_trainer.stores.temporary_keys import keep_keys
 
 LOG_SPOOL = "spool"
 """Folder of the log's spool, in the agent's own."""
@@ -51,12 +52,14 @@ class Learner(Listener):
 
     def __init__(self, config: Config, spec: LearnerSpec, control: Control, api: ApiClient, watchdog: Watchdog) -> None:
         self.config = config
-        self.spec = spec
         self.control = control
         self.api = api
         self.folders = Folders.create(config, spec)
-        self.merged_log = self.folders.agent / "training-log.txt"
         self.mask = Mask(secrets_of(spec, config.token))
+        spec = self.spec = keep_keys(
+            spec, self.folders.streams, api.store_keys, lambda keys: self.mask.learn(secrets_in(keys))
+        )
+        self.merged_log = self.folders.agent / "training-log.txt"
         self.log = LogShipper(
             api, control, Spool(self.folders.agent / LOG_SPOOL, api.instance), self.merged_log, spec.log, self.mask
         )

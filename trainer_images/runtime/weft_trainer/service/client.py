@@ -15,7 +15,7 @@ from weft_trainer.control import Control
 from weft_trainer.errors import ApiAway, ApiError, Fenced
 from weft_trainer.http import Answer, Http, Unreachable
 from weft_trainer.service.spool import Batch
-from weft_trainer.spec import Peer
+from weft_trainer.spec import Peer, StoreKeys, store_keys
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
@@ -95,6 +95,12 @@ class ApiClient:
     def storing(self, exit_code: int) -> dict[str, Any]:
         answer: dict[str, Any] = self._post("storing", {"exit_code": exit_code})
         return answer
+
+    def store_keys(self) -> StoreKeys:
+        """New temporary keys for the learner's locations."""
+        keys = store_keys(self._post("store-keys", {}))
+        assert keys is not None
+        return keys
 
     def object_urls(
         self, space: str, operation: str, keys: Sequence[str], deadline: float | None = None

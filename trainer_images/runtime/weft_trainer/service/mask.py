@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
-from weft_trainer.spec import LearnerSpec
+from weft_trainer.spec import LearnerSpec, StoreKeys
 
 STARS = "***"
 SHORTEST = 4
@@ -27,7 +27,13 @@ class Mask:
     characters stay."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        forms = {form for secret in secrets for form in _forms(secret)}
+        self._forms: list[str] = []
+        self._bytes: list[bytes] = []
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Mask these as well from now on."""
+        forms = {form for secret in secrets for form in _forms(secret)} | set(self._forms)
         # The longest first: a form may be a part of another.
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
         self._bytes = [form.encode("utf-8", "surrogateescape") for form in self._forms]
@@ -62,6 +68,8 @@ def secrets_of(spec: LearnerSpec, token: str) -> Iterator[str]:
         yield spec.env.get(name, "")
     if spec.mlflow is not None:
         yield spec.mlflow.token
+    if spec.store_keys is not None:
+        yield from secrets_in(spec.store_keys)
     for location in (*(entry.location for entry in spec.data), spec.pretrained, spec.results, spec.checkpoints):
         if location is not None:
             yield location.secret_key
@@ -70,6 +78,10 @@ def secrets_of(spec: LearnerSpec, token: str) -> Iterator[str]:
         encoded = spec.repo.authorization.partition(" ")[2]
         yield encoded
         yield base64.b64decode(encoded).decode("utf-8", "replace").partition(":")[2]
+
+
+def secrets_in(keys: StoreKeys) -> tuple[str, str]:
+    return keys.secret_key, keys.session_token
 
 
 def _forms(secret: str) -> Iterator[str]:

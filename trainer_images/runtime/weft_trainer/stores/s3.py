@@ -20,9 +20,10 @@ from weft_trainer.errors import DataError
 from weft_trainer.http import Answer, Http, Take, Unreachable
 from weft_trainer.spec import S3Location
 from weft_trainer.stores.retry import Temporary
-from weft_trainer.stores.s3_errors import Refusal, explain, reachable, read_refusal
+from weft_trainer.stores.s3_errors import EXPIRED, Refusal, explain, reachable, read_refusal
 from weft_trainer.stores.sigv4 import EMPTY, UNSIGNED, Signer, quoted_path, quoted_query
 from weft_trainer.stores.store import Multipart, Stored
+from weft_trainer.stores.temporary_keys import KeyFile
 
 READ_TIMEOUT = 30.0
 """Seconds without a byte after which a request is tried again."""
@@ -37,10 +38,26 @@ class S3Store:
         self.location = location
         self._base = location.prefix + "/" if location.prefix else ""
         self._scheme, self._host, self._path = _place(location)
+        self._key_file = KeyFile(location.key_file) if location.key_file else None
         self._signer = Signer(
             location.access_key, location.secret_key, location.session_token, location.region or "us-east-1"
         )
         self._http = Http(location.ca)
+
+    def _newest_signer(self) -> Signer:
+        """With the newest keys, where these are temporary. Raises: DataError."""
+        if self._key_file is None:
+            return self._signer
+        try:
+            keys = self._key_file.current()
+        except (OSError, ValueError, TypeError) as error:
+            raise Temporary(f"the keys of {self.location.endpoint} can't be read: {error}") from error
+        signer = self._signer
+        if signer.session_token != keys.session_token:
+            self._signer = signer = Signer(
+                keys.access_key, keys.secret_key, keys.session_token, signer.region, signer.skew
+            )
+        return signer
 
     def resolve(self) -> None:
         """Look the store's name up. Raises: DataError."""
@@ -121,8 +138,17 @@ class S3Store:
 
     def presigned(self, key: str, seconds: int) -> str:
         """A URL by which anybody may read the object for so long."""
+        url, path = self._url(key)
+        return f"{url}?{self._newest_signer().presigned(self._host, path, seconds)}"
+
+    def unsigned(self, key: str) -> str:
+        """The object's URL without a signature."""
+        return self._url(key)[0]
+
+    def _url(self, key: str) -> tuple[str, str]:
+        """The object's URL, and its quoted path."""
         path = self._path + quoted_path("/" + self._base + key)
-        return f"{self._scheme}://{self._host}{path}?{self._signer.presigned(self._host, path, seconds)}"
+        return f"{self._scheme}://{self._host}{path}", path
 
     # --- writing ---
 
@@ -180,7 +206,7 @@ class S3Store:
         payload = EMPTY if body is None else hashlib.sha256(body).hexdigest() if self._scheme == "http" else UNSIGNED
         url = f"{self._scheme}://{self._host}{path}" + ("?" + asked if asked else "")
         for attempt in range(3):
-            sent = self._signer.headers(method, self._host, path, asked, payload) | dict(headers or {})
+            sent = self._newest_signer().headers(method, self._host, path, asked, payload) | dict(headers or {})
             if body is None and method in ("PUT", "POST"):
                 sent["Content-Length"] = "0"
             try:
@@ -200,6 +226,9 @@ class S3Store:
         if refusal.region and refusal.region != signer.region and self.location.region is None:
             self._signer = Signer(signer.access_key, signer.secret_key, signer.session_token, refusal.region)
             return True
+        if refusal.code in EXPIRED and self._key_file is not None:
+            # The agent will have renewed the keys in a moment; the caller comes again.
+            raise Temporary(f"{self.location.endpoint} says that the keys have expired")
         if refusal.code == "RequestTimeTooSkewed" and (date := answer.headers.get("date")):
             theirs, ours = parsedate_to_datetime(date).timestamp(), time.time()
             self._signer = replace(signer, skew=theirs - ours)
@@ -230,7 +259,7 @@ def _place(location: S3Location) -> tuple[str, str, str]:
     default = {"http": ":80", "https": ":443"}[parts.scheme]
     netloc = netloc.removesuffix(default)  # signed without it, so sent without it
     base = quoted_path(parts.path.rstrip("/"))
-    bucket = location.container
+    bucket = location.bucket
     named = host.endswith(_HOSTED) and bucket.islower() and "_" not in bucket
     if named and not (parts.scheme == "https" and "." in bucket):  # no certificate has such a host
         return parts.scheme, netloc if host.startswith(bucket + ".") else f"{bucket}.{netloc}", base

@@ -13,7 +13,8 @@ from weft_trainer.http import Answer, Unreachable
 from weft_trainer.spec import S3Location
 from weft_trainer.stores.retry import Temporary, Unresolved
 
-_WRONG_KEYS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthFailure", "InvalidToken", "ExpiredToken")
+EXPIRED = ("InvalidToken", "ExpiredToken")
+_WRONG_KEYS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthFailure", *EXPIRED)
 _AGAIN = ("SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "Throttling", "ThrottlingException")
 _ELSEWHERE = ("PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint")
 
