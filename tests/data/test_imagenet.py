@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import shutil
+import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -95,7 +95,7 @@ def test_a_ground_truth_of_wnids_needs_no_devkit(copy: Path, ilsvrc: Path) -> No
 
 def test_an_unpacked_devkit_does_too(copy: Path, ilsvrc: Path) -> None:
     (copy / TRUTH).unlink()
-    shutil.unpack_archive(ilsvrc / DEVKIT, copy, filter="data")
+    subprocess.run(["tar", "-xf", ilsvrc / DEVKIT, "-C", copy], check=True)
     assert imagenet(Archives.find(copy)).splits == _elsewhere(imagenet(Archives.find(ilsvrc)), copy)
 
 

@@ -111,7 +111,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
         }}
         onClose={onClose}
       >
-        <p className="muted">Make them a member of a project then: below.</p>
+        <p className="muted">Then make the user a member of a project, below.</p>
       </FormDialog>
     );
   }
