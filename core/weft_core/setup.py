@@ -27,8 +27,8 @@ from weft_core.tokens import new_token
 ADMIN = "admin"
 PROJECT = "default"
 DATASTORE = "default"
-SPACES = "weft-"
-"""What the names of all buckets begin with that belong to other projects than `default`."""
+SPACES = "weft-????????????-*"
+"""The names of all buckets that belong to other projects than `default`. A question mark is any character."""
 
 
 def ensure_admin(session: Session) -> tuple[User, Project]:
@@ -136,7 +136,7 @@ def share_datastore(session: Session, settings: Settings, project: Project, spac
 
 def space_of(project_id: str) -> str:
     """The beginning of the names of a project's buckets in a store that projects share."""
-    return f"{SPACES}{project_id.partition('-')[2]}-"
+    return f"weft-{project_id.partition('-')[2]}-"
 
 
 def datastore_endpoint(settings: Settings) -> str:

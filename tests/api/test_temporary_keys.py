@@ -193,9 +193,10 @@ def test_the_project_default_sees_no_bucket_of_another(api: Api, ann: Person, se
     root = api.person()
     with api.context.database.transaction() as session:
         share_datastore(session, api.settings, session.get_one(Project, root.project_id), "")
-    put(root, "plain", "k", "v")
-    assert get(root, "plain", "k") == "v"
-    assert containers(root) == ["plain"]
+    for own in ("plain", "weft-of-its-own"):
+        put(root, own, "k", "v")
+        assert get(root, own, "k") == "v"
+    assert containers(root) == ["plain", "weft-of-its-own"]
     hers = space_of(ann.project_id) + "digits"
     for bucket in (hers, api.settings.s3.bucket):
         answer = root.http.get("/api/v1/datastores/default/objects", params={"container": bucket})

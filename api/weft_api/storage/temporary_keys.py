@@ -11,7 +11,6 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -64,8 +63,7 @@ class TemporaryKeys:
         """``location`` with keys for all buckets of its project, for the API's own requests."""
         if not location.temporary:
             return location
-        own = (self._settings.s3.bucket,) if not self._settings.datastore.endpoint else ()
-        keys = self._get(project_policy(location.space, own), _PROJECT_SECONDS)
+        keys = self._get(project_policy(location.space, self._settings.s3.bucket), _PROJECT_SECONDS)
         given = {"access_key": keys.access_key, "secret_key": keys.secret_key, "session_token": keys.session_token}
         return location.model_copy(update={"temporary": False, **given})
 
@@ -132,17 +130,17 @@ def learner_policy(spec: LearnerSpec) -> str | None:
     return _policy(statements) if statements else None
 
 
-def project_policy(space: str, own: Iterable[str] = ()) -> str:
+def project_policy(space: str, own: str) -> str:
     """What a project may do in the shared store: everything in its own buckets.
 
     Args:
         space: what the names of its buckets begin with; empty: all buckets but those of the other projects and ``own``.
-        own: buckets of the installation in the same store.
+        own: the installation's bucket, which may be in the same store.
     """
     everywhere = _allow(["s3:ListAllMyBuckets"], ["*"])
     if space:
         return _policy([everywhere, _allow(["s3:*"], [f"arn:aws:s3:::{space}*"])])
-    closed = [f"arn:aws:s3:::{SPACES}*", *(f"arn:aws:s3:::{bucket}{tail}" for bucket in own for tail in ("", "/*"))]
+    closed = [f"arn:aws:s3:::{name}" for name in (SPACES, own, f"{own}/*")]
     return _policy([everywhere, _allow(["s3:*"], ["*"]), _allow(["s3:*"], closed) | {"Effect": "Deny"}])
 
 
