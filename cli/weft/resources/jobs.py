@@ -389,7 +389,7 @@ class Jobs:
         return [Checkpoint.from_json(checkpoint) for checkpoint in page.get("checkpoints") or []]
 
     def deliveries(self, job_id: str) -> Sequence[Delivery]:
-        """The newest 1000 notifications of a job, by its manifest's ``notify``. Those of the newest event come first."""
+        """The newest 1000 notifications of a job, by its manifest's ``notify``. The newest event comes first."""
         page = self._transport.json("GET", _path(job_id, "deliveries"), params={"limit": 1000})
         return [Delivery.from_json(delivery) for delivery in page.get("deliveries") or []]
 
