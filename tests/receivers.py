@@ -83,7 +83,7 @@ class Mailbox:
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Envelope) -> str:  # noqa: N802
         message = message_from_bytes(cast(bytes, envelope.content), policy=policy.default)
-        self.mails.append(cast(EmailMessage, message))
+        self.mails.append(message)
         self.recipients.append(list(envelope.rcpt_tos))
         return "250 OK"
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
-from weft_core.words import duration
-
 ACCEPTED = (
     "log /REGEX/, metric NAME is nan, metric NAME > NUMBER, metric NAME < NUMBER, or no step for DURATION "
     "(such as 10m or 1h30m)"
@@ -57,13 +55,9 @@ class MetricCondition:
 
 @dataclass(frozen=True)
 class NoStepCondition:
-    """The program has reported no metric with a step for so long, while the job was PROCESSING."""
+    """The program has reported no metric for so long, while the job was PROCESSING."""
 
     seconds: float
-
-    @property
-    def words(self) -> str:
-        return f"no step for {duration(self.seconds)}"
 
 
 Condition = LogCondition | MetricCondition | NoStepCondition

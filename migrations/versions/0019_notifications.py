@@ -1,4 +1,4 @@
-"""Notifications: rules that have fired, the outbox, why a job is to be halted, when a program last made a step."""
+"""Notifications: rules that have fired, the outbox, why a job is to be halted, when the last metric came."""
 
 from typing import Any
 

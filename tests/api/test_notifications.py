@@ -93,9 +93,11 @@ def firings(api: Api, job_id: str) -> dict[int, str]:
     return {row.rule: row.found for row in rows}
 
 
-def metrics(agent: Agent, sequence: int, *values: dict[str, float], group: str = "", step: int | None = None) -> None:
+def metrics(
+    agent: Agent, sequence: int, *values: dict[str, float], group: str = "", step: int | None = None, kind: str = "user"
+) -> None:
     etimes = {} if step is None else {"iteration": step}
-    records = [{"t": 1, "kind": "user", "group": group, "etimes": etimes, "values": value} for value in values]
+    records = [{"t": 1, "kind": kind, "group": group, "etimes": etimes, "values": value} for value in values]
     body = {"rank": agent.rank, "instance": agent.instance, "sequence": sequence, "records": records}
     answer = agent.http.post(
         "/api/v1/learner/metrics", content=json.dumps(body), headers={"Content-Type": "application/json"}
@@ -130,16 +132,16 @@ def test_a_value_fires_a_rule(api: Api, guarded: tuple[Attempted, Agent]) -> Non
     assert firings(api, attempt.job_id) == {1: "loss was nan at step 7 (learner 1)", 2: "val/acc was 0.09 (learner 1)"}
 
 
-def test_only_values_with_a_step_are_steps(api: Api, guarded: tuple[Attempted, Agent]) -> None:
+def test_any_value_of_the_programs_counts_as_a_step(api: Api, guarded: tuple[Attempted, Agent]) -> None:
     attempt, agent = guarded
 
     def stepped() -> bool:
         with api.context.database.transaction() as session:
             return session.get_one(MetricCursor, attempt.job_id).stepped_at is not None
 
-    metrics(agent, 0, {"loss": 1.5})
+    metrics(agent, 0, {"cpu_percent": 3}, kind="system")
     assert not stepped()
-    metrics(agent, 1, {"loss": 1.5}, step=1)
+    metrics(agent, 1, {"loss": 1.5})
     assert stepped()
 
 

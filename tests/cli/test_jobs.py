@@ -1,4 +1,4 @@
-"""``weft list``, ``show``, ``checkpoints`` and ``deliveries`` describe jobs; ``halt``, ``resume``, ``delete`` change one."""
+"""``weft list``, ``show``, ``checkpoints``, ``deliveries`` describe jobs; ``halt``, ``resume``, ``delete`` change."""
 
 from __future__ import annotations
 
@@ -147,7 +147,13 @@ def test_halt_resume_and_delete(double: Double, weft: Weft) -> None:
 
 
 def test_deliveries_and_a_replay(double: Double, weft: Weft) -> None:
-    told = {"id": "dlv-1", "event_id": f"{ID}-17", "event": "FAILED", "message": "it broke", "format": "json"}
+    told: dict[str, Any] = {
+        "id": "dlv-1",
+        "event_id": f"{ID}-17",
+        "event": "FAILED",
+        "message": "it broke",
+        "format": "json",
+    }
     told |= {"target": "https://hooks.example.com/…", "state": "failed", "tries": 9, "status": "HTTP 500"}
     double.on("GET", f"jobs/{ID}", as_json(job()))
     double.on("GET", f"jobs/{ID}/deliveries", as_json({"deliveries": [told]}))
@@ -156,9 +162,9 @@ def test_deliveries_and_a_replay(double: Double, weft: Weft) -> None:
         assert shown in done.out
     assert json.loads(weft("deliveries", ID, "--json").out) == [told]
     double.on("POST", f"jobs/{ID}/deliveries/dlv-1/replay", as_json(told | {"state": "waiting"}, status=202))
-    assert "dlv-1 is being sent to https://hooks.example.com/… again" in weft("deliveries", ID, "--replay", "dlv-1").out
+    assert "dlv-1 is being sent to https://hooks.example.com/… again" in weft("deliveries", ID, "--replay", "dlv-1").err
     double.on("GET", f"jobs/{ID}/deliveries", as_json({"deliveries": []}))
-    assert "has sent no notification (yet)" in weft("deliveries", ID).out
+    assert "has sent no notification (yet)" in weft("deliveries", ID).err
 
 
 def test_checkpoints_and_a_rerun_from_the_last(double: Double, weft: Weft) -> None:

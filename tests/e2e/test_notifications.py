@@ -14,9 +14,10 @@ import weft
 
 KEY = "the key of the webhook"
 PROGRAM = """
-import math, time, weft
-weft.log_metrics({"loss": 1.0}, step=1)
-weft.log_metrics({"loss": math.nan}, step=2)
+import math, time
+from weft_trainer import log_metrics
+log_metrics(loss=1.0, step=1)
+log_metrics(loss=math.nan, step=2)
 print("CUDA error: device-side assert", flush=True)
 time.sleep(600)
 """

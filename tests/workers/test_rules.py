@@ -134,7 +134,7 @@ def test_no_step_for_a_while_fires_the_rule(world: World) -> None:
     quiet(9)
     assert fired(world, job_id) == []
     quiet(11)
-    assert world.events(job_id, "rule") == ["the rule 'no step for 10m' has fired: no metric with a step came for 10m"]
+    assert world.events(job_id, "rule") == ["the rule 'no step for 10m' has fired: no metric came for 10m"]
     assert queued(world, job_id) == [0]
     quiet(30)
     assert len(fired(world, job_id)) == 1
@@ -173,7 +173,7 @@ def learner(**changes: Any) -> LearnerView:
     ],
 )
 def test_when_a_rule_about_steps_holds(seen: View, holds: bool) -> None:
-    assert check_rules(seen) == (Fire(3, "no metric with a step came for 10m") if holds else None)
+    assert check_rules(seen) == (Fire(3, "no metric came for 10m") if holds else None)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Rules about metrics: ``metric loss is nan``; and when the last step was, for rules such as ``no step for 10m``."""
+"""Rules about metrics: ``metric loss is nan``; and when the last value came, for rules such as ``no step for 10m``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_rules(session: Session, job: Job, cursor: MetricCursor, records: Seque
     """Note the rules of the job's manifest that these new records fulfil, in the transaction that appends them."""
     if not job.manifest.get("rules"):
         return
-    if any(record.step is not None for record in records) and conditions(job.manifest, NoStepCondition):
+    if records and conditions(job.manifest, NoStepCondition):
         cursor.stepped_at = func.now()
     for index, condition in conditions(job.manifest, MetricCondition):
         for record in records:

@@ -164,7 +164,7 @@ def deliveries(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the notifications of a job: to whom they were sent, and with what outcome.
+    """List the notifications of a job: to whom they went, and with what outcome.
 
     The manifest's `notify` says where they go.
     """

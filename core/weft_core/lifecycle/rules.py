@@ -24,7 +24,7 @@ def check_rules(view: View) -> Fire | None:
     last = max(filter(None, (job.state_since, job.stepped_at, *heard)))
     for index, condition in job.step_rules:
         if view.since(last) > condition.seconds:
-            return Fire(index, f"no metric with a step came for {duration(condition.seconds)}")
+            return Fire(index, f"no metric came for {duration(condition.seconds)}")
     return None
 
 

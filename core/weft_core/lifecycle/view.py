@@ -35,7 +35,7 @@ class JobView:
     step_rules: tuple[tuple[int, NoStepCondition], ...] = ()
     """The rules ``no step for …`` of its manifest that have not fired, by index."""
     stepped_at: datetime | None = None
-    """When its program last reported a metric with a step; read only if there are such rules."""
+    """When its program last reported a metric; read only if there are such rules."""
     state_since: datetime | None = None
     max_runtime: float | None = None  # seconds
     keepalive: float | None = None  # seconds that its client may be silent

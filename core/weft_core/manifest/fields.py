@@ -494,7 +494,7 @@ _RULE = Section(
             Text(ACCEPTED, most=LONGEST, check=_condition),
             "The condition. `log /REGEX/`: a line of the log matches the regular expression (of RE2). `metric NAME is "
             "nan`, `metric NAME > NUMBER`, `metric NAME < NUMBER`: a value of the metric. `no step for DURATION`: the "
-            "program has reported no metric with a step for this time.",
+            "program has reported no metric for this time.",
             required=True,
         ),
         "then": Field(
