@@ -14,6 +14,7 @@ from weft_api.code.routes import router as code
 from weft_api.context import Context
 from weft_api.dashboard import routes as dashboard
 from weft_api.datastores.routes import router as datastores
+from weft_api.deliveries.routes import router as deliveries
 from weft_api.engines.installation_metrics import InstallationMetrics
 from weft_api.engines.routes import router as engines
 from weft_api.events.routes import router as events
@@ -114,7 +115,7 @@ def create_app(settings: Settings) -> FastAPI:
     data = (files, checkpoints, models, datastores)
     access = (secrets, sessions, tokens, users, projects)
     # Routers are tried in this order, so the one with the most frequent and the cheapest calls is the first.
-    for router in (mlflow, jobs, code, logs, metrics, events, *data, *access, engines, learner, health):
+    for router in (mlflow, jobs, code, logs, metrics, events, deliveries, *data, *access, engines, learner, health):
         app.include_router(router)
     ffdl.install(app)
     errors.install(app, lambda scope, answered: in_mlflows_form(scope, in_ffdls_form(scope, answered)))

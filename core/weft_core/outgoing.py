@@ -120,6 +120,17 @@ class Outgoing:
         Raises:
             NotAllowed, NoAnswer: NoAnswer also inside the ``with``.
         """
+        with self._request("GET", url, headers, None) as answer:
+            yield answer
+
+    @contextmanager
+    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Iterator[Answer]:
+        """The answer to a POST, as :meth:`get` gives it."""
+        with self._request("POST", url, headers, body) as answer:
+            yield answer
+
+    @contextmanager
+    def _request(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Iterator[Answer]:
         deadline = time.monotonic() + self._seconds
         addresses = self.check(url)
         parts = urlsplit(url)
@@ -129,7 +140,7 @@ class Outgoing:
                 connection = http.client.HTTPConnection(parts.hostname or "", _port(parts))
                 connection.sock = _Stream(connected, deadline)
                 host = parts.netloc.rpartition("@")[2].encode("idna").decode()
-                connection.request("GET", target, headers={"Host": host, "Connection": "close", **headers})
+                connection.request(method, target, body, {"Host": host, "Connection": "close", **headers})
                 yield Answer(connection.getresponse(), self._most_bytes)
         except (OSError, UnicodeError, ValueError, http.client.HTTPException) as error:
             raise NoAnswer(f"{parts.hostname}: {type(error).__name__}: {error}") from None
@@ -161,6 +172,8 @@ class Answer:
 
     def __init__(self, answer: http.client.HTTPResponse, most_bytes: int) -> None:
         self.status = answer.status
+        self.retry_after = answer.headers.get("Retry-After")
+        """The header: seconds, or a date."""
         self.content_type = (answer.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
         self._answer = answer
         self._left = most_bytes

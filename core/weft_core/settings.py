@@ -9,7 +9,7 @@ import os
 import re
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
@@ -132,12 +132,12 @@ class ImageSettings(_Section):
 
 
 class OutgoingSettings(_Section):
-    """The addresses that users name and the API itself calls: those of data stores and git repositories."""
+    """The addresses that users name and the service calls: those of data stores, git repositories and webhooks."""
 
     allow: list[str] = Field(default_factory=list)
-    """Hosts (``git.example.com``) and networks (``10.20.0.0/16``) of your own that the API may call. Without an entry
-    here, it calls public addresses only, and by https only. The stores of the sections ``s3`` and ``datastore`` need no
-    entry."""
+    """Hosts (``git.example.com``) and networks (``10.20.0.0/16``) of your own that the service may call. Without an
+    entry here, it calls public addresses only, and by https only. The stores of the sections ``s3`` and ``datastore``
+    need no entry."""
 
     @field_validator("allow")
     @classmethod
@@ -146,6 +146,38 @@ class OutgoingSettings(_Section):
             if not _is_network(value) and not _HOST.fullmatch(value):
                 raise ValueError(f"expected hosts such as git.example.com and networks such as 10.0.0.0/8: {value!r}")
         return values
+
+
+class SmtpSettings(_Section):
+    """The server that sends e-mails to the addresses in ``notify`` of manifests."""
+
+    host: str = ""
+    """The host of the SMTP server. Empty: manifests with e-mail addresses are refused."""
+    port: int = Field(587, ge=1, le=65535)
+    """The port of the SMTP server."""
+    tls: Literal["starttls", "tls", "none"] = "starttls"
+    """How the connection is encrypted: ``starttls`` (usually port 587), ``tls`` from the first byte (usually port 465),
+    or ``none``."""
+    user: str = ""
+    """The user name for the SMTP server. Empty: no sign-in."""
+    password: SecretStr = SecretStr("")
+    """The password that belongs to ``user``."""
+    sender: str = ""
+    """The address that the e-mails come from. Required if ``host`` is set."""
+
+    @model_validator(mode="after")
+    def _has_sender(self) -> SmtpSettings:
+        if self.host and "@" not in self.sender:
+            raise ValueError("sender: expected the address that e-mails come from, such as weft@example.com")
+        return self
+
+
+class NotifySettings(_Section):
+    """How notifications of jobs are sent. The section ``outgoing`` says which webhooks may be called."""
+
+    retry_seconds: float = Field(86_400, ge=0)
+    """How long after its event a notification is tried again. After that, it has failed."""
+    smtp: SmtpSettings = Field(default_factory=SmtpSettings)
 
 
 def _is_network(text: str) -> bool:
@@ -278,6 +310,7 @@ class Settings(BaseSettings):
     outgoing: OutgoingSettings = Field(default_factory=OutgoingSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     timings: TimingSettings = Field(default_factory=TimingSettings)
+    notify: NotifySettings = Field(default_factory=NotifySettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
 
     @model_validator(mode="before")

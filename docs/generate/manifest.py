@@ -13,7 +13,7 @@ from weft_core.launch import EvaluationMetrics
 from weft_core.manifest.fields import FFDL_FRAMEWORKS, MANIFEST
 from weft_core.manifest.findings import Findings
 from weft_core.manifest.kinds import Choice, Command, Duration, Field, Kind, ListOf, MapOf, Section, Size, Text, join
-from weft_core.manifest.models import DataStore, Stall, TrainingData
+from weft_core.manifest.models import DataStore, Notify, Stall, TrainingData
 from weft_core.manifest.parse import parse_manifest
 from weft_core.manifest.tree import Scalar
 from weft_core.settings import LimitSettings
@@ -218,5 +218,6 @@ def _defaults() -> dict[str, str]:
         "evaluation_metrics.type": code(metrics.type),
         "evaluation_metrics.line_lookahead": str(metrics.line_lookahead),
         "evaluation_metrics.groups": "required for `regex_extractor`",
+        "notify[].format": code(Notify.model_fields["format"].default),
         "notify[].on": ", ".join(code(state.value) for state in manifest.notify[0].on),
     }

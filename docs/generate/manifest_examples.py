@@ -110,6 +110,13 @@ framework:
   launcher: torchrun
   command: python train.py --epochs 12
 """
+_RULES = """
+notify: {email: ada@example.org}
+rules:
+  - {when: "metric loss is nan", then: [notify, halt]}
+  - {when: "log /CUDA error/", then: notify}
+  - {when: "no step for 10m", then: halt}
+"""
 _REGEX = """
 evaluation_metrics:
   type: regex_extractor
@@ -261,7 +268,13 @@ data_stores:
     f"{_GROUPS}.etimes.NAME.value": _REGEX,
     "notify": "notify: [{url: https://example.org/hook, on: [COMPLETED, FAILED]}]",
     "notify[].url": "notify: {url: https://example.org/hook}",
+    "notify[].email": "notify: {email: ada@example.org}",
     "notify[].on": "notify: {url: https://example.org/hook, on: FAILED}",
+    "notify[].format": "notify: {url: https://hooks.example.org/services/T0/B0, format: slack}",
+    "notify[].secret": "notify: {url: https://example.org/hook, secret: hook-key}",
+    "rules": _RULES,
+    "rules[].when": _RULES,
+    "rules[].then": _RULES,
 }
 
 

@@ -93,6 +93,10 @@ def sections() -> Iterator[Section]:
         place = (name, "NAME") if get_origin(field.annotation) is dict else (name,)
         if len(models) == 1:
             yield _of_model(models[0], place, f"[{'.'.join(place)}]")
+            for inner, below in models[0].model_fields.items():
+                if _is_section(below):
+                    (nested,) = _models(below.annotation)
+                    yield _of_model(nested, (*place, inner), f"[{'.'.join((*place, inner))}]", level=3)
         elif models:
             yield Section(code(f"[{'.'.join(place)}]"), _ENGINES, ())
             for model in models:
@@ -110,8 +114,12 @@ def _settings(model: type[BaseModel], place: tuple[str, ...]) -> Iterator[Settin
     docs = attribute_docs(model)
     # An engine's type first, which decides what the others are.
     for name, field in sorted(model.model_fields.items(), key=lambda item: item[0] != "type"):
-        if place or not _models(field.annotation):
+        if not _is_section(field) and (place or not _models(field.annotation)):
             yield Setting(place, name, field, docs.get(name, ""))
+
+
+def _is_section(field: FieldInfo) -> bool:
+    return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
 
 
 def _section(section: Section) -> str:

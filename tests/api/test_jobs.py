@@ -266,7 +266,7 @@ max_runtime: 2h
 env: {A: "1", EMPTY: "", NUL: "null", ODD: "\\x80 ü ' \\" : #"}
 secrets: {WANDB: wandb}
 evaluation_metrics: {type: tensorboard, in: $JOB_STATE_DIR/logs/tb, line_lookahead: 5}
-notify: [{url: "https://example.org/hook", on: [COMPLETED]}]
+notify: [{url: "https://1.1.1.1/hook", on: [COMPLETED]}]
 """
 
 

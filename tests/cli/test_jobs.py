@@ -1,4 +1,4 @@
-"""``weft list``, ``show`` and ``checkpoints`` describe jobs; ``halt``, ``resume`` and ``delete`` change one."""
+"""``weft list``, ``show``, ``checkpoints``, ``deliveries`` describe jobs; ``halt``, ``resume``, ``delete`` change."""
 
 from __future__ import annotations
 
@@ -144,6 +144,27 @@ def test_halt_resume_and_delete(double: Double, weft: Weft) -> None:
     assert not double.requests("DELETE", f"jobs/{ID}")
     assert weft("delete", ID, "--yes").code == 0
     assert double.requests("DELETE", f"jobs/{ID}")
+
+
+def test_deliveries_and_a_replay(double: Double, weft: Weft) -> None:
+    told: dict[str, Any] = {
+        "id": "dlv-1",
+        "event_id": f"{ID}-17",
+        "event": "FAILED",
+        "message": "it broke",
+        "format": "json",
+    }
+    told |= {"target": "https://hooks.example.com/…", "state": "failed", "tries": 9, "status": "HTTP 500"}
+    double.on("GET", f"jobs/{ID}", as_json(job()))
+    double.on("GET", f"jobs/{ID}/deliveries", as_json({"deliveries": [told]}))
+    done = weft("deliveries", ID)
+    for shown in ("dlv-1", "FAILED", "https://hooks.example.com/…", "failed", "9", "HTTP 500"):
+        assert shown in done.out
+    assert json.loads(weft("deliveries", ID, "--json").out) == [told]
+    double.on("POST", f"jobs/{ID}/deliveries/dlv-1/replay", as_json(told | {"state": "waiting"}, status=202))
+    assert "dlv-1 is being sent to https://hooks.example.com/… again" in weft("deliveries", ID, "--replay", "dlv-1").err
+    double.on("GET", f"jobs/{ID}/deliveries", as_json({"deliveries": []}))
+    assert "has sent no notification (yet)" in weft("deliveries", ID).err
 
 
 def test_checkpoints_and_a_rerun_from_the_last(double: Double, weft: Weft) -> None:

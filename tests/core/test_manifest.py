@@ -85,7 +85,15 @@ secrets: {WANDB_API_KEY: wandb}
 results: [model.pt, "out/**"]
 keep_leftovers: no
 evaluation_metrics: {type: tensorboard, in: $JOB_STATE_DIR/logs/tb}
-notify: [{url: https://example.com/hook, on: failed}, {url: https://example.com/other}]
+notify:
+  - {url: https://example.com/hook, on: failed, secret: hook-key}
+  - {url: https://example.com/other, format: slack}
+  - {format: slack, secret: slack-url, on: []}
+  - {email: ada@example.com, on: [HALTED, failed]}
+rules:
+  - {when: metric val/loss is NaN, then: halt}
+  - {when: "log /CUDA (error|fault)/", then: [notify, halt, notify]}
+  - {when: no step for 1h30m, then: notify}
 """
 
 
@@ -187,8 +195,15 @@ def test_every_field() -> None:
             "groups": {},
         },
         "notify": [
-            {"url": "https://example.com/hook", "on": ["FAILED"]},
-            {"url": "https://example.com/other", "on": ["COMPLETED", "FAILED"]},
+            {"url": "https://example.com/hook", "on": ["FAILED"], "format": "json", "secret": "hook-key"},
+            {"url": "https://example.com/other", "on": ["COMPLETED", "FAILED"], "format": "slack"},
+            {"on": [], "format": "slack", "secret": "slack-url"},
+            {"email": "ada@example.com", "on": ["HALTED", "FAILED"], "format": "json"},
+        ],
+        "rules": [
+            {"when": "metric val/loss is NaN", "then": ["halt"]},
+            {"when": "log /CUDA (error|fault)/", "then": ["notify", "halt"]},
+            {"when": "no step for 1h30m", "then": ["notify"]},
         ],
         "notes": [],
     }

@@ -197,6 +197,11 @@ def test_the_environment_wins_over_the_file_key_by_key(write: Write, monkeypatch
             'multi_tenant = true\n[engines.lab]\ntype = "ray"',
             "settings: engine 'lab' is of type ray, which is no security boundary: refused with multi_tenant = true",
         ),
+        (
+            '[notify.smtp]\nhost = "mail.example.com"\npassword = "hush"',
+            "notify.smtp: sender: expected the address that e-mails come from, such as weft@example.com",
+        ),
+        ('[notify.smtp]\ntls = "ssl"', "notify.smtp.tls: Input should be 'starttls', 'tls' or 'none'"),
     ],
 )
 def test_what_is_wrong_is_said_with_engine_and_key(write: Write, text: str, said: str) -> None:

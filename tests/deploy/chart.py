@@ -74,6 +74,8 @@ EVERYTHING: dict[str, Any] = {
         },
         "images": {"repository": "images.example.org/weft", "aliases": {"tensorflow:1.5.0-py3": "tensorflow:2.21"}},
         "limits": {"bundle_bytes": 1073741824},
+        "notify": {"retry_seconds": 3600, "smtp": {"host": "mail.example.org", "sender": "weft@example.org"}},
+        "outgoing": {"allow": ["git.example.org"]},
         "timings": {"grace": 60.5, "absences": 4},
         "telemetry": {"otlp_endpoint": "http://collector.monitoring:4318"},
     },

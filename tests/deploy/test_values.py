@@ -15,8 +15,10 @@ from weft_core.launch import Toleration
 from weft_core.settings import (
     ImageSettings,
     LimitSettings,
+    NotifySettings,
     ProfileSettings,
     Settings,
+    SmtpSettings,
     TelemetrySettings,
     TimingSettings,
 )
@@ -84,7 +86,7 @@ def test_every_value_of_the_schema_has_a_default_and_a_place() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 
     sections = {
-        f".settings.{name}" for name in ("images", "limits", "outgoing", "timings", "telemetry")
+        f".settings.{name}" for name in ("images", "limits", "notify", "outgoing", "timings", "telemetry")
     }  # as in weft.toml
 
     def compare(part: dict[str, Any], here: Any, path: str) -> None:
@@ -118,11 +120,14 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
     sections: dict[str, type[BaseModel]] = {
         "images": ImageSettings,
         "limits": LimitSettings,
+        "notify": NotifySettings,
         "timings": TimingSettings,
         "telemetry": TelemetrySettings,
     }
     for name, model in sections.items():
         assert fields(settings[name]) == set(model.model_fields), name
+    # The password is no value of the chart's: it would stand in a ConfigMap.
+    assert fields(settings["notify"]["properties"]["smtp"]) == set(SmtpSettings.model_fields) - {"password"}
     defined: dict[str, type[BaseModel]] = {
         "kubernetes": KubernetesSettings,
         "ray": RaySettings,

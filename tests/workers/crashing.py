@@ -13,9 +13,13 @@ from pathlib import Path
 
 from weft_core.engine import Capacity, LearnerObservation, LearnerState, Node, Observation
 from weft_core.launch import LaunchSpec
+from weft_core.manifest import Notify
+from weft_core.notifications import Notification
 from weft_core.settings import Settings
 from weft_workers.context import make_context
+from weft_workers.delivering import Deliverer
 from weft_workers.reconcile import step
+from weft_workers.sending import Sender, Sent
 
 
 class FileEngine:
@@ -58,3 +62,20 @@ def work(settings: Settings, folder: Path, job_id: str, die: str) -> None:
     context = make_context(settings, "inst-test", {"local": FileEngine(folder, die)})
     step(context, job_id)
     context.close()
+
+
+class _Dying(Sender):
+    """Sends, and kills its process before anything is written back."""
+
+    def send(self, target: Notify, secret: bytes | None, notification: Notification) -> Sent:
+        super().send(target, secret, notification)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+def deliver_and_die(settings: Settings) -> None:
+    """Send what is due, and die."""
+    context = make_context(settings, "inst-test", {})
+    deliverer = Deliverer(context, _Dying(settings, context.box))
+    deliverer.run_due()
+    deliverer.settle(60)

@@ -52,6 +52,8 @@ class World:
             "stall": changes.pop("stall", None),
             "data_stores": changes.pop("data_stores", []),
             "repo": changes.pop("repo", None),
+            "notify": changes.pop("notify", []),
+            "rules": changes.pop("rules", []),
         }
         fields = {"name": "job", "engine": "local", "priority": 50, "learners": 1, "retries": 0, **changes}
         with self.transaction() as session:

@@ -1,7 +1,8 @@
 """The sweeper, a process beside every worker: finds due jobs in Postgres and steps them, with Redis or without.
 
-It is also the clock: a job that wants its next step in two seconds has only this. ``python -m weft_workers.sweeper``
-is started by ``python -m weft_workers``, and ends when that does.
+It is also the clock: a job that wants its next step in two seconds has only this. Besides, it keeps house, archives
+logs and delivers notifications. ``python -m weft_workers.sweeper`` is started by ``python -m weft_workers``, and ends
+when that does.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from weft_core.service_log import configure_logging
 from weft_core.store.models import Attempt, Job
 from weft_workers.archiving import Archiver
 from weft_workers.context import Context
+from weft_workers.delivering import Deliverer
 from weft_workers.housekeeping import Housekeeping
 from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
 from weft_workers.reconcile import step
@@ -41,6 +43,8 @@ _BATCH = 200
 _CHECK_EVERY = 10.0  # seconds between two checks of an engine
 _TIDY_EVERY = 600.0
 _ARCHIVE_EVERY = 5.0
+_DELIVER_EVERY = 1.0
+_LAST_TRIES = 2.0  # seconds for the deliveries that are under way at the end
 _SHORTEST = 0.1  # seconds between two sweeps
 _ENDINGS, _NO_ENDINGS = 0.2, 0.6  # seconds between two observations of runs that are ending; if none are
 
@@ -73,11 +77,14 @@ class Sweeper:
         archiver = Archiver(self._context)
         keepers.append(threading.Thread(target=self._repeat, args=(_ARCHIVE_EVERY, archiver.archive_due), daemon=True))
         keepers.append(threading.Thread(target=self._watch_endings, daemon=True))
+        deliverer = Deliverer(self._context)
+        keepers.append(threading.Thread(target=self._repeat, args=(_DELIVER_EVERY, deliverer.run_due), daemon=True))
         for keeper in keepers:
             keeper.start()
         while not self._stopping.is_set():
             self._stopping.wait(self._guarded(self.sweep) or self._interval())
         self._pool.shutdown(wait=True, cancel_futures=True)
+        deliverer.settle(_LAST_TRIES)
 
     def stop(self) -> None:
         """Let :meth:`run` return after the steps that are under way."""
@@ -188,7 +195,7 @@ def main() -> int:
     try:
         settings = read_settings()
         installation = wait_for_installation(settings)
-        context = open_context(settings, installation, connections=_THREADS + 4)
+        context = open_context(settings, installation, connections=_THREADS + 8)
     except BadSettings as error:
         print(f"weft sweeper: {error}", file=sys.stderr)
         return 2

@@ -24,7 +24,7 @@ class EventView(BaseModel):
     id: int
     at: datetime
     kind: str = Field(
-        description="One of submitted, note, state, waiting, image, learner, condition, desired and warning."
+        description="One of submitted, note, state, waiting, image, learner, condition, desired, rule and warning."
     )
     state: str | None = Field(description="The state that the job has entered; set if `kind` is `state`.")
     attempt: int | None

@@ -42,9 +42,16 @@ class Checks:
     pinned: Pinned | None = None
     repository_secret: str | None = field(default=None, repr=False)
     """``user:password`` or a token, for the manifest's repository."""
+    webhooks: list[tuple[str, str]] = field(default_factory=list, repr=False)
+    """The URLs of ``notify``, each with the path at which the manifest names it."""
 
     def add(self, path: str, message: str, *, found: str | None = None, accepted: str | None = None) -> None:
         self.problems.append(FieldProblem(path=path, message=message, found=found, accepted=accepted))
+
+    def add_missing_secret(self, path: str, name: str) -> None:
+        """Note that the project has no such secret."""
+        accepted = f"the name of a secret that is kept (`weft secrets set {name}` keeps one)"
+        self.add(path, f"no secret named {name!r} in this project", found=name, accepted=accepted)
 
     def refuse(self) -> None:
         """Raise Problem invalid_manifest with everything that was found, if anything was."""
@@ -103,24 +110,15 @@ def _look_up_secrets(scope: Scope, wanted: dict[str, str], checks: Checks) -> No
     names = {secret.name for secret in kept}
     for variable, name in wanted.items():
         if name not in names:
-            _add_missing_secret(f"secrets.{variable}", name, checks)
+            checks.add_missing_secret(f"secrets.{variable}", name)
 
 
 def _look_up_repository_secret(scope: Scope, context: Context, name: str, checks: Checks) -> None:
     kept = scope.find(Secret, Secret.name == name, Secret.job_id.is_(None))
     if kept is None:
-        _add_missing_secret("repo.secret", name, checks)
+        checks.add_missing_secret("repo.secret", name)
     else:
         checks.repository_secret = context.box.decrypt(kept.ciphertext)
-
-
-def _add_missing_secret(path: str, name: str, checks: Checks) -> None:
-    checks.add(
-        path,
-        f"no secret named {name!r} in this project",
-        found=name,
-        accepted=f"the name of a secret that is kept (`weft secrets set {name}` keeps one)",
-    )
 
 
 def _opened(

@@ -22,6 +22,7 @@ from weft_api.http.idempotency import Once
 from weft_api.http.problems import CODE_MISSING, NOT_FOUND, Problem
 from weft_api.http.spool import Spooled
 from weft_api.jobs.checks import Checks, ask_stores, look_up, refuse_code_and_repository, refuse_missing_code
+from weft_api.jobs.notifications import check_webhooks, look_up_targets
 from weft_api.jobs.packages import read_package_request
 from weft_api.jobs.repositories import pin_repository
 from weft_api.jobs.schemas import JobView
@@ -94,12 +95,14 @@ def submit(
         )
         _check_code(scope, submission)
         checks = look_up(scope, context, parsed)
+        look_up_targets(scope, context, parsed.manifest, checks)
         has_code = submission.code is not None or submission.code_sha256 is not None
         if has_code and parsed.manifest.repo is not None:
             refuse_code_and_repository(checks)
         if needs_code and not has_code and parsed.manifest.repo is None:
             refuse_missing_code(parsed.manifest.framework.command, checks)
-    warnings = ask_stores(context, CHECKER.of(context), checks, until)
+    warnings = check_webhooks(context, CHECKER.of(context), checks)
+    warnings += ask_stores(context, CHECKER.of(context), checks, until)
     parsed = pin_repository(context, parsed, checks)
     info = bring_code(context, who.project_id, submission.code) if submission.code else None
     packages = read_package_request(context, who.project_id, parsed.manifest, submission, checks)

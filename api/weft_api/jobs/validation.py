@@ -9,6 +9,7 @@ from weft_api.access.lookups import find_job
 from weft_api.context import Context, Shared
 from weft_api.jobs.checks import ask_stores, look_up
 from weft_api.jobs.lifecycle import credentials_of
+from weft_api.jobs.notifications import check_webhooks, look_up_targets
 from weft_api.jobs.repositories import pin_repository
 from weft_api.jobs.schemas import ValidManifest
 from weft_api.storage.checker import Checker
@@ -38,10 +39,14 @@ def validate(
         credentials = credentials_of(context, scope, find_job(scope, rerun_of)) if rerun_of is not None else None
         parsed = parse_manifest(text, context.settings, overrides=overrides, credentials=credentials)
         checks = look_up(scope, context, parsed)
+        look_up_targets(scope, context, parsed.manifest, checks)
     own = [container for container in checks.containers if container.credentials_path.endswith(".connection")]
     unasked = [] if who.may("editor") else own
     checks.containers = [container for container in checks.containers if container not in unasked]
-    warnings = ask_stores(context, _CHECKER.of(context), checks)
+    warnings = []
+    if who.may("editor"):
+        warnings += check_webhooks(context, _CHECKER.of(context), checks)
+    warnings += ask_stores(context, _CHECKER.of(context), checks)
     warnings += [f"{container.path}: not checked: only editors may have its data store asked" for container in unasked]
     if who.may("editor"):
         parsed = pin_repository(context, parsed, checks)

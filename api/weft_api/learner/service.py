@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import case, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from weft_api.access.attempts import (
@@ -171,6 +172,8 @@ def phase(context: Context, token: AttemptToken, call: PhaseCall) -> None:
 
 def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> HeartbeatAnswer:
     """One statement in the usual case: with many learners this is most of what the API does."""
+    before = func.coalesce(Learner.heartbeat_at, func.now())
+    silent = before < func.now() - timedelta(seconds=context.settings.timings.silence)
     beat = (
         update(Learner)
         .where(
@@ -184,6 +187,7 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
         )
         .values(
             heartbeat_at=func.now(),
+            heard_since=case((silent, func.now()), else_=Learner.heard_since),
             wrote=call.wrote,
             idle_since=_ago(call.idle_seconds),
             **({"active_at": func.now()} if _works(call.system) else {}),

@@ -15,6 +15,7 @@ from weft_api.access.attempts import Accepted, AttemptToken, fence, granted_lear
 from weft_api.context import Context, Shared
 from weft_api.http.problems import LOG_FULL, TOO_MANY_LINES, Problem
 from weft_api.logs.batches import Batch, parse_batch
+from weft_api.logs.rules import check_rules
 from weft_api.streaming.batch_queue import BatchQueue
 from weft_api.telemetry import METRICS
 from weft_core.log_archive import pack_times
@@ -97,6 +98,7 @@ def _append(context: Context, token: AttemptToken, batches: Sequence[Batch], lat
         if chunks:
             session.add_all(chunks)
             _note_sources(session, attempt, following.maps[0])
+            check_rules(session, job, chunks)
             if attempt.ended_at is not None:
                 attempt.logs_due = func.now()
     if chunks:

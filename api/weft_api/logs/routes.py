@@ -17,6 +17,7 @@ from weft_api.access.auth import Principal, Viewer
 from weft_api.access.lookups import find_job
 from weft_api.context import Context, Ctx
 from weft_api.http.parameters import At, AttemptNumber, LearnerId, Since, parse_since
+from weft_api.http.patterns import ACCEPTED, BadPattern, Pattern
 from weft_api.http.problems import NOT_FOUND, invalid, responses
 from weft_api.logs.chunks import ChunkReader
 from weft_api.logs.follow import LogFollower
@@ -30,7 +31,7 @@ from weft_api.logs.schemas import (
     Tail,
     Text,
 )
-from weft_api.logs.search import Pattern, search
+from weft_api.logs.search import search
 from weft_api.streaming.following import LastEventId, last_event_id, streamed
 from weft_core.lifecycle.states import TERMINAL
 
@@ -105,7 +106,10 @@ def search_logs(
 
     RE2 has no look-around and no back-references. In return, no pattern can hold up the server.
     """
-    pattern = Pattern(q, regex=regex, case=case)
+    try:
+        pattern = Pattern(q, regex=regex, case=case)
+    except BadPattern as error:
+        raise invalid("query.q", str(error), found=q, accepted=ACCEPTED) from None
     with context.database.transaction() as session:
         find_job(who.scope(session), job_id)
     found = search(

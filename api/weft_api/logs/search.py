@@ -1,84 +1,19 @@
-"""Searching a job's log: a bounded part of it in each call, so that no search holds the server or is hard to stop.
-
-Patterns run on RE2, whose time is linear in the text whatever the pattern: one by a hostile user can't hang anything,
-as it could in engines that backtrack. The price is that RE2 has no look-around and no back-references.
-"""
+"""Searching a job's log: a bounded part of it in each call, so that no search holds the server or is hard to stop."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import re2
-
-from weft_api.http.problems import invalid
-from weft_api.logs.chunks import Chunk, ChunkReader
+from weft_api.http.patterns import Pattern
+from weft_api.logs.chunks import ChunkReader
 from weft_api.logs.read import SCAN_BYTES, LogFilter, ascending, lines_of, read_before, read_page
 from weft_api.logs.schemas import LogLine, LogMatch
 
 _SECONDS = 1.0
 """That one call searches."""
 _ANSWER_BYTES = 4 << 20
-_PATTERN_BYTES = 8 << 20
-"""Memory for a compiled pattern and its states."""
-_SPANS = 50
-"""Marked in a line at most."""
-
-
-class Pattern:
-    """What is looked for in each line.
-
-    Args:
-        text: a substring, or with ``regex`` an RE2 pattern, in which ``^`` and ``$`` are a line's ends.
-        case: whether upper and lower case differ.
-
-    Raises:
-        Problem: invalid_request: no valid pattern.
-    """
-
-    def __init__(self, text: str, *, regex: bool, case: bool) -> None:
-        options = re2.Options()
-        options.case_sensitive = case
-        options.never_nl = True
-        options.log_errors = False
-        options.max_mem = _PATTERN_BYTES
-        source = text if regex else re2.escape(text)
-        # These mean the ends of the text, which in a chunk are not those of a line.
-        self._line_by_line = regex and any(anchor in text for anchor in (r"\A", r"\z"))
-        try:
-            self._of_line = re2.compile(source, options)
-            self._of_chunk = re2.compile(f"(?m:{source})", options)
-        except re2.error as error:
-            why = error.args[0].decode("utf-8", "replace") if error.args else "not valid"
-            raise invalid(
-                "query.q", f"not a regular expression: {why}", found=text, accepted="RE2's syntax, without look-around"
-            ) from None
-
-    def lines(self, chunk: Chunk) -> Iterator[int]:
-        """The indexes of the chunk's lines that match, ascending."""
-        if self._line_by_line:
-            yield from (index for index, text in enumerate(chunk.texts()) if self._of_line.search(text))
-            return
-        # Through the whole chunk at once: only the lines that match cost Python anything.
-        body, index, begin = chunk.body, 0, 0
-        while begin < len(body) and (match := self._of_chunk.search(body, begin)):
-            index += body.count(b"\n", begin, match.start())
-            begin = body.find(b"\n", match.start()) + 1
-            if not begin:
-                return
-            yield index
-            index += 1
-
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """The matching parts of a line: (begin, end) in characters."""
-        found = []
-        for match in self._of_line.finditer(text):
-            if match.end() > match.start():
-                found.append((match.start(), match.end()))
-            if len(found) == _SPANS:
-                break
-        return found
 
 
 @dataclass(frozen=True)
@@ -112,7 +47,7 @@ def search(
     position = min(start, end) if start > end else start
     for chunk in ascending(reader, start, wanted) if start < end else ():
         texts: list[LogLine] = []
-        for index in pattern.lines(chunk):
+        for index in pattern.lines(chunk.body):
             number = chunk.first_line + index
             if number < start:
                 continue

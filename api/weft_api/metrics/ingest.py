@@ -16,6 +16,7 @@ from weft_api.http.problems import Problem
 from weft_api.metrics.fold import fold, is_due
 from weft_api.metrics.listing import keep_best_and_last
 from weft_api.metrics.records import Record, cleaned, packed
+from weft_api.metrics.rules import check_rules
 from weft_api.metrics.schemas import MetricsCall, RecordIn
 from weft_api.streaming.batch_queue import BatchQueue
 from weft_core.settings import LimitSettings
@@ -113,6 +114,7 @@ def append(
             _add_batch(session, cursor, attempt, rank, user, system)
             kept += user
     keep_best_and_last(session, job, kept)
+    check_rules(session, job, cursor, kept)
     if is_due(cursor):
         session.flush()
         most = {"user": limits.metric_series_per_job, "system": 10 * limits.metric_series_per_job}

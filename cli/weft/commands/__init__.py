@@ -38,6 +38,7 @@ COMMANDS: dict[str, Entry] = {
         "ffdl", "Print evaluation metrics as they arrived, as FfDL did; `weft metrics` shows more.", JOBS
     ),
     "events": Entry("logs", "Print the events of a job.", JOBS),
+    "deliveries": Entry("jobs", "List the notifications of a job: to whom they went, and with what outcome.", JOBS),
     "halt": Entry("jobs", "Stop a job; it keeps its checkpoints and can be resumed.", JOBS),
     "resume": Entry("jobs", "Queue a halted or failed job again, from its last checkpoint.", JOBS),
     "delete": Entry("jobs", "Stop a job, and remove it and its logs.", JOBS),

@@ -1,4 +1,4 @@
-"""``list``, ``show``, ``checkpoints``, ``halt``, ``resume``, ``delete``."""
+"""``list``, ``show``, ``checkpoints``, ``deliveries``, ``halt``, ``resume``, ``delete``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.models import TERMINAL
 from weft.resources.jobs import Job
 from weft.ui.cells import styled_state
 from weft.ui.console import say, show, show_json
-from weft.ui.jobs import checkpoint_table, job_panel, job_table, metric_columns
+from weft.ui.jobs import checkpoint_table, delivery_table, job_panel, job_table, metric_columns
 
 app = typer.Typer()
 _DEFAULT_LIMIT = 20
@@ -153,6 +153,36 @@ def checkpoints(ctx: typer.Context, job: JobArgument, as_json: JsonOption = Fals
         say(f"{found.id} has no stored checkpoint (yet): it writes none to CHECKPOINT_DIR, or none is complete")
     else:
         show(checkpoint_table(kept, found.id))
+
+
+@app.command("deliveries")
+def deliveries(
+    ctx: typer.Context,
+    job: JobArgument,
+    replay: Annotated[
+        str | None, typer.Option(metavar="DELIVERY", help="Send this notification again, with the same event id.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the notifications of a job: to whom they went, and with what outcome.
+
+    The manifest's `notify` says where they go.
+    """
+    found = client_of(ctx).job(job)
+    if replay is not None:
+        again = found.replay_delivery(replay)
+        if as_json:
+            show_json(dict(again.raw))
+        else:
+            say(f"{again.id} is being sent to {again.target} again")
+        return
+    kept = found.deliveries()
+    if as_json:
+        show_json([dict(delivery.raw) for delivery in kept])
+    elif not kept:
+        say(f"{found.id} has sent no notification (yet): its manifest has no `notify`, or nothing to notify of")
+    else:
+        show(delivery_table(kept))
 
 
 @app.command("halt")

@@ -3,7 +3,17 @@
 from weft.models.access import Member, Project, Quota, Token, User
 from weft.models.base import TERMINAL, Json, Problem, parse_time
 from weft.models.engines import Engine, EngineNode, WaitingJob
-from weft.models.jobs import Attempt, Checkpoint, Event, FileInfo, Framework, LearnerStatus, Round, StateChange
+from weft.models.jobs import (
+    Attempt,
+    Checkpoint,
+    Delivery,
+    Event,
+    FileInfo,
+    Framework,
+    LearnerStatus,
+    Round,
+    StateChange,
+)
 from weft.models.logs import Gap, LogLine, LogMatch
 from weft.models.registry import Model, ModelVersion
 from weft.models.stores import Datastore, ObjectInfo, Secret
@@ -13,6 +23,7 @@ __all__ = [
     "Attempt",
     "Checkpoint",
     "Datastore",
+    "Delivery",
     "Engine",
     "EngineNode",
     "Event",

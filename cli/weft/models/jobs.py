@@ -128,6 +128,46 @@ class Checkpoint(ServerValue):
 
 
 @dataclass(frozen=True)
+class Delivery(ServerValue):
+    """A notification of one event of a job to one target of its manifest. ``event`` is the state that the job has
+    entered, or ``rule``; ``state`` is ``waiting``, ``delivered`` or ``failed``."""
+
+    id: str
+    event_id: str
+    event: str
+    message: str
+    target: str
+    format: str
+    state: str
+    tries: int = 0
+    status: str | None = None
+    """What became of the last try."""
+    queued_at: datetime | None = None
+    tried_at: datetime | None = None
+    delivered_at: datetime | None = None
+    next_try_at: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> Delivery:
+        return cls(
+            id=str(data["id"]),
+            event_id=str(data.get("event_id") or ""),
+            event=str(data.get("event") or ""),
+            message=str(data.get("message") or ""),
+            target=str(data.get("target") or ""),
+            format=str(data.get("format") or ""),
+            state=str(data.get("state") or ""),
+            tries=int(data.get("tries") or 0),
+            status=data.get("status"),
+            queued_at=parse_time(data.get("queued_at")),
+            tried_at=parse_time(data.get("tried_at")),
+            delivered_at=parse_time(data.get("delivered_at")),
+            next_try_at=parse_time(data.get("next_try_at")),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
 class Event(ServerValue):
     """Something that happened to a job. ``state`` is set for kind ``state``: the state entered."""
 

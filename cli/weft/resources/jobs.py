@@ -29,6 +29,7 @@ from weft.models import (
     TERMINAL,
     Attempt,
     Checkpoint,
+    Delivery,
     Event,
     FileInfo,
     Framework,
@@ -198,6 +199,14 @@ class Job:
     def checkpoints(self) -> Sequence[Checkpoint]:
         """The stored checkpoints of the job; see :meth:`Jobs.checkpoints`."""
         return self._jobs.checkpoints(self.id)
+
+    def deliveries(self) -> Sequence[Delivery]:
+        """The notifications of the job; see :meth:`Jobs.deliveries`."""
+        return self._jobs.deliveries(self.id)
+
+    def replay_delivery(self, delivery_id: str) -> Delivery:
+        """Send a notification again; see :meth:`Jobs.replay_delivery`."""
+        return self._jobs.replay_delivery(self.id, delivery_id)
 
     def delete(self) -> None:
         """Stop the job and remove it; see :meth:`Jobs.delete`."""
@@ -378,6 +387,20 @@ class Jobs:
         """The stored checkpoints of a job, newest first. Each learner that writes checkpoints has its own."""
         page = self._transport.json("GET", _path(job_id, "checkpoints"))
         return [Checkpoint.from_json(checkpoint) for checkpoint in page.get("checkpoints") or []]
+
+    def deliveries(self, job_id: str) -> Sequence[Delivery]:
+        """The newest 1000 notifications of a job, by its manifest's ``notify``. The newest event comes first."""
+        page = self._transport.json("GET", _path(job_id, "deliveries"), params={"limit": 1000})
+        return [Delivery.from_json(delivery) for delivery in page.get("deliveries") or []]
+
+    def replay_delivery(self, job_id: str, delivery_id: str) -> Delivery:
+        """Send a notification again, with the same event id; returns the delivery as it is now.
+
+        Raises:
+            NotFound: the job has no such delivery.
+        """
+        path = _path(job_id, f"deliveries/{segment(delivery_id)}/replay")
+        return Delivery.from_json(self._transport.json("POST", path))
 
     def delete(self, job_id: str) -> None:
         """Stop the job, and remove it, its logs, and its results in the installation's own store."""

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from weft import words
-from weft.models import Attempt, Checkpoint, Json, Round
+from weft.models import Attempt, Checkpoint, Delivery, Json, Round
 from weft.resources.jobs import Job
 from weft.ui import cells, times
 from weft.ui.advice import advice
@@ -246,6 +246,22 @@ def checkpoint_table(checkpoints: Sequence[Checkpoint], job_id: str) -> Table:
             whose if checkpoint.attempt else "",
             f"{checkpoint.files:,}",
             words.size(checkpoint.size),
+        )
+    return made
+
+
+def delivery_table(deliveries: Sequence[Delivery]) -> Table:
+    """A line for each delivery, with what became of its last try."""
+    made = table("DELIVERY", "EVENT", "TARGET", "STATE", "TRIES", "STATUS", "WHEN", numbers=("TRIES",))
+    for delivery in deliveries:
+        made.add_row(
+            delivery.id,
+            delivery.event,
+            escape(delivery.target),
+            delivery.state,
+            str(delivery.tries),
+            escape(delivery.status or ""),
+            times.ago(delivery.tried_at or delivery.queued_at),
         )
     return made
 

@@ -37,7 +37,7 @@ class Admit:
 class HaltQueued:
     """Nothing runs: the job is HALTED at once."""
 
-    reason: str = "halted by request"
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,16 @@ class Notice:
     message: str
     since: datetime | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fire:
+    """A rule of the manifest holds, and has not fired before."""
+
+    rule: int
+    """Its index."""
+    found: str
+    """What fulfils it, in words."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +142,7 @@ Action = (
     | Lose
     | Grow
     | Notice
+    | Fire
     | Settle
     | Close
 )

@@ -25,6 +25,7 @@ from weft_core.lifecycle.actions import (
 from weft_core.lifecycle.elastic import decide_members, decide_more
 from weft_core.lifecycle.failures import find_failure, headline, seek_reports
 from weft_core.lifecycle.progress import check_progress
+from weft_core.lifecycle.rules import check_rules
 from weft_core.lifecycle.sightings import missing
 from weft_core.lifecycle.states import ACTIVE, TERMINAL, TRANSITIONS, Desired, JobState, LearnerPhase, Outcome
 from weft_core.lifecycle.view import AttemptView, View
@@ -61,7 +62,8 @@ def decide(view: View) -> Decision:
     if attempt.outcome is not None:
         return _close(view, attempt)
     due = _decide_end(view, attempt) or _decide_by_engine(view, attempt)
-    return due or _advance(view) or decide_more(view) or check_progress(view, attempt) or Pause(_pause(view))
+    due = due or _advance(view) or check_rules(view) or decide_more(view)
+    return due or check_progress(view, attempt) or Pause(_pause(view))
 
 
 def _pause(view: View) -> float:
@@ -75,7 +77,7 @@ def _decide_queued(view: View) -> Action:
     if view.job.desired is Desired.DELETED:
         return Purge()
     if view.job.desired is Desired.HALTED:
-        return HaltQueued()
+        return HaltQueued(view.job.halt_reason)
     if reason := abandoned(view):
         return HaltQueued(reason)
     left = backoff_left(view)
@@ -89,7 +91,7 @@ def _decide_end(view: View, attempt: AttemptView) -> Action | None:
     if view.job.desired is Desired.DELETED:
         return Settle(Outcome.DELETED, "deleted by request", view.grace(SHORT_GRACE))
     if view.job.desired is Desired.HALTED:
-        return Settle(Outcome.HALTED, "halted by request", view.grace())
+        return Settle(Outcome.HALTED, view.job.halt_reason, view.grace())
     if reason := abandoned(view):
         return Settle(Outcome.HALTED, reason, view.grace(GANG_GRACE))
     if attempt.launched_at is None:
@@ -235,7 +237,7 @@ def conclude(view: View) -> Conclusion:
         case None:
             raise Inconsistent(f"attempt {attempt.n} of job {job.id} is to end without an outcome")
     if job.desired is Desired.HALTED:
-        return Conclusion(JobState.HALTED, "halted by request", failures=job.failures)
+        return Conclusion(JobState.HALTED, job.halt_reason, failures=job.failures)
     again = backoff(attempt, job.failures) if state is JobState.QUEUED else None
     return Conclusion(state, reason, failures=job.failures, next_in=again)
 
@@ -246,7 +248,7 @@ def _conclude_failed(view: View, attempt: AttemptView, reason: str, code: str | 
     if not retryable or failures > job.retries:
         return Conclusion(JobState.FAILED, reason, code, failures)
     if job.desired is Desired.HALTED:
-        return Conclusion(JobState.HALTED, "halted by request", failures=failures)
+        return Conclusion(JobState.HALTED, job.halt_reason, failures=failures)
     again = f"retry {failures} of {job.retries} after: {headline(reason)}"
     return Conclusion(JobState.QUEUED, again, failures=failures, next_in=backoff(attempt, failures))
 

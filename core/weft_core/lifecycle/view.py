@@ -13,7 +13,10 @@ from weft_core.engine import Observation
 from weft_core.launch import ElasticSpec
 from weft_core.lifecycle.rounds import Round
 from weft_core.lifecycle.states import Desired, JobState, LearnerPhase, Outcome
+from weft_core.rules import NoStepCondition
 from weft_core.settings import TimingSettings
+
+BY_REQUEST = "halted by request"
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,11 @@ class JobView:
     failures: int = 0
     reason: str = ""
     condition: str | None = None
+    halt_reason: str = BY_REQUEST
+    step_rules: tuple[tuple[int, NoStepCondition], ...] = ()
+    """The rules ``no step for …`` of its manifest that have not fired, by index."""
+    stepped_at: datetime | None = None
+    """When its program last reported a metric; read only if there are such rules."""
     state_since: datetime | None = None
     max_runtime: float | None = None  # seconds
     keepalive: float | None = None  # seconds that its client may be silent
@@ -75,6 +83,7 @@ class LearnerView:
     phase: LearnerPhase = LearnerPhase.WAITING
     started_at: datetime | None = None
     heartbeat_at: datetime | None = None
+    heard_since: datetime | None = None
     idle_since: datetime | None = None
     wrote: bool | None = None
     absences: int = 0

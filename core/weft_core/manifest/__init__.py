@@ -12,6 +12,7 @@ from weft_core.manifest.models import (
     ParsedManifest,
     Place,
     Repository,
+    Rule,
     TrainingData,
     TrainingResults,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "Place",
     "Problem",
     "Repository",
+    "Rule",
     "TrainingData",
     "TrainingResults",
     "manifest_schema",

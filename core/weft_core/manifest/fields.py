@@ -22,6 +22,7 @@ from weft_core.manifest.kinds import (
     Whole,
 )
 from weft_core.requirements import check_requirement
+from weft_core.rules import ACCEPTED, LONGEST, parse_condition
 
 FRAMEWORKS = ("tensorflow", "keras", "pytorch", "horovod", "ray", "python", "custom")
 """What ``framework.name`` accepts; which of them has an image is the catalogue's affair."""
@@ -30,6 +31,7 @@ FFDL_FRAMEWORKS = ("caffe", "caffe2", "h2o3", "pytorchmpi")
 
 _DAY = 86400.0
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_EMAIL = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?"
 _ENVIRONMENT_NAME = "[A-Za-z_][A-Za-z0-9_]{0,127}"
 
 
@@ -115,6 +117,14 @@ def _result(text: str) -> str | None:
 def _brackets(text: str) -> str | None:
     if text.count("[") != text.count("]"):
         return "expected a ']' for each '['"
+    return None
+
+
+def _condition(text: str) -> str | None:
+    try:
+        parse_condition(text)
+    except ValueError as error:
+        return str(error)
     return None
 
 
@@ -451,6 +461,51 @@ _METRICS = Section(
     }
 )
 
+_TARGET = Section(
+    {
+        "url": Field(
+            Text("a URL", most=2000, check=_url, sensitive=True),
+            "The URL that gets a POST request. With the format `slack`, a `secret` can hold the URL instead.",
+        ),
+        "email": Field(
+            Text("an e-mail address", most=254, pattern=_EMAIL),
+            "The e-mail address that gets a message, instead of `url`. The server's settings must name an SMTP server.",
+        ),
+        "on": Field(
+            ListOf(Choice(*JobState), "a list of states", 8, single=True),
+            "The states of the job that are reported. An empty list: only what `rules` report.",
+        ),
+        "format": Field(
+            Choice("json", "slack"),
+            "The body of the request to `url`: Weft's own JSON, or a message for Slack (and for servers that take "
+            "Slack's form, such as Mattermost).",
+        ),
+        "secret": Field(
+            Text("the name of a secret", pattern=_NAME),
+            "The name of a secret that the server keeps (`weft secrets set`). With the format `json`, its value signs "
+            "the requests, by HMAC. With the format `slack`, its value is the URL.",
+        ),
+    }
+)
+
+_RULE = Section(
+    {
+        "when": Field(
+            Text(ACCEPTED, most=LONGEST, check=_condition),
+            "The condition. `log /REGEX/`: a line of the log matches the regular expression (of RE2). `metric NAME is "
+            "nan`, `metric NAME > NUMBER`, `metric NAME < NUMBER`: a value of the metric. `no step for DURATION`: the "
+            "program has reported no metric for this time.",
+            required=True,
+        ),
+        "then": Field(
+            ListOf(Choice("notify", "halt"), "notify, halt, or [notify, halt]", 8, single=True),
+            "`notify` sends a message to all targets of `notify`, whatever their `on` is. `halt` halts the job, as "
+            "`weft halt` does.",
+            required=True,
+        ),
+    }
+)
+
 MANIFEST = Section(
     {
         "name": Field(
@@ -605,26 +660,14 @@ MANIFEST = Section(
             "TensorBoard event files in the folder of the code, `LOG_DIR` and `RESULT_DIR`.",
         ),
         "notify": Field(
-            ListOf(
-                Section(
-                    {
-                        "url": Field(
-                            Text("a URL", most=2000, check=_url, sensitive=True),
-                            "The URL of the program to notify.",
-                            required=True,
-                        ),
-                        "on": Field(
-                            ListOf(Choice(*JobState), "a list of states", 8, single=True),
-                            "The states of the job that are reported.",
-                        ),
-                    }
-                ),
-                "a list of {url, on}",
-                16,
-                single=True,
-            ),
-            "Programs to notify of the job's states. (This version of Weft checks and keeps this key, but sends no "
-            "notifications yet.)",
+            ListOf(_TARGET, "a list of {url, on} and {email, on}", 16, single=True),
+            "Where to send a message when the job enters a state, or when one of its `rules` holds: webhooks, Slack "
+            "and e-mail.",
+        ),
+        "rules": Field(
+            ListOf(_RULE, "a list of {when, then}", 32, single=True),
+            "What happens when a line of the log, a metric, or the lack of progress says that something is wrong. "
+            "Each rule fires once, until the job is resumed.",
         ),
     },
     accepted="a mapping",

@@ -140,8 +140,20 @@ class Stall(_Form):
 
 
 class Notify(_Form):
-    url: str
+    """A target of notifications: a webhook, or an e-mail address."""
+
+    url: str | None = None
+    email: str | None = None
     on: list[JobState]
+    format: Literal["json", "slack"] = "json"
+    secret: str | None = None
+    """The name of the secret that signs requests; with the format ``slack``, of the one that holds the URL."""
+
+
+class Rule(_Form):
+    when: str
+    """A condition (:mod:`weft_core.rules`)."""
+    then: list[Literal["notify", "halt"]]
 
 
 class Manifest(_Form):
@@ -174,6 +186,7 @@ class Manifest(_Form):
     keep_leftovers: bool = True
     evaluation_metrics: EvaluationMetrics = Field(default_factory=EvaluationMetrics)
     notify: list[Notify] = Field(default_factory=list)
+    rules: list[Rule] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     """Hints for the user that are not errors: ``framework version 1.5.0-py3 runs on image tensorflow:2.21.0``."""
 

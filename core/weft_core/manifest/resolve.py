@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from weft_core.catalogue import Catalogue, CatalogueError, Image, UnknownVersion
 from weft_core.launch import CheckpointSpec, ElasticSpec, Launcher, Resources
-from weft_core.lifecycle.states import JobState
 from weft_core.manifest.findings import INVALID, Findings
 from weft_core.manifest.metrics import resolve_metrics
-from weft_core.manifest.models import Credentials, Framework, Manifest, Notify, ParsedManifest, Repository, Stall
+from weft_core.manifest.models import Credentials, Framework, Manifest, ParsedManifest, Repository, Stall
+from weft_core.manifest.notifications import resolve_notifications
 from weft_core.manifest.problems import did_you_mean, one_of
 from weft_core.manifest.stores import resolve_stores
 from weft_core.repositories import COMMIT
@@ -64,6 +64,7 @@ def resolve(
     metrics = resolve_metrics(values.get("evaluation_metrics", {}), findings)
     _environment(values, findings)
     repository = _repository(values, findings)
+    targets, rules = resolve_notifications(values, findings)
     if findings.problems or framework is None:
         return None
     default, checkpoint = CheckpointSpec(), values.get("checkpoint", {})
@@ -81,10 +82,8 @@ def resolve(
         stall=_stall(values.get("stall"), settings),
         max_runtime_seconds=values.get("max_runtime"),
         evaluation_metrics=metrics,
-        notify=[
-            Notify(url=entry["url"], on=entry.get("on") or [JobState.COMPLETED, JobState.FAILED])
-            for entry in values.get("notify", [])
-        ],
+        notify=targets,
+        rules=rules,
         notes=notes,
     )
     return ParsedManifest(manifest, credentials, findings.position)

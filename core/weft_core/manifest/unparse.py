@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from weft_core.launch import EvaluationMetrics
-from weft_core.manifest.models import DataStore, Manifest
+from weft_core.manifest.models import DataStore, Manifest, Notify
 
 # These keys are the same in both forms.
 _SAME = ("name", "description", "version", "labels", "engine", "priority", "learners", "retries", "env", "secrets")
@@ -50,7 +50,9 @@ def manifest_text(manifest: Manifest) -> str:
         written["keep_leftovers"] = False
     written["evaluation_metrics"] = _metrics(manifest.evaluation_metrics)
     if manifest.notify:
-        written["notify"] = canonical["notify"]
+        written["notify"] = [_target(target) for target in manifest.notify]
+    if manifest.rules:
+        written["rules"] = canonical["rules"]
     return yaml.safe_dump(written, sort_keys=False)
 
 
@@ -90,6 +92,11 @@ def _data_store(store: DataStore) -> dict[str, Any]:
     if store.model:
         written["model"] = f"{store.model.name}@{store.model.version}"
     return written
+
+
+def _target(target: Notify) -> dict[str, Any]:
+    # An e-mail has no format that a user could write.
+    return target.model_dump(mode="json", exclude_none=True, exclude={"format"} if target.email else None)
 
 
 def _metrics(metrics: EvaluationMetrics) -> dict[str, Any]:

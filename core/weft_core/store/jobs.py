@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import func
+from sqlalchemy import delete, func
 from sqlalchemy.orm import Session
 
 from weft_core.ids import new_id
 from weft_core.lifecycle.states import RESUMABLE, TERMINAL, Desired, JobState, check_transition
-from weft_core.store.models import Event, Job, LogCursor, Model, ModelVersion
+from weft_core.store.models import Event, Job, LogCursor, Model, ModelVersion, RuleFiring
+from weft_core.store.notifications import queue_state
 from weft_core.store.registry import register, registered_name
 from weft_core.store.scope import Scope
 
@@ -33,7 +34,8 @@ def record_event(
     state: JobState | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> Event:
-    """Append to the job's history. ``message`` is for the user; ``attempt`` defaults to the job's newest."""
+    """Append to the job's history. An event with a ``state`` also goes to the targets of the manifest's ``notify`` that
+    want to know of this state. ``message`` is for the user; ``attempt`` defaults to the job's newest."""
     event = Event(
         project_id=job.project_id,
         job_id=job.id,
@@ -44,6 +46,8 @@ def record_event(
         data=dict(data or {}),
     )
     session.add(event)
+    if state is not None:
+        queue_state(session, job, event)
     return event
 
 
@@ -118,8 +122,11 @@ def keep_alive(job: Job) -> None:
         job.keepalive_until = func.now() + timedelta(seconds=job.keepalive_seconds)
 
 
-def request_halt(session: Session, job: Job) -> None:
+def request_halt(session: Session, job: Job, reason: str | None = None) -> None:
     """Ask for the job to be halted; a job that is halted or being halted is left as it is.
+
+    Args:
+        reason: ``halted by …``, if it is not the user who asks.
 
     Raises:
         Conflict: it has ended otherwise, or is being deleted.
@@ -130,9 +137,9 @@ def request_halt(session: Session, job: Job) -> None:
         return
     if job.state in TERMINAL:
         raise Conflict(f"the job is {job.state} already: there is nothing to halt")
-    job.desired = Desired.HALTED.value
+    job.desired, job.halt_reason = Desired.HALTED.value, reason
     due(job)
-    record_event(session, job, "desired", "halt requested")
+    record_event(session, job, "desired", f"to be {reason}" if reason else "halt requested")
 
 
 def request_resume(session: Session, job: Job) -> None:
@@ -153,6 +160,8 @@ def request_resume(session: Session, job: Job) -> None:
     # The user's own new beginning, not a transition of the table: the retries start over.
     job.state, job.desired, job.reason = JobState.QUEUED.value, Desired.RUNNING.value, "resumed; waiting for admission"
     job.state_since, job.ended_at, job.error_code, job.failures = func.now(), None, None, 0
+    job.halt_reason = None
+    session.execute(delete(RuleFiring).where(RuleFiring.job_id == job.id))  # they guard the new beginning, too
     keep_alive(job)
     due(job)
     record_event(session, job, "state", "resumed", state=JobState.QUEUED, data={"from": state.value})

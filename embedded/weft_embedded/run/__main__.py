@@ -119,6 +119,8 @@ def _parse(request: Request, settings: Settings) -> tuple[ParsedManifest, list[s
         notes.append(f"elastic is left out: {learners} from the beginning to the end")
     if parsed.manifest.notify:
         notes.append("notify is left out")
+    if parsed.manifest.rules:
+        notes.append("rules are left out")
     return parsed, notes
 
 

@@ -10,10 +10,22 @@ from sqlalchemy.orm import Session
 from weft_core.launch import ElasticSpec
 from weft_core.lifecycle.rounds import Round
 from weft_core.lifecycle.states import Desired, JobState, LearnerPhase, Outcome
-from weft_core.lifecycle.view import AttemptView, JobView, LearnerView, View
+from weft_core.lifecycle.view import BY_REQUEST, AttemptView, JobView, LearnerView, View
 from weft_core.packages import BUILD_KIND, indexes
+from weft_core.rules import NoStepCondition, conditions
 from weft_core.settings import TimingSettings
-from weft_core.store.models import Attempt, Datastore, Event, Job, Learner, LogSource, ModelVersion, Project
+from weft_core.store.models import (
+    Attempt,
+    Datastore,
+    Event,
+    Job,
+    Learner,
+    LogSource,
+    MetricCursor,
+    ModelVersion,
+    Project,
+    RuleFiring,
+)
 from weft_core.store.rounds import read_rounds
 
 
@@ -39,6 +51,7 @@ def load_view(session: Session, job_id: str, now: datetime, timings: TimingSetti
 
 
 def _job_view(session: Session, job: Job, launching: bool) -> JobView:
+    step_rules = _step_rules(session, job)
     return JobView(
         id=job.id,
         project_id=job.project_id,
@@ -50,6 +63,9 @@ def _job_view(session: Session, job: Job, launching: bool) -> JobView:
         failures=job.failures,
         reason=job.reason,
         condition=job.condition,
+        halt_reason=job.halt_reason or BY_REQUEST,
+        step_rules=step_rules,
+        stepped_at=_stepped_at(session, job) if step_rules else None,
         state_since=job.state_since,
         max_runtime=job.manifest.get("max_runtime_seconds"),
         keepalive=job.keepalive_seconds,
@@ -63,6 +79,19 @@ def _job_view(session: Session, job: Job, launching: bool) -> JobView:
         elastic=ElasticSpec.model_validate(job.manifest["elastic"]) if job.manifest.get("elastic") else None,
         traceparent=job.traceparent,
     )
+
+
+def _step_rules(session: Session, job: Job) -> tuple[tuple[int, NoStepCondition], ...]:
+    """The rules about steps that have not fired."""
+    rules = conditions(job.manifest, NoStepCondition)
+    if not rules or job.state != JobState.PROCESSING:
+        return ()
+    fired = set(session.scalars(select(RuleFiring.rule).where(RuleFiring.job_id == job.id)))
+    return tuple(rule for rule in rules if rule[0] not in fired)
+
+
+def _stepped_at(session: Session, job: Job) -> datetime | None:
+    return session.scalar(select(MetricCursor.stepped_at).where(MetricCursor.job_id == job.id))
 
 
 def _active_at(session: Session, job: Job) -> datetime | None:
@@ -131,6 +160,7 @@ def _learner_view(row: Learner) -> LearnerView:
         phase=LearnerPhase(row.phase),
         started_at=row.started_at,
         heartbeat_at=row.heartbeat_at,
+        heard_since=row.heard_since,
         idle_since=row.idle_since,
         wrote=row.wrote,
         absences=row.absences,

@@ -23,6 +23,7 @@ from weft_core.lifecycle.actions import (
     Admit,
     Advance,
     Close,
+    Fire,
     Grow,
     HaltQueued,
     Launch,
@@ -48,6 +49,7 @@ from weft_core.secrets import SecretsUnreadable
 from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, Job, Learner, LogChunk
 from weft_core.store.registry import keeps_results
+from weft_core.store.rules import act_on_firings, note_firing
 from weft_core.tracing import Attribute
 from weft_workers.context import Context
 from weft_workers.lease import Lease, renew, take
@@ -79,6 +81,8 @@ def perform(context: Context, lease: Lease, view: View, action: Action) -> float
             return _advance(context, lease, view, action)
         case Notice():
             return _notice(context, lease, view, action)
+        case Fire():
+            return _fire(context, lease, view, action)
         case RecordExits():
             return _record_exits(context, lease, view, action)
         case Lose():
@@ -279,6 +283,19 @@ def _notice(context: Context, lease: Lease, view: View, notice: Notice) -> float
     log.info("progress", what=notice.what)
     context.wake.changed(view.job.id)
     return 0 if again else None
+
+
+def _fire(context: Context, lease: Lease, view: View, fire: Fire) -> float | None:
+    """Do what a rule about time demands."""
+    assert view.attempt is not None
+    with context.database.transaction() as session:
+        taken = take(session, lease)
+        note_firing(session, taken.job, fire.rule, view.attempt.n, fire.found)
+        act_on_firings(session, taken.job.id)
+        taken.release(0)
+    log.info("rule fired", rule=fire.rule, found=fire.found)
+    context.wake.changed(view.job.id)
+    return 0
 
 
 def _record_exits(context: Context, lease: Lease, view: View, action: RecordExits) -> float | None:

@@ -18,6 +18,7 @@ from weft_core.store.models.metrics import (
     MetricSeries,
 )
 from weft_core.store.models.mlflow import MlflowExperiment, MlflowModel, MlflowPoint, MlflowRun
+from weft_core.store.models.notifications import Delivery, RuleFiring
 from weft_core.store.models.registry import Model, ModelPromotion, ModelVersion
 from weft_core.store.models.who import Installation, Member, Project, SignInLink, Token, User
 
@@ -26,6 +27,7 @@ __all__ = [
     "Base",
     "CodeBundle",
     "Datastore",
+    "Delivery",
     "EngineStatus",
     "Event",
     "IdempotencyKey",
@@ -54,6 +56,7 @@ __all__ = [
     "OverlayState",
     "Project",
     "Round",
+    "RuleFiring",
     "Secret",
     "SignInLink",
     "Token",

@@ -59,6 +59,7 @@ class Job(Base):
 
     state: Mapped[str] = mapped_column(server_default=JobState.QUEUED.value)
     desired: Mapped[str] = mapped_column(server_default=Desired.RUNNING.value)
+    halt_reason: Mapped[str | None]  # why it is to be halted, if its user has not asked for it
     reason: Mapped[str] = mapped_column(server_default="")  # why it is in this state, for the user
     error_code: Mapped[str | None]  # FfDL's code where one fits: S100, C201, …
     condition: Mapped[str | None]  # what is unusual just now: 'Unreachable since …'
@@ -152,6 +153,7 @@ class Learner(Base):
     left_reason: Mapped[str | None]
     storing_at: Mapped[datetime | None]  # storing grant
     heartbeat_at: Mapped[datetime | None]
+    heard_since: Mapped[datetime | None]  # the first heartbeat after the last long silence
     active_at: Mapped[datetime | None]  # the last heartbeat that told of work
     idle_since: Mapped[datetime | None]  # by its last heartbeat: no log, CPU or GPU since then; none: busy, or unknown
     wrote: Mapped[bool | None]  # whether it has written into its folder, RESULT_DIR or CHECKPOINT_DIR; none: unknown
@@ -188,7 +190,7 @@ class Event(Base):
     project_id: Mapped[str] = project()
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     attempt: Mapped[int | None]
-    kind: Mapped[str]  # submitted | state | waiting | image | learner | condition | desired | model | warning
+    kind: Mapped[str]  # submitted | state | waiting | image | learner | condition | desired | model | warning | rule
     state: Mapped[str | None]  # of kind 'state': the state entered
     message: Mapped[str]
     data: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))

@@ -6,6 +6,8 @@ of records, as they were, and into the blocks of their series. What is read is a
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from sqlalchemy import BigInteger, Double, ForeignKey, Identity, Index, LargeBinary, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -24,6 +26,7 @@ class MetricCursor(Base):
     bytes: Mapped[int] = mapped_column(BigInteger, server_default="0")  # of them, as they are stored
     system_points: Mapped[int] = mapped_column(BigInteger, server_default="0")
     series: Mapped[int] = mapped_column(server_default="0")  # folded ones
+    stepped_at: Mapped[datetime | None]  # when the last of the user's came; kept for jobs with a rule about it
     waiting: Mapped[int] = mapped_column(server_default="0")  # points in metric_batches
     dropped: Mapped[list[str]] = mapped_column(server_default=text("'[]'::jsonb"))  # of what some is: see LIMITS
 
