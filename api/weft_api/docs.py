@@ -47,6 +47,7 @@ _TAGS = (
     "tokens",
     "users",
     "projects",
+    "audit",
     "engines",
     "learner",
     "health",

@@ -18,8 +18,9 @@ from sqlalchemy.orm import Session
 from starlette.requests import HTTPConnection
 
 from weft_api.context import Context, Ctx
+from weft_api.http.audited import acting
 from weft_api.http.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem
-from weft_core.store.models import Member, Project, Token, User
+from weft_core.store.models import ActorKind, Member, Project, Token, User
 from weft_core.store.scope import Scope
 from weft_core.tokens import ATTEMPT_PREFIX, MLFLOW_PREFIX, SESSION_PREFIX, USER_PREFIX, hash_token
 
@@ -108,6 +109,8 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
             _note_use(session, [sha256])
     browser = kind == "browser"
     parent = opened_with if browser else token_id
+    how = ActorKind.SESSION if browser else ActorKind.TOKEN
+    acting(how, user_id=user_id, user=user, token_id=token_id, project=(project_id, project))
     return Principal(token_id, sha256, user_id, user, project_id, project, role, admin, browser, parent)
 
 
@@ -121,7 +124,10 @@ def find_member(context: Context, user_id: str, project_id: str) -> Principal | 
     )
     with context.database.transaction() as session:
         row = session.execute(query).one_or_none()
-    return Principal("", "", user_id, row[0], project_id, row[1], row[2], row[3]) if row else None
+    if row is None:
+        return None
+    acting(ActorKind.PASSWORD, user_id=user_id, user=row[0], project=(project_id, row[1]))
+    return Principal("", "", user_id, row[0], project_id, row[1], row[2], row[3])
 
 
 def still_signed_in(context: Context, people: Collection[Principal]) -> set[Principal]:

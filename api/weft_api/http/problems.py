@@ -70,6 +70,13 @@ TOO_MANY_LINES = Kind(
 NOT_SUPPORTED = Kind("not_supported", 501, "Not supported", "multipart uploads are not supported: send it with PUT")
 INTERNAL = Kind("internal", 500, "Something went wrong on the server", "it is in the server's log as request 1f0c…")
 STORE_UNAVAILABLE = Kind("store_unavailable", 503, "The object store does not answer", "can't reach http://…", 5)
+AUDIT_UNAVAILABLE = Kind(
+    "audit_unavailable",
+    503,
+    "The request is not recorded",
+    "this request took effect, but its audit record is not stored",
+    2,
+)
 DATABASE_UNAVAILABLE = Kind("database_unavailable", 503, "The database does not answer", "try again in a moment", 2)
 
 

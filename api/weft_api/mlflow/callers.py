@@ -12,9 +12,10 @@ from sqlalchemy.orm import Session
 from weft_api.access.attempts import stale
 from weft_api.access.auth import Principal, by_token
 from weft_api.context import Context
+from weft_api.http.audited import acting
 from weft_api.http.problems import FORBIDDEN, UNAUTHENTICATED, Problem
 from weft_core.service_log import note
-from weft_core.store.models import Attempt, Job, Learner
+from weft_core.store.models import ActorKind, Attempt, Job, Learner, Project
 from weft_core.store.scope import Scope
 from weft_core.tokens import MLFLOW_PREFIX, hash_token
 
@@ -95,12 +96,14 @@ def find_learners(session: Session, sha256: str, ranks: Collection[int], *, writ
     # Loggers send the last values when the program ends, and a slow one may come late.
     recent = or_(Attempt.ended_at.is_(None), Attempt.ended_at > func.now() - text("interval '1 minute'"))
     rows = session.execute(
-        select(Learner.rank, Attempt.n, Attempt.resources, Attempt.ended_at)
+        select(Attempt.id, Project.name, Learner.rank, Attempt.n, Attempt.resources, Attempt.ended_at)
+        .join(Project, Project.id == Attempt.project_id)
         .join(Learner, (Learner.attempt_id == Attempt.id) & Learner.rank.in_(ranks) & Learner.left_at.is_(None))
         .where(Attempt.mlflow_sha256 == sha256, recent)
     ).all()
     found = {}
-    for rank, attempt, resources, ended in rows:
+    for attempt_id, project, rank, attempt, resources, ended in rows:
+        acting(ActorKind.LEARNER, token_id=attempt_id, project=(job.project_id, project))
         note(job=job.id, attempt=attempt)
         learner = OfLearner(job, attempt, rank, max(1, int(resources.get("gpus", 0))), ended is None)
         found[rank] = Caller(job.project_id, f"learner-{rank + 1}", True, learner)

@@ -32,8 +32,15 @@ def record_event(
     attempt: int | None = None,
     state: JobState | None = None,
     data: Mapping[str, Any] | None = None,
+    by: str | None = None,
 ) -> Event:
-    """Append to the job's history. ``message`` is for the user; ``attempt`` defaults to the job's newest."""
+    """Append to the job's history.
+
+    Args:
+        message: for the user.
+        attempt: its number; default: the job's newest.
+        by: the id of the user who caused the event; None: Weft, or a learner.
+    """
     event = Event(
         project_id=job.project_id,
         job_id=job.id,
@@ -42,6 +49,7 @@ def record_event(
         state=state.value if state else None,
         message=message,
         data=dict(data or {}),
+        user_id=by,
     )
     session.add(event)
     return event
@@ -64,7 +72,7 @@ def submit(scope: Scope, job: Job, notes: list[str]) -> Job:
     keep_alive(job)
     session.flush()
     scope.add(LogCursor(job_id=job.id))
-    record_event(session, job, "submitted", f"submitted to engine {job.engine}", state=JobState.QUEUED)
+    record_event(session, job, "submitted", f"submitted to engine {job.engine}", state=JobState.QUEUED, by=job.user_id)
     for note in notes:
         record_event(session, job, "note", note)
     return job
@@ -95,10 +103,10 @@ def transition(session: Session, job: Job, after: JobState, reason: str, error_c
     record_event(session, job, "state", reason, state=after, data={"from": before.value, "error_code": error_code})
 
 
-def record_registration(session: Session, job: Job, model: Model, version: ModelVersion) -> None:
+def record_registration(session: Session, job: Job, model: Model, version: ModelVersion, by: str | None = None) -> None:
     """Tell in the job's history of which model its results have become a version."""
     told = {"model": model.name, "version": version.number}
-    record_event(session, job, "model", f"registered as {model.name}@{version.number}", data=told)
+    record_event(session, job, "model", f"registered as {model.name}@{version.number}", data=told, by=by)
 
 
 def due(job: Job) -> None:
@@ -118,8 +126,8 @@ def keep_alive(job: Job) -> None:
         job.keepalive_until = func.now() + timedelta(seconds=job.keepalive_seconds)
 
 
-def request_halt(session: Session, job: Job) -> None:
-    """Ask for the job to be halted; a job that is halted or being halted is left as it is.
+def request_halt(session: Session, job: Job, by: str | None = None) -> None:
+    """Ask for the job to be halted; a job that is halted or being halted is left as it is. ``by``: a user's id.
 
     Raises:
         Conflict: it has ended otherwise, or is being deleted.
@@ -132,11 +140,12 @@ def request_halt(session: Session, job: Job) -> None:
         raise Conflict(f"the job is {job.state} already: there is nothing to halt")
     job.desired = Desired.HALTED.value
     due(job)
-    record_event(session, job, "desired", "halt requested")
+    record_event(session, job, "desired", "halt requested", by=by)
 
 
-def request_resume(session: Session, job: Job) -> None:
-    """Open a halted or failed job again, as QUEUED: its next attempt starts from the last checkpoint.
+def request_resume(session: Session, job: Job, by: str | None = None) -> None:
+    """Open a halted or failed job again, as QUEUED: its next attempt starts from the last checkpoint. ``by``: a user's
+    id.
 
     Raises:
         Conflict: it is not halted or failed, or a halt is still under way.
@@ -155,13 +164,14 @@ def request_resume(session: Session, job: Job) -> None:
     job.state_since, job.ended_at, job.error_code, job.failures = func.now(), None, None, 0
     keep_alive(job)
     due(job)
-    record_event(session, job, "state", "resumed", state=JobState.QUEUED, data={"from": state.value})
+    record_event(session, job, "state", "resumed", state=JobState.QUEUED, data={"from": state.value}, by=by)
 
 
-def request_delete(session: Session, job: Job) -> None:
-    """Ask for the job to be deleted: stopped first if it runs, then removed with its logs; idempotent."""
+def request_delete(session: Session, job: Job, by: str | None = None) -> None:
+    """Ask for the job to be deleted: stopped first if it runs, then removed with its logs; idempotent. ``by``: a user's
+    id."""
     if job.desired == Desired.DELETED:
         return
     job.desired = Desired.DELETED.value
     due(job)
-    record_event(session, job, "desired", "delete requested")
+    record_event(session, job, "desired", "delete requested", by=by)
