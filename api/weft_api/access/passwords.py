@@ -95,14 +95,14 @@ def _check(context: Context, name: str, password: str, address: str, slot: Abstr
     SIGN_IN_LIMITS.of(context).begin(name, address)
     with context.database.transaction() as session:
         user = session.scalars(select(User).where(User.name == name)).one_or_none()
-    if user is not None:  # no other text: somebody may type a password where the name belongs
-        about("user", user.name)
     known = user.password_hash if user and user.disabled_at is None else None
     # Outside of a transaction, because the hash is slow by design. A user that does not exist takes the same time.
     with slot:
         matches = verify_password(password, known or _nobody())
     if user is None or known is None or not matches:
         must_record("sign-in")
+        if user is not None:  # no other text: somebody may type a password where the name belongs
+            about("user", user.name)
         raise Problem(UNAUTHENTICATED, "wrong user name or password")
     SIGN_IN_LIMITS.of(context).succeeded(name, address)
     acting(ActorKind.PASSWORD, user_id=user.id, user=user.name)

@@ -18,7 +18,7 @@ from weft_core.store.audit import AuditOutcome
 
 router = APIRouter(prefix="/api/v1", tags=["audit"])
 
-_Text = Annotated[str, Query(max_length=200, pattern=r"^[^\0]*$")]
+_Text = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")]
 
 
 @router.get(
@@ -40,7 +40,7 @@ def get_audit(
         Query(
             alias="object",
             max_length=310,
-            pattern=r"^[^\0]*$",
+            pattern=r"^[^\x00]*$",
             description="Only what happened to this object: its id or name, alone or after its kind.",
             examples=["job:job-4k9x2m7qd1ze"],
         ),
