@@ -13,6 +13,7 @@ from tests.deploy.chart import CHART, EXTERNAL, HelmError, merged, render
 from weft_core.engine_settings import KubernetesSettings, NodePool, PlacementSettings, RaySettings
 from weft_core.launch import Toleration
 from weft_core.settings import (
+    AuditSettings,
     ImageSettings,
     LimitSettings,
     ProfileSettings,
@@ -84,7 +85,7 @@ def test_every_value_of_the_schema_has_a_default_and_a_place() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 
     sections = {
-        f".settings.{name}" for name in ("images", "limits", "outgoing", "timings", "telemetry")
+        f".settings.{name}" for name in ("images", "limits", "outgoing", "timings", "telemetry", "audit")
     }  # as in weft.toml
 
     def compare(part: dict[str, Any], here: Any, path: str) -> None:
@@ -120,9 +121,11 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
         "limits": LimitSettings,
         "timings": TimingSettings,
         "telemetry": TelemetrySettings,
+        "audit": AuditSettings,
     }
     for name, model in sections.items():
-        assert fields(settings[name]) == set(model.model_fields), name
+        # A credential is no setting of the chart's: it stands in a Secret.
+        assert fields(settings[name]) == set(model.model_fields) - {"metrics_token"}, name
     defined: dict[str, type[BaseModel]] = {
         "kubernetes": KubernetesSettings,
         "ray": RaySettings,
