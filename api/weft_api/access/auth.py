@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, case, func, select, text, tuple_, update
 from sqlalchemy.orm import Session
 from starlette.requests import HTTPConnection
 
+from weft_api.access.rates import RATES
 from weft_api.context import Context, Ctx
 from weft_api.http.audited import acting
 from weft_api.http.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem
@@ -251,10 +252,18 @@ def _by_session(context: Context, connection: HTTPConnection, plain: str) -> Pri
 
 def _authenticate(connection: HTTPConnection, context: Ctx, bearer: Bearer, cookie: Cookie) -> Principal:
     if bearer is None and cookie and "authorization" not in connection.headers:
-        return _by_session(context, connection, cookie)
-    if bearer is None:
+        who = _by_session(context, connection, cookie)
+    elif bearer is None:
         raise Problem(UNAUTHENTICATED, "send 'Authorization: Bearer <token>' with a token of yours")
-    return by_token(context, bearer.credentials)
+    else:
+        who = by_token(context, bearer.credentials)
+    return within_rate(context, who)
+
+
+def within_rate(context: Context, who: Principal) -> Principal:
+    """``who``, unless requests with this token come too fast: then raises Problem too_many_requests."""
+    RATES.of(context).check_user(who.token_id or who.user_id)
+    return who
 
 
 def by_token(context: Context, plain: str) -> Principal:

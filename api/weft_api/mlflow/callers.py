@@ -10,7 +10,8 @@ from sqlalchemy import func, or_, select, text
 from sqlalchemy.orm import Session
 
 from weft_api.access.attempts import stale
-from weft_api.access.auth import Principal, by_token
+from weft_api.access.auth import Principal, by_token, within_rate
+from weft_api.access.rates import RATES
 from weft_api.context import Context
 from weft_api.http.audited import acting
 from weft_api.http.problems import FORBIDDEN, UNAUTHENTICATED, Problem
@@ -51,8 +52,8 @@ class Caller:
         return Scope(session, self.project_id)
 
 
-def read_token(bearer: HTTPAuthorizationCredentials | None) -> LearnerToken | str:
-    """A learner's token, or the text of a user's. Raises Problem unauthenticated."""
+def read_token(context: Context, bearer: HTTPAuthorizationCredentials | None) -> LearnerToken | str:
+    """A learner's token, or the text of a user's. Raises Problem unauthenticated, too_many_requests."""
     if bearer is None:
         raise Problem(UNAUTHENTICATED, "send a token of yours: set MLFLOW_TRACKING_TOKEN")
     plain = bearer.credentials
@@ -61,12 +62,14 @@ def read_token(bearer: HTTPAuthorizationCredentials | None) -> LearnerToken | st
     secret, _, rank = plain.partition(".")
     if not plain.isascii() or not rank.isdigit() or len(rank) > 6:
         raise Problem(UNAUTHENTICATED, "this is no token for MLflow of a learner")
-    return LearnerToken(hash_token(secret), int(rank))
+    token = LearnerToken(hash_token(secret), int(rank))
+    RATES.of(context).check_learner(token.sha256)
+    return token
 
 
 def user_of(context: Context, plain: str) -> Principal:
-    """Raises Problem unauthenticated."""
-    return by_token(context, plain)
+    """Raises Problem unauthenticated, too_many_requests."""
+    return within_rate(context, by_token(context, plain))
 
 
 def caller_of(who: Principal) -> Caller:

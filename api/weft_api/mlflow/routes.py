@@ -96,7 +96,7 @@ async def _arguments(request: Request) -> Arguments:
 
 def _known(context: Context, bearer: Bearer) -> LearnerToken | Caller:
     """Before the call's own transaction, or a request would hold two connections to the database. Raises Problem."""
-    token = read_token(bearer)
+    token = read_token(context, bearer)
     return token if isinstance(token, LearnerToken) else caller_of(user_of(context, token))
 
 
