@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -252,6 +253,18 @@ def test_every_operation_that_changes_something_says_whether_it_is_recorded(api:
         if method.upper() in _WRITES and not {"action", "left_out"} & set(operation.get(AUDIT, {}))
     ]
     assert undeclared == []
+
+
+def test_the_page_about_it_names_every_action(api: Api) -> None:
+    page = (Path(__file__).parents[2] / "docs/audit.md").read_text()
+    actions = {
+        operation[AUDIT]["action"]
+        for item in api.openapi["paths"].values()
+        for operation in item.values()
+        if "action" in operation.get(AUDIT, {})
+    }
+    assert len(actions) > 30
+    assert [action for action in sorted(actions) if f"`{action}`" not in page] == []
 
 
 def _routes(routes: list[BaseRoute]) -> Iterator[APIRoute]:
