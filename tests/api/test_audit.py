@@ -21,7 +21,7 @@ from tests.api.conftest import HELLO, PASSWORD, Api, Person, code_of
 
 from weft_api.app import create_app
 from weft_api.audit.recorder import RECORDER, Entry, Recorder
-from weft_api.http.audited import AUDIT
+from weft_api.http.audited import AUDIT, audited
 from weft_core.settings import Settings
 from weft_core.store import audit
 from weft_core.store.models import ActorKind, AuditRecord, User
@@ -292,11 +292,17 @@ def test_a_route_without_a_declaration_is_recorded_all_the_same(api_settings: Se
     def forgotten(name: str) -> str:
         return name
 
-    with TestClient(app) as client:
+    @app.post("/broken", openapi_extra=audited("test.break"))
+    def broken() -> None:
+        raise RuntimeError("a fault of the server's")
+
+    with TestClient(app, raise_server_exceptions=False) as client:
         assert client.post("/forgotten/x").status_code == 200
+        assert client.post("/broken").status_code == 500
         with app.state.context.database.transaction() as session:
-            action = session.scalar(select(AuditRecord.action).order_by(AuditRecord.id.desc()).limit(1))
-    assert action == "POST /forgotten/{name}"
+            query = select(AuditRecord.action, AuditRecord.status).order_by(AuditRecord.id.desc()).limit(2)
+            found = [tuple(row) for row in session.execute(query)]
+    assert found == [("test.break", 500), ("POST /forgotten/{name}", 200)]
 
 
 # --- only ever more ------------------------------------------------------------------------------------------------
