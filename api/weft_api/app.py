@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 from fastapi import FastAPI
+from fastapi.responses import JSONResponse
 from sqlalchemy.exc import ArgumentError
 
 from weft_api import docs
+from weft_api.audit.middleware import Audited
+from weft_api.audit.routes import router as audit
 from weft_api.checkpoints.routes import router as checkpoints
 from weft_api.code.routes import router as code
 from weft_api.context import Context
@@ -92,6 +96,10 @@ def _naming(setting: str) -> Iterator[None]:
         raise ValueError(f"{setting}: {error}") from error
 
 
+def _in_clients_form(scope: MutableMapping[str, Any], answered: JSONResponse) -> JSONResponse:
+    return in_mlflows_form(scope, in_ffdls_form(scope, answered))
+
+
 def create_app(settings: Settings) -> FastAPI:
     """The ASGI application for ``settings``. Raises ValueError for settings that can't work."""
     context = make_context(settings)
@@ -113,17 +121,18 @@ def create_app(settings: Settings) -> FastAPI:
     process_metrics = METRICS.of(context)
     process_metrics.registry.register(InstallationMetrics(context.database))
     data = (files, checkpoints, models, datastores)
-    access = (secrets, sessions, tokens, users, projects)
+    access = (secrets, sessions, tokens, users, projects, audit)
     # Routers are tried in this order, so the one with the most frequent and the cheapest calls is the first.
     for router in (mlflow, jobs, code, logs, metrics, events, deliveries, *data, *access, engines, learner, health):
         app.include_router(router)
     ffdl.install(app)
-    errors.install(app, lambda scope, answered: in_mlflows_form(scope, in_ffdls_form(scope, answered)))
+    errors.install(app, _in_clients_form)
     docs.install(app)
     dashboard.install(app)
     # The last one added is the outermost.
     app.add_middleware(LimitedBodies)
     app.add_middleware(PatientBodies)
+    app.add_middleware(Audited, context=context, form=_in_clients_form)
     if settings.api.ffdl_origins:
         app.add_middleware(Origins, origins=settings.api.ffdl_origins)
     app.add_middleware(Observed, metrics=process_metrics, tracing=context.tracing)

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path  # type: ignore[import-untyped]
 
-from weft_api.http.problems import INTERNAL, INVALID_REQUEST, UNAUTHENTICATED, ProblemBody, responses
+from weft_api.http.problems import INTERNAL, INVALID_REQUEST, TOO_MANY_REQUESTS, UNAUTHENTICATED, ProblemBody, responses
 from weft_api.jobs.schemas import SubmitBody
 from weft_api.logs.schemas import LogsCall
 from weft_api.metrics.schemas import MetricsCall
@@ -47,6 +47,7 @@ _TAGS = (
     "tokens",
     "users",
     "projects",
+    "audit",
     "engines",
     "learner",
     "health",
@@ -104,7 +105,7 @@ def _true_answers(operation: dict[str, Any], signed_in: bool) -> None:
     """FastAPI assumes a 422 of its own form for bad input; ours is a 400 problem."""
     answers = operation["responses"]
     answers.pop("422", None)
-    general = [INVALID_REQUEST, INTERNAL] + ([UNAUTHENTICATED] if signed_in else [])
+    general = [INVALID_REQUEST, INTERNAL] + ([UNAUTHENTICATED, TOO_MANY_REQUESTS] if signed_in else [])
     for status, answer in responses(*general).items():
         have = answers.setdefault(str(status), answer)
         if have is not answer:

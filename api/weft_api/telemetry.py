@@ -24,6 +24,9 @@ class Metrics:
         )
         self.log_lines = Counter("weft_api_log_lines", "Log lines taken in.", registry=self.registry)
         self.log_bytes = Counter("weft_api_log_bytes", "Bytes of log lines taken in.", registry=self.registry)
+        self.audit_failures = Counter(
+            "weft_api_audit_failures", "Audit records that could not be stored.", registry=self.registry
+        )
         self.followers = Gauge("weft_api_followers", "Streams being followed now.", ["stream"], registry=self.registry)
 
 

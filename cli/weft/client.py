@@ -20,6 +20,7 @@ from weft.models import Engine, parse_time
 from weft.resources import code as code_on_server
 from weft.resources.account import Me, Secrets, Tokens
 from weft.resources.administration import Projects, Users
+from weft.resources.audit import Audit
 from weft.resources.data import Data, Datastores
 from weft.resources.jobs import Job, Jobs
 from weft.resources.registry import Models
@@ -77,6 +78,7 @@ class Client:
         self.tokens = Tokens(self._transport)
         self.users = Users(self._transport)
         self.projects = Projects(self._transport)
+        self.audit = Audit(self._transport)
 
     @property
     def url(self) -> str:

@@ -27,6 +27,9 @@ _ORIGIN = re.compile(r"https?://(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+
 _HOST = re.compile(r"(?!\d+(\.|$))[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 
 
+_EXPORT = re.compile(r"(?:file|syslog):/.+|syslog:(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[1-9]\d{0,4}")
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -225,6 +228,12 @@ class LimitSettings(_Section):
     """The size of the lines that wait on a learner's disk, for example while the API is away."""
     log_file_bytes: int = Field(1 << 30, ge=0)
     """The size of a learner's ``training-log.txt`` among the results. It has the lines that the log leaves out, too."""
+    requests_per_minute: int = Field(6000, ge=0)
+    """The requests that may come with one token, or one session, in a minute. 0: no limit."""
+    requests_burst: int = Field(1000, ge=1)
+    """The requests that may come with it at once, after it was not used for a while."""
+    learner_requests_per_minute: int = Field(300_000, ge=0)
+    """The requests that all learners of an attempt may make in a minute. Each makes about 150. 0: no limit."""
     leftover_bytes: int = Field(1 << 30, ge=0)
     """The size of the files that a learner's program leaves in the folder of the code and that the results keep without
     being asked to. 0: none are kept."""
@@ -271,8 +280,28 @@ class TelemetrySettings(_Section):
 
     metrics_port: int = Field(default=0, ge=0, le=65535)
     """The port at which a worker serves its Prometheus metrics (those of the API are at ``/metrics``); 0: none."""
+    metrics_token: SecretStr = SecretStr("")
+    """The token that the API asks for at ``/metrics`` (``Authorization: Bearer``). Empty: the API answers there to its
+    own machine only, and not through a proxy."""
     otlp_endpoint: str = ""
     """The base URL of an OpenTelemetry collector that takes OTLP over HTTP, for traces; empty: no traces."""
+
+
+class AuditSettings(_Section):
+    """The audit trail (docs/audit.md)."""
+
+    retention_days: int = Field(400, ge=30)
+    """How many days records are kept."""
+    export: str = ""
+    """Where the workers send each record as a line of JSON, too: ``file:/path``, ``syslog:HOST:PORT`` (UDP) or
+    ``syslog:/path`` (a socket such as ``/dev/log``). Empty: nowhere."""
+
+    @field_validator("export")
+    @classmethod
+    def _target(cls, value: str) -> str:
+        if value and not _EXPORT.fullmatch(value):
+            raise ValueError(f"expected file:/path, syslog:HOST:PORT or syslog:/dev/log: {value!r}")
+        return value
 
 
 def _local() -> dict[str, EngineSettings]:
@@ -312,6 +341,7 @@ class Settings(BaseSettings):
     timings: TimingSettings = Field(default_factory=TimingSettings)
     notify: NotifySettings = Field(default_factory=NotifySettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    audit: AuditSettings = Field(default_factory=AuditSettings)
 
     @model_validator(mode="before")
     @classmethod

@@ -16,6 +16,7 @@ import { Away, Shell } from "./app/Shell";
 import { parseSearch, stringifySearch, text, whole } from "./app/urls";
 import { readChartSearch } from "./charts/search";
 import { readCompareSearch } from "./pages/compare/search";
+import { readAuditSearch } from "./pages/audit/search";
 import { NotFound, PageError } from "./pages/errors";
 import { JobsPage } from "./pages/jobs/JobsPage";
 import { readJobsSearch } from "./pages/jobs/search";
@@ -153,6 +154,12 @@ const tokens = createRoute({
   path: "/tokens",
   component: lazyRouteComponent(code(() => import("./pages/access/TokensPage")), "TokensPage"),
 });
+const audit = createRoute({
+  getParentRoute: () => inside,
+  path: "/audit",
+  validateSearch: readAuditSearch,
+  component: lazyRouteComponent(code(() => import("./pages/audit/AuditPage")), "AuditPage"),
+});
 const admin = createRoute({
   getParentRoute: () => inside,
   path: "/admin",
@@ -197,6 +204,7 @@ const tree = root.addChildren([
     cluster,
     stores,
     tokens,
+    audit,
     admin,
   ]),
 ]);

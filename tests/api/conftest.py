@@ -229,6 +229,15 @@ def bob(api: Api) -> Person:
     return api.person()
 
 
+@pytest.fixture
+def root(api: Api) -> Person:
+    """An administrator with a project of its own."""
+    person = api.person()
+    with api.context.database.transaction() as session:
+        session.execute(update(User).where(User.id == person.user_id).values(is_admin=True))
+    return person
+
+
 def zipped(**files: str) -> bytes:
     """A zip with these files; ``__`` in a name is a dot."""
     buffer = io.BytesIO()

@@ -219,6 +219,20 @@ def test_hostile_names(ann: Person, gang: Attempted) -> None:
 
 
 @pytest.mark.slow
+def test_a_call_with_too_many_names_is_refused_before_anything_is_stored(
+    api: Api, ann: Person, gang: Attempted
+) -> None:
+    agent = gang.agents[0]
+    many = [record(0, **equal(f"r{part}n", 1000, 1)) for part in range(38)]
+    refused = agent.post("metrics", sequence=0, records=many)
+    assert (refused.status_code, code_of(refused)) == (413, "too_large")
+    assert "38,000 values; a call may have 20,000" in refused.json()["detail"]
+    with api.context.database.transaction() as session:
+        assert session.scalar(select(func.count()).where(MetricBatch.job_id == gang.job_id)) == 0
+    send(agent, 0, *many[:20])  # under the same number: it was not taken in
+    assert ann.http.get(f"/api/v1/jobs/{gang.job_id}/metrics/records").json()["total"] == 20
+
+
 def test_many_points_in_few_buckets(ann: Person, gang: Attempted) -> None:
     """So many that they are folded into blocks, and read from the blocks' summaries where these are exact."""
     agent, count, names = gang.agents[0], 8000, 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +13,7 @@ import pytest
 from sqlalchemy import update
 from tests.api.conftest import Api, api, api_settings
 
+from weft.client import Client
 from weft_core.store.models import User
 
 __all__ = ["api", "api_settings"]  # fixtures
@@ -27,6 +30,7 @@ def root(api: Api, tmp_path: Path) -> Weft:
 
     def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         environment = {"WEFT_URL": api.url, "WEFT_TOKEN": person.token, "PATH": "/usr/bin:/bin", "COLUMNS": "150"}
+        environment |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
         return subprocess.run(
             [sys.executable, "-c", "from weft.main import run; run()", *arguments],
             input=stdin, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path, timeout=60,
@@ -70,3 +74,37 @@ def test_an_administrator_makes_a_project_with_members_and_a_quota(api: Api, roo
     assert "disabled" in done("users", "list")
     done("projects", "delete", "compilers")
     assert "compilers" not in done("projects", "list")
+
+
+@pytest.mark.slow
+def test_an_administrator_reads_who_did_what(api: Api, root: Weft) -> None:
+    ann = api.person()
+    job = ann.submit()["id"]
+    for _ in range(3):
+        ann.http.post(f"/api/v1/jobs/{job}/halt")
+    ann.http.post("/api/v1/jobs/job-none/halt")
+    table = root("audit", "--user", ann.name, "--action", "jobs")
+    assert table.returncode == 0, table.stderr
+    rows = [line.split() for line in table.stdout.splitlines()[1:]]
+    assert [row[4] for row in rows] == ["jobs.halt"] * 4 + ["jobs.submit"]
+    assert rows[0][-2:] == ["refused", "(404)"]
+    found = json.loads(root("audit", "--object", f"job:{job}", "--outcome", "allowed", "--json", "-n", "2").stdout)
+    assert [(record["action"], record["user"], record["object_id"]) for record in found] == [
+        ("jobs.halt", ann.name, job)
+    ] * 2
+    with Client(api.url, ann.token) as client:
+        pages = list(client.audit.list(limit=4))
+        assert [record.object for record in pages] == ["job:job-none"] + [f"job:{job}"] * 3
+        assert [event.user for event in client.jobs.events(job)] == [ann.name] * 2
+        events = [event.text for event in client.jobs.events(job)]
+    assert events == [f"submitted to engine local (by {ann.name})", f"halt requested (by {ann.name})"]
+    assert root("audit", "--since", "yesterday").returncode != 0
+
+
+def test_the_client_reads_page_after_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.resources.audit._PAGE", 2)
+    ann = api.person()
+    jobs = [ann.submit()["id"] for _ in range(5)]
+    with Client(api.url, ann.token) as client:
+        assert [record.object_id for record in client.audit.list()] == jobs[::-1]
+        assert [record.object_id for record in client.audit.list(limit=3)] == jobs[:1:-1]

@@ -10,7 +10,7 @@ from tests.e2e.stack import Stack, manifest
 
 import weft
 
-_PAGES = ["/submit", "/compare", "/models", "/cluster", "/stores", "/tokens", "/admin"]
+_PAGES = ["/submit", "/compare", "/models", "/cluster", "/stores", "/tokens", "/audit", "/admin"]
 _THEMES: tuple[Theme, ...] = ("light", "dark")
 
 
@@ -178,8 +178,31 @@ def test_an_administrator_adds_a_viewer_who_is_offered_nothing_that_is_refused(
         expect(hers.get_by_role("button", name=re.compile("Add a data store|Keep a secret|Forget"))).to_have_count(0)
         pages = hers.get_by_role("navigation", name="Pages")
         expect(pages.get_by_role("link", name="Tokens")).to_be_visible()
-        expect(pages.get_by_role("link", name=re.compile("Submit|Administration"))).to_have_count(0)
+        expect(pages.get_by_role("link", name=re.compile("Submit|Audit|Administration"))).to_have_count(0)
         hers.goto("/submit")
         expect(hers.get_by_role("heading", name="Viewers submit no jobs")).to_be_visible()
         hers.goto("/admin")
         expect(hers.get_by_role("heading", name="For administrators only")).to_be_visible()
+
+
+def test_the_audit_page_shows_who_did_what(page: Page, viewer: Page, stack: Stack) -> None:
+    job = stack.train(manifest("sleep 600", name="watched"), None)
+    job.halt()
+    page.goto("/audit")
+    page.get_by_label("Object").fill(job.id)
+    page.get_by_role("button", name="Filter").click()
+    rows = page.get_by_role("region", name="Table of records").get_by_role("row")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(1)).to_contain_text("jobs.halt")
+    expect(rows.nth(2)).to_contain_text("jobs.submit")
+    page.get_by_label("Outcome").select_option("refused")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_role("heading", name="No record fits these filters")).to_be_visible()
+    page.get_by_role("button", name="Clear").click()
+    expect(page).to_have_url(re.compile("/audit$"))
+    assert faults(page) == []
+    page.goto(f"/jobs/{job.id}/events")
+    expect(page.get_by_text("halt requested by admin")).to_be_visible()
+    viewer.goto("/audit")
+    expect(viewer.get_by_role("heading", name="For administrators and owners only")).to_be_visible()
+    job.delete()

@@ -23,11 +23,17 @@ class _Operator(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+class _Authorization(_Operator):
+    type: str
+    credentials: client.V1SecretKeySelector
+
+
 class _Endpoint(_Operator):
     port: str
     path: str
     interval: str
     scrape_timeout: str = Field(alias="scrapeTimeout")
+    authorization: _Authorization | None = None
 
 
 class _Namespaces(_Operator):

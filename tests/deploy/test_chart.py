@@ -373,6 +373,20 @@ def test_secrets_of_ones_own_leave_none_of_the_charts() -> None:
     }
 
 
+def test_prometheus_gets_the_token_that_the_api_asks_for() -> None:
+    for values, secret in (
+        ({}, {"name": "weft", "key": "metrics-token"}),
+        ({"existingSecret": {"name": "mine", "key": "token"}}, {"name": "mine", "key": "token"}),
+    ):
+        rendered = render({"serviceMonitor": {"enabled": True, **values}})
+        (endpoint,) = rendered.one("ServiceMonitor", "weft-api")["spec"]["endpoints"]
+        assert endpoint["authorization"] == {"type": "Bearer", "credentials": secret}
+        variables = environment(rendered.pod("api")["spec"]["containers"][0])
+        assert variables["WEFT_TELEMETRY__METRICS_TOKEN"]["valueFrom"]["secretKeyRef"] == secret
+        assert ("metrics-token" in rendered.one("Secret", "weft")["data"]) is (secret["name"] == "weft")
+    assert "WEFT_TELEMETRY__METRICS_TOKEN" not in environment(render({}).pod("api")["spec"]["containers"][0])
+
+
 def test_bundled_servers_take_passwords_from_ones_own_secrets() -> None:
     rendered = render(
         {"postgres": {"existingSecret": {"name": "mine", "key": "pg"}}, "redis": {"existingSecret": {"name": "mine"}}}

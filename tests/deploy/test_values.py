@@ -13,6 +13,7 @@ from tests.deploy.chart import CHART, EXTERNAL, HelmError, merged, render
 from weft_core.engine_settings import KubernetesSettings, NodePool, PlacementSettings, RaySettings
 from weft_core.launch import Toleration
 from weft_core.settings import (
+    AuditSettings,
     ImageSettings,
     LimitSettings,
     NotifySettings,
@@ -86,7 +87,7 @@ def test_every_value_of_the_schema_has_a_default_and_a_place() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 
     sections = {
-        f".settings.{name}" for name in ("images", "limits", "notify", "outgoing", "timings", "telemetry")
+        f".settings.{name}" for name in ("images", "limits", "notify", "outgoing", "timings", "telemetry", "audit")
     }  # as in weft.toml
 
     def compare(part: dict[str, Any], here: Any, path: str) -> None:
@@ -123,10 +124,11 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
         "notify": NotifySettings,
         "timings": TimingSettings,
         "telemetry": TelemetrySettings,
+        "audit": AuditSettings,
     }
     for name, model in sections.items():
-        assert fields(settings[name]) == set(model.model_fields), name
-    # The password is no value of the chart's: it would stand in a ConfigMap.
+        # A credential is no setting of the chart's: it stands in a Secret.
+        assert fields(settings[name]) == set(model.model_fields) - {"metrics_token"}, name
     assert fields(settings["notify"]["properties"]["smtp"]) == set(SmtpSettings.model_fields) - {"password"}
     defined: dict[str, type[BaseModel]] = {
         "kubernetes": KubernetesSettings,

@@ -16,6 +16,7 @@ from weft_core.engine import Capacity, EngineUnreachable, Node, Observation
 from weft_core.lifecycle.states import TERMINAL, Desired
 from weft_core.objects import overlay_key
 from weft_core.packages import BUILD_KIND
+from weft_core.store.audit import expire
 from weft_core.store.jobs import request_delete
 from weft_core.store.models import (
     Attempt,
@@ -37,6 +38,7 @@ _LINK_AGE = timedelta(days=1)
 _BUILD_AGE = timedelta(days=1)
 _OVERLAY_AGE = timedelta(days=30)
 _BATCH = 100
+_AUDIT_BATCH = 10_000
 _ORPHAN_STOP = timedelta(seconds=10)
 
 
@@ -87,6 +89,7 @@ class Housekeeping:
         self.drop_old_engines()
         self.drop_old_builds()
         self.drop_unused_overlays()
+        self.drop_old_audit_records()
 
     def drop_old_builds(self) -> list[str]:
         """Delete the jobs that built packages, a day after their end; returns which. The packages stay."""
@@ -129,6 +132,16 @@ class Housekeeping:
         # After the commit: what is left of a failed deletion is a file, and not a row without one.
         self.context.objects.delete([overlay_key(project_id, sha256) for project_id, sha256 in sorted(archives)])
         return dropped
+
+    def drop_old_audit_records(self) -> int:
+        """Delete the records of the audit trail that are older than ``audit.retention_days``; returns how many."""
+        age, gone = timedelta(days=self.context.settings.audit.retention_days), 0
+        while True:
+            with self.context.database.transaction() as session:
+                batch = expire(session, age, _AUDIT_BATCH)
+            gone += batch
+            if batch < _AUDIT_BATCH:
+                return gone
 
     def drop_old_engines(self) -> list[str]:
         """Forget engines that left the settings once nothing of theirs is open any more; returns which. A worker with

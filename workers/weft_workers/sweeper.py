@@ -27,6 +27,7 @@ from weft_core.processes import die_with_parent
 from weft_core.service_log import configure_logging
 from weft_core.store.models import Attempt, Job
 from weft_workers.archiving import Archiver
+from weft_workers.audit_export import AuditExporter
 from weft_workers.context import Context
 from weft_workers.delivering import Deliverer
 from weft_workers.housekeeping import Housekeeping
@@ -45,6 +46,7 @@ _TIDY_EVERY = 600.0
 _ARCHIVE_EVERY = 5.0
 _DELIVER_EVERY = 1.0
 _LAST_TRIES = 2.0  # seconds for the deliveries that are under way at the end
+_EXPORT_EVERY = 5.0
 _SHORTEST = 0.1  # seconds between two sweeps
 _ENDINGS, _NO_ENDINGS = 0.2, 0.6  # seconds between two observations of runs that are ending; if none are
 
@@ -76,6 +78,9 @@ class Sweeper:
         keepers.append(threading.Thread(target=self._repeat, args=(_TIDY_EVERY, house.tidy), daemon=True))
         archiver = Archiver(self._context)
         keepers.append(threading.Thread(target=self._repeat, args=(_ARCHIVE_EVERY, archiver.archive_due), daemon=True))
+        if self._context.settings.audit.export:
+            export = AuditExporter(self._context).export_due
+            keepers.append(threading.Thread(target=self._repeat, args=(_EXPORT_EVERY, export), daemon=True))
         keepers.append(threading.Thread(target=self._watch_endings, daemon=True))
         deliverer = Deliverer(self._context)
         keepers.append(threading.Thread(target=self._repeat, args=(_DELIVER_EVERY, deliverer.run_due), daemon=True))
@@ -195,7 +200,7 @@ def main() -> int:
     try:
         settings = read_settings()
         installation = wait_for_installation(settings)
-        context = open_context(settings, installation, connections=_THREADS + 8)
+        context = open_context(settings, installation, connections=_THREADS + 9)
     except BadSettings as error:
         print(f"weft sweeper: {error}", file=sys.stderr)
         return 2

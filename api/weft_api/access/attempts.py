@@ -11,6 +11,8 @@ from sqlalchemy import func, or_, select, text
 from sqlalchemy.orm import Session
 
 from weft_api.access.auth import Bearer
+from weft_api.access.rates import RATES
+from weft_api.context import Ctx
 from weft_api.http.problems import STALE_ATTEMPT, UNAUTHENTICATED, Problem, invalid
 from weft_core.service_log import note
 from weft_core.store.models import Attempt, Job, Learner
@@ -32,10 +34,12 @@ class Accepted:
     attempt: int
 
 
-async def _attempt_token(bearer: Bearer) -> AttemptToken:
+async def _attempt_token(bearer: Bearer, context: Ctx) -> AttemptToken:
     if bearer is None or not bearer.credentials.startswith(ATTEMPT_PREFIX) or not bearer.credentials.isascii():
         raise Problem(UNAUTHENTICATED, "only the token of an attempt opens the learner's API")
-    return AttemptToken(hash_token(bearer.credentials))
+    token = AttemptToken(hash_token(bearer.credentials))
+    RATES.of(context).check_learner(token.sha256)
+    return token
 
 
 Token = Annotated[AttemptToken, Depends(_attempt_token)]

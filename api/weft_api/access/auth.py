@@ -17,9 +17,11 @@ from sqlalchemy import ColumnElement, case, func, select, text, tuple_, update
 from sqlalchemy.orm import Session
 from starlette.requests import HTTPConnection
 
+from weft_api.access.rates import RATES
 from weft_api.context import Context, Ctx
+from weft_api.http.audited import acting
 from weft_api.http.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem
-from weft_core.store.models import Member, Project, Token, User
+from weft_core.store.models import ActorKind, Member, Project, Token, User
 from weft_core.store.scope import Scope
 from weft_core.tokens import ATTEMPT_PREFIX, MLFLOW_PREFIX, SESSION_PREFIX, USER_PREFIX, hash_token
 
@@ -108,6 +110,8 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
             _note_use(session, [sha256])
     browser = kind == "browser"
     parent = opened_with if browser else token_id
+    how = ActorKind.SESSION if browser else ActorKind.TOKEN
+    acting(how, user_id=user_id, user=user, token_id=token_id, project=(project_id, project))
     return Principal(token_id, sha256, user_id, user, project_id, project, role, admin, browser, parent)
 
 
@@ -121,7 +125,10 @@ def find_member(context: Context, user_id: str, project_id: str) -> Principal | 
     )
     with context.database.transaction() as session:
         row = session.execute(query).one_or_none()
-    return Principal("", "", user_id, row[0], project_id, row[1], row[2], row[3]) if row else None
+    if row is None:
+        return None
+    acting(ActorKind.PASSWORD, user_id=user_id, user=row[0], project=(project_id, row[1]))
+    return Principal("", "", user_id, row[0], project_id, row[1], row[2], row[3])
 
 
 def still_signed_in(context: Context, people: Collection[Principal]) -> set[Principal]:
@@ -245,10 +252,18 @@ def _by_session(context: Context, connection: HTTPConnection, plain: str) -> Pri
 
 def _authenticate(connection: HTTPConnection, context: Ctx, bearer: Bearer, cookie: Cookie) -> Principal:
     if bearer is None and cookie and "authorization" not in connection.headers:
-        return _by_session(context, connection, cookie)
-    if bearer is None:
+        who = _by_session(context, connection, cookie)
+    elif bearer is None:
         raise Problem(UNAUTHENTICATED, "send 'Authorization: Bearer <token>' with a token of yours")
-    return by_token(context, bearer.credentials)
+    else:
+        who = by_token(context, bearer.credentials)
+    return within_rate(context, who)
+
+
+def within_rate(context: Context, who: Principal) -> Principal:
+    """``who``, unless requests with this token come too fast: then raises Problem too_many_requests."""
+    RATES.of(context).check_user(who.token_id or who.user_id)
+    return who
 
 
 def by_token(context: Context, plain: str) -> Principal:

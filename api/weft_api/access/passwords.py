@@ -10,8 +10,9 @@ from sqlalchemy import select
 
 from weft_api.access.sign_in_limits import SIGN_IN_LIMITS
 from weft_api.context import Context, Shared
+from weft_api.http.audited import about, acting, must_record
 from weft_api.http.problems import TOO_MANY_SIGN_INS, UNAUTHENTICATED, Problem, invalid
-from weft_core.store.models import User
+from weft_core.store.models import ActorKind, User
 from weft_core.tokens import hash_password, new_token, verify_password
 
 _SLOTS = 2
@@ -99,8 +100,12 @@ def _check(context: Context, name: str, password: str, address: str, slot: Abstr
     with slot:
         matches = verify_password(password, known or _nobody())
     if user is None or known is None or not matches:
+        must_record("sign-in")
+        if user is not None:  # no other text: somebody may type a password where the name belongs
+            about("user", user.name)
         raise Problem(UNAUTHENTICATED, "wrong user name or password")
     SIGN_IN_LIMITS.of(context).succeeded(name, address)
+    acting(ActorKind.PASSWORD, user_id=user.id, user=user.name)
     return user
 
 

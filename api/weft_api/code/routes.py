@@ -11,6 +11,7 @@ from weft_api.access.auth import Editor, Viewer
 from weft_api.code.schemas import CodeView, Sha256
 from weft_api.code.service import find_code, record_code, store_code
 from weft_api.context import Ctx
+from weft_api.http.audited import audited
 from weft_api.http.bodies import allow
 from weft_api.http.problems import (
     INVALID_BUNDLE,
@@ -49,10 +50,11 @@ async def _upload(sha256: Sha256, request: Request, context: Ctx, _: Editor) -> 
     summary="Upload a code bundle (the body is the zip)",
     responses=responses(INVALID_BUNDLE, TOO_LARGE, STORE_UNAVAILABLE),
     openapi_extra={
+        **audited("code.upload", "code:{sha256}"),
         "requestBody": {
             "required": True,
             "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
-        }
+        },
     },
 )
 def put_code(sha256: Sha256, upload: Annotated[Spooled, Depends(_upload)], context: Ctx, who: Editor) -> CodeView:

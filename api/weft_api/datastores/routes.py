@@ -24,6 +24,7 @@ from weft_api.datastores.schemas import (
     Upload,
     UploadBody,
 )
+from weft_api.http.audited import audited, unaudited
 from weft_api.http.idempotency import KeyHeader, once
 from weft_api.http.problems import EXISTS, IDEMPOTENCY_CONFLICT, NOT_FOUND, STORE_REFUSED, STORE_UNAVAILABLE, responses
 
@@ -44,6 +45,7 @@ def get_datastores(context: Ctx, who: Viewer) -> DatastoreList:
     status_code=201,
     summary="Save a data store",
     responses=responses(EXISTS, IDEMPOTENCY_CONFLICT, *_STORE),
+    openapi_extra=audited("datastores.create", "datastore"),
 )
 def post_datastore(
     body: NewDatastore, context: Ctx, who: Editor, check: Check = True, key: KeyHeader = None
@@ -60,14 +62,25 @@ def get_datastore(name: DatastoreName, context: Ctx, who: Viewer) -> DatastoreVi
         return service.show_datastore(context, who.scope(session), name)
 
 
-@router.put("/datastores/{name}", summary="Replace a data store", responses=responses(NOT_FOUND, *_STORE))
+@router.put(
+    "/datastores/{name}",
+    summary="Replace a data store",
+    responses=responses(NOT_FOUND, *_STORE),
+    openapi_extra=audited("datastores.replace", "datastore:{name}"),
+)
 def put_datastore(
     name: DatastoreName, body: DatastoreBody, context: Ctx, who: Editor, check: Check = True
 ) -> DatastoreView:
     return service.replace_datastore(context, who, name, body, check)
 
 
-@router.delete("/datastores/{name}", status_code=204, summary="Remove a data store", responses=responses(NOT_FOUND))
+@router.delete(
+    "/datastores/{name}",
+    status_code=204,
+    summary="Remove a data store",
+    responses=responses(NOT_FOUND),
+    openapi_extra=audited("datastores.delete", "datastore:{name}"),
+)
 def delete_datastore(name: DatastoreName, context: Ctx, who: Editor) -> None:
     """The content of the store stays as it is."""
     with context.database.transaction() as session:
@@ -97,6 +110,7 @@ def get_objects(
     status_code=204,
     summary="Create a container",
     responses=responses(NOT_FOUND, *_STORE),
+    openapi_extra=audited("datastores.create_container", "container:{name}/{container}"),
 )
 def put_container(name: DatastoreName, container: Container, context: Ctx, who: Editor) -> None:
     """A container that exists already stays as it is."""
@@ -108,6 +122,7 @@ def put_container(name: DatastoreName, container: Container, context: Ctx, who: 
     status_code=201,
     summary="Get the URLs to upload an object",
     responses=responses(NOT_FOUND, IDEMPOTENCY_CONFLICT, *_STORE),
+    openapi_extra=audited("datastores.upload", "object"),
 )
 def post_upload(name: DatastoreName, body: UploadBody, context: Ctx, who: Editor, key: KeyHeader = None) -> Upload:
     """PUT each part to its URL. An object of up to 64 MiB has a single part, and exists as soon as that is uploaded."""
@@ -120,6 +135,7 @@ def post_upload(name: DatastoreName, body: UploadBody, context: Ctx, who: Editor
     status_code=204,
     summary="Complete an upload of several parts",
     responses=responses(NOT_FOUND, IDEMPOTENCY_CONFLICT, *_STORE),
+    openapi_extra=audited("datastores.complete_upload", "object"),
 )
 def complete_upload(name: DatastoreName, body: CompleteBody, context: Ctx, who: Editor, key: KeyHeader = None) -> None:
     request = once(context.settings, key, f"POST /datastores/{name}/uploads:complete", body.model_dump())
@@ -130,6 +146,7 @@ def complete_upload(name: DatastoreName, body: CompleteBody, context: Ctx, who: 
     "/datastores/{name}/downloads",
     summary="Get the URL to download an object",
     responses=responses(NOT_FOUND, *_STORE),
+    openapi_extra=unaudited("it only reads"),
 )
 def post_download(name: DatastoreName, body: DownloadBody, context: Ctx, who: Viewer) -> Download:
     return transfers.begin_download(context, who, name, body)

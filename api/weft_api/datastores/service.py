@@ -8,6 +8,7 @@ from sqlalchemy.exc import IntegrityError
 from weft_api.access.auth import Principal
 from weft_api.context import Context
 from weft_api.datastores.schemas import DatastoreBody, DatastoreView, NewDatastore
+from weft_api.http.audited import about
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import CONFLICT, EXISTS, Problem, not_found
 from weft_api.storage.clients import open_store, users_store
@@ -35,6 +36,7 @@ def show_datastore(context: Context, scope: Scope, name: str) -> DatastoreView:
 
 def create_datastore(context: Context, who: Principal, body: NewDatastore, check: bool, once: Once) -> DatastoreView:
     """Raises Problem (already_exists, store_refused) and StoreError (a store that is away can't be checked)."""
+    about("datastore", body.name)
     with context.database.transaction() as session:
         scope = who.scope(session)
         if once.seen(scope) is not None:

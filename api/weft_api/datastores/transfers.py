@@ -17,6 +17,7 @@ from weft_api.datastores.schemas import (
     UploadPart,
 )
 from weft_api.datastores.service import open_datastore
+from weft_api.http.audited import about
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import not_found
 from weft_api.storage.clients import users_store
@@ -49,6 +50,7 @@ def create_container(context: Context, who: Principal, name: str, container: str
 
 def begin_upload(context: Context, who: Principal, name: str, body: UploadBody, once: Once) -> Upload:
     """URLs to PUT an object to: one for a small object, one a part for a large one."""
+    about("object", f"{name}/{body.container}/{body.key}")
     with context.database.transaction() as session:
         earlier = once.seen(who.scope(session))
     store = open_datastore(context, who, name, body.container)
@@ -76,6 +78,7 @@ def begin_upload(context: Context, who: Principal, name: str, body: UploadBody, 
 
 def complete_upload(context: Context, who: Principal, name: str, body: CompleteBody, once: Once) -> None:
     """Make the object out of its parts. Raises Problem store_refused, with what the store said."""
+    about("object", f"{name}/{body.container}/{body.key}")
     with context.database.transaction() as session:
         if once.seen(who.scope(session)) is not None:
             return

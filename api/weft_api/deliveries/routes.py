@@ -10,6 +10,7 @@ from weft_api.access.auth import Editor, Viewer
 from weft_api.context import Ctx
 from weft_api.deliveries.schemas import DeliveryList, DeliveryView
 from weft_api.deliveries.service import list_deliveries, replay_delivery
+from weft_api.http.audited import audited
 from weft_api.http.idempotency import KeyHeader, once
 from weft_api.http.problems import IDEMPOTENCY_CONFLICT, NOT_FOUND, responses
 
@@ -30,6 +31,7 @@ def get_deliveries(
     status_code=202,
     summary="Send a notification of a job again",
     responses=responses(NOT_FOUND, IDEMPOTENCY_CONFLICT),
+    openapi_extra=audited("jobs.replay_delivery", "job:{job_id}"),
 )
 def post_replay(job_id: str, delivery_id: str, context: Ctx, who: Editor, key: KeyHeader = None) -> DeliveryView:
     """The receiver gets the same event with the same id. A delivery that has failed or that waits for its next try is

@@ -14,6 +14,7 @@ _EVENT: dict[str, Any] = {
     "state": None,
     "attempt": None,
     "message": "waiting for 2 GPUs: 1 of 4 free",
+    "user": None,
     "data": {},
 }
 
@@ -29,6 +30,7 @@ class EventView(BaseModel):
     state: str | None = Field(description="The state that the job has entered; set if `kind` is `state`.")
     attempt: int | None
     message: str
+    user: str | None = Field(description="The user who caused the event. Null if nobody did.")
     data: dict[str, Any]
 
 

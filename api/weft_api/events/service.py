@@ -10,7 +10,7 @@ from weft_api.context import Context
 from weft_api.events.schemas import EventView
 from weft_api.streaming.following import Poll, event
 from weft_core.lifecycle.states import TERMINAL
-from weft_core.store.models import Event, Job
+from weft_core.store.models import Event, Job, User
 from weft_core.store.scope import Scope
 
 _PAGE = 200
@@ -22,6 +22,9 @@ def read_events(scope: Scope, job_id: str, after: int, limit: int) -> list[Event
     A job's events are written under its row's lock, so an id that was read is never followed by a smaller one.
     """
     query = scope.select(Event, Event.job_id == job_id, Event.id > after).order_by(Event.id).limit(limit)
+    rows = scope.all(query)
+    users = select(User.id, User.name).where(User.id.in_({row.user_id for row in rows if row.user_id}))
+    names = dict(scope.session.execute(users).all())
     return [
         EventView(
             id=row.id,
@@ -30,9 +33,10 @@ def read_events(scope: Scope, job_id: str, after: int, limit: int) -> list[Event
             state=row.state,
             attempt=row.attempt,
             message=row.message,
+            user=names.get(row.user_id) if row.user_id else None,
             data=row.data,
         )
-        for row in scope.all(query)
+        for row in rows
     ]
 
 

@@ -14,7 +14,7 @@ from fastapi import Depends
 from sqlalchemy import select
 from starlette.requests import HTTPConnection
 
-from weft_api.access.auth import Principal, address_of, by_token, find_member
+from weft_api.access.auth import Principal, address_of, by_token, find_member, within_rate
 from weft_api.access.passwords import check_password
 from weft_api.context import Context, Ctx
 from weft_api.ffdl.verified_passwords import VERIFIED_PASSWORDS
@@ -26,6 +26,10 @@ _WRONG = "wrong user name or password"
 
 
 def _authenticate(connection: HTTPConnection, context: Ctx) -> Principal:
+    return within_rate(context, _signed_in(connection, context))
+
+
+def _signed_in(connection: HTTPConnection, context: Context) -> Principal:
     known = connection.headers.get("origin") in context.settings.api.ffdl_origins
     if not known and connection.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         # Browsers send a password that was typed once with whatever any page makes them ask.

@@ -21,6 +21,7 @@ from weft_api.ffdl.submission import Uploaded
 from weft_api.ffdl.translate import location, models_of
 from weft_api.files.service import open_results, read_definition, zip_results
 from weft_api.health.service import readiness
+from weft_api.http.audited import audited
 from weft_api.http.idempotency import KeyHeader, Once, once
 from weft_api.http.problems import DATABASE_UNAVAILABLE, NOT_FOUND, Problem, invalid
 from weft_api.jobs import lifecycle
@@ -49,7 +50,7 @@ def health(context: Ctx) -> PlainTextResponse:
     return PlainTextResponse("OK")
 
 
-@router.post("/v1/models")
+@router.post("/v1/models", openapi_extra=audited("jobs.submit", "job"))
 def post_model(upload: Uploaded, context: Ctx, who: Editor, key: KeyHeader = None) -> JSONResponse:
     # Before anything goes to the store.
     manifest = parse_manifest(upload.submission.manifest, context.settings).manifest
@@ -108,7 +109,7 @@ class Change(BaseModel):
     status: str
 
 
-@router.patch("/v1/models/{model_id}")
+@router.patch("/v1/models/{model_id}", openapi_extra=audited("jobs.halt", "job:{model_id}"))
 def patch_model(model_id: str, change: Change, context: Ctx, who: Editor) -> JSONResponse:
     _require_model(context, who, model_id)
     if change.status.lower() != "halt":
@@ -117,7 +118,7 @@ def patch_model(model_id: str, change: Change, context: Ctx, who: Editor) -> JSO
     return JSONResponse({"model_id": model_id}, 202)
 
 
-@router.delete("/v1/models/{model_id}")
+@router.delete("/v1/models/{model_id}", openapi_extra=audited("jobs.delete", "job:{model_id}"))
 def delete_model(model_id: str, context: Ctx, who: Editor) -> JSONResponse:
     """From now on, the model is not found any more, even while its job is being stopped."""
     _require_model(context, who, model_id)

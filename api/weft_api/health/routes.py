@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from weft_api.access.auth import Bearer
 from weft_api.context import Ctx
-from weft_api.health.service import Health, Readiness, readiness
+from weft_api.health.service import Health, Readiness, readiness, require_scraper
+from weft_api.http.problems import FORBIDDEN, UNAUTHENTICATED, responses
 from weft_api.telemetry import METRICS
 from weft_core import __version__
 
@@ -30,7 +32,10 @@ def readyz(context: Ctx, response: Response) -> Readiness:
     "/metrics",
     summary="Get metrics for Prometheus",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {}}}},
+    responses={200: {"content": {"text/plain": {}}}, **responses(UNAUTHENTICATED, FORBIDDEN)},
 )
-def metrics(context: Ctx) -> Response:
+def metrics(context: Ctx, request: Request, bearer: Bearer) -> Response:
+    """With the setting `telemetry.metrics_token`, the call needs that token (`Authorization: Bearer`). Without it, the
+    server answers to its own machine only, and not through a proxy."""
+    require_scraper(context, request, bearer.credentials if bearer else "")
     return Response(generate_latest(METRICS.of(context).registry), media_type=CONTENT_TYPE_LATEST)

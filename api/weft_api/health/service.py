@@ -1,15 +1,22 @@
-"""Whether the servers that this process needs answer."""
+"""Whether the servers that this process needs answer, and who may read its metrics."""
 
 from __future__ import annotations
+
+import hmac
 
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
+from starlette.requests import HTTPConnection
 
+from weft_api.access.auth import address_of, from_this_machine
 from weft_api.context import Context
+from weft_api.http.problems import FORBIDDEN, UNAUTHENTICATED, Problem
 from weft_api.storage.checker import CHECKER
 from weft_core import __version__
 from weft_core.objects import StoreError
+
+_PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
 class Health(BaseModel):
@@ -29,6 +36,27 @@ class Readiness(BaseModel):
 
     status: str
     checks: dict[str, str] = Field(description="For each server, `ok` or the problem.")
+
+
+def require_scraper(context: Context, request: HTTPConnection, token: str) -> None:
+    """Refuse a request for metrics by anyone but Prometheus.
+
+    Without a token in the settings, that is this machine, as far as the address tells: a request that a proxy has
+    passed on comes from elsewhere. A request through a Unix socket has no address, and is answered.
+
+    Raises:
+        Problem: unauthenticated, forbidden.
+    """
+    wanted = context.settings.telemetry.metrics_token.get_secret_value()
+    if wanted:
+        if not hmac.compare_digest(token.encode(), wanted.encode()):
+            raise Problem(UNAUTHENTICATED, "metrics need the token of the setting telemetry.metrics_token")
+        return
+    passed_on = any(name in request.headers for name in _PROXIES)
+    if passed_on or (address_of(request) and not from_this_machine(request)):
+        raise Problem(
+            FORBIDDEN, "metrics are answered to this machine only: set telemetry.metrics_token, and send it as a Bearer"
+        )
 
 
 def readiness(context: Context) -> Readiness:

@@ -63,6 +63,13 @@ TOO_LARGE = Kind("too_large", 413, "Too large", "the manifest may have 1048576 b
 TOO_MANY_ATTEMPTS = Kind("too_many_attempts", 429, "Too many wrong passwords", "try again in 300 seconds", 300)
 TOO_MANY_SIGN_INS = Kind("too_many_sign_ins", 429, "Too many sign-ins at once", "try again in 2 seconds", 2)
 UNSUPPORTED_MEDIA = Kind("unsupported_media_type", 415, "Unsupported media type", "send application/json")
+TOO_MANY_REQUESTS = Kind(
+    "too_many_requests",
+    429,
+    "Too many requests",
+    "this token may make 6,000 requests a minute: try again in 1 s",
+    1,
+)
 TOO_MANY_STREAMS = Kind("too_many_streams", 429, "Too many streams", "you have 1000 streams open", 5)
 TOO_MANY_LINES = Kind(
     "too_many_lines", 429, "The job logs too fast", "it may log 10000 lines and 2097152 bytes a second", 1
@@ -70,6 +77,13 @@ TOO_MANY_LINES = Kind(
 NOT_SUPPORTED = Kind("not_supported", 501, "Not supported", "multipart uploads are not supported: send it with PUT")
 INTERNAL = Kind("internal", 500, "Something went wrong on the server", "it is in the server's log as request 1f0c…")
 STORE_UNAVAILABLE = Kind("store_unavailable", 503, "The object store does not answer", "can't reach http://…", 5)
+AUDIT_UNAVAILABLE = Kind(
+    "audit_unavailable",
+    503,
+    "The request is not recorded",
+    "this request took effect, but its audit record is not stored",
+    2,
+)
 DATABASE_UNAVAILABLE = Kind("database_unavailable", 503, "The database does not answer", "try again in a moment", 2)
 
 

@@ -27,7 +27,7 @@ from weft_core.store.scope import Scope
 
 def halt(context: Context, who: Principal, job_id: str, grace_seconds: int | None, once: Once) -> JobView:
     def ask(session: Session, job: Job) -> None:
-        jobs.request_halt(session, job)
+        jobs.request_halt(session, job, who.user_id)
         if grace_seconds is not None:
             open_attempt = who.scope(session).find(Attempt, Attempt.job_id == job.id, Attempt.ended_at.is_(None))
             if open_attempt is not None:
@@ -42,7 +42,7 @@ def resume(context: Context, who: Principal, job_id: str, once: Once) -> JobView
     builds: list[str] = []
 
     def ask(session: Session, job: Job) -> None:
-        jobs.request_resume(session, job)
+        jobs.request_resume(session, job, who.user_id)
         if overlay := renew_overlay(who.scope(session), job):
             builds.append(overlay.job_id)
 
@@ -62,7 +62,10 @@ def keep_alive(context: Context, who: Principal, job_id: str) -> KeepaliveAnswer
 
 
 def delete(context: Context, who: Principal, job_id: str) -> JobView:
-    return _change(context, who, job_id, jobs.request_delete)
+    def ask(session: Session, job: Job) -> None:
+        jobs.request_delete(session, job, who.user_id)
+
+    return _change(context, who, job_id, ask)
 
 
 def _change(

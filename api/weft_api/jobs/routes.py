@@ -11,6 +11,7 @@ from weft_api.access.auth import Editor, Viewer
 from weft_api.access.lookups import find_job
 from weft_api.context import Ctx
 from weft_api.http import bodies
+from weft_api.http.audited import audited, unaudited
 from weft_api.http.idempotency import KeyHeader, once
 from weft_api.http.paging import Cursor, Limit
 from weft_api.http.parameters import Since, parse_since
@@ -66,10 +67,11 @@ async def _yaml_body(request: Request, context: Ctx, _: Viewer) -> bytes:
     summary="Check a manifest without submitting it",
     responses=responses(INVALID_MANIFEST, NOT_FOUND, TOO_LARGE),
     openapi_extra={
+        **unaudited("it only checks"),
         "requestBody": {
             "required": True,
             "content": {"text/yaml": {"schema": {"type": "string"}, "example": _YAML}},
-        }
+        },
     },
 )
 def validate_manifest(
@@ -111,13 +113,14 @@ def validate_manifest(
         ),
     },
     openapi_extra={
+        **audited("jobs.submit", "job"),
         "requestBody": {
             "required": True,
             "content": {
                 "application/json": {"schema": {"$ref": "#/components/schemas/Submission"}},
                 "multipart/form-data": {"schema": _MULTIPART},
             },
-        }
+        },
     },
 )
 def submit_job(
@@ -196,6 +199,7 @@ def get_job(job_id: str, context: Ctx, who: Viewer) -> JobDetail:
     status_code=202,
     summary="Halt a job",
     responses=responses(NOT_FOUND, CONFLICT, IDEMPOTENCY_CONFLICT),
+    openapi_extra=audited("jobs.halt", "job:{job_id}"),
 )
 def halt_job(
     job_id: str, context: Ctx, who: Editor, body: Annotated[HaltBody | None, Body()] = None, key: KeyHeader = None
@@ -227,6 +231,7 @@ def get_manifest(job_id: str, context: Ctx, who: Viewer) -> Response:
     "/jobs/{job_id}/keepalive",
     summary="Report that a job's client is alive",
     responses=responses(NOT_FOUND, CONFLICT),
+    openapi_extra=unaudited("a sign of life of a program, every few seconds"),
 )
 def keep_job_alive(job_id: str, context: Ctx, who: Editor) -> KeepaliveAnswer:
     """A job that was submitted with `keepalive` is halted when this call does not come in time."""
@@ -238,6 +243,7 @@ def keep_job_alive(job_id: str, context: Ctx, who: Editor) -> KeepaliveAnswer:
     status_code=202,
     summary="Resume a halted or failed job from its last checkpoint",
     responses=responses(NOT_FOUND, CONFLICT, IDEMPOTENCY_CONFLICT),
+    openapi_extra=audited("jobs.resume", "job:{job_id}"),
 )
 def resume_job(job_id: str, context: Ctx, who: Editor, key: KeyHeader = None) -> JobView:
     return lifecycle.resume(context, who, job_id, once(context.settings, key, f"POST /jobs/{job_id}/resume", None))
@@ -257,6 +263,7 @@ def resume_job(job_id: str, context: Ctx, who: Editor, key: KeyHeader = None) ->
         STORE_REFUSED,
         STORE_UNAVAILABLE,
     ),
+    openapi_extra=audited("jobs.rerun", "job:{job_id}"),
 )
 def rerun_job(
     job_id: str,
@@ -279,6 +286,7 @@ def rerun_job(
     status_code=202,
     summary="Delete a job",
     responses=responses(NOT_FOUND),
+    openapi_extra=audited("jobs.delete", "job:{job_id}"),
 )
 def delete_job(job_id: str, context: Ctx, who: Editor) -> JobView:
     """A running job is stopped first."""

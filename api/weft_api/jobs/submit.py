@@ -18,6 +18,7 @@ from weft_api.checkpoints.service import (
 )
 from weft_api.code.service import find_code, record_code, store_code
 from weft_api.context import Context
+from weft_api.http.audited import about
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import CODE_MISSING, NOT_FOUND, Problem
 from weft_api.http.spool import Spooled
@@ -134,6 +135,7 @@ def _checkpoints(context: Context, who: Principal, checks: Checks, manifest: Man
 
 
 def _earlier(scope: Scope, who: Principal, job_id: str) -> JobView:
+    about("job", job_id)
     try:
         return show_job(scope, who, find_job(scope, job_id))
     except Problem as problem:
@@ -178,6 +180,7 @@ def _insert(
         job.traceparent = context.tracing.here()
         jobs.submit(scope, job, parsed.manifest.notes)
         note(job=job.id)
+        about("job", job.id)
         for data_store_id, credentials in parsed.credentials.items():
             name = jobs.credentials_name(job_id, data_store_id)
             scope.add(Secret(id=new_id("sec"), name=name, job_id=job_id, ciphertext=seal(context.box, credentials)))

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from weft_api.access.attempts import Token
 from weft_api.context import Ctx
 from weft_api.http import bodies
+from weft_api.http.audited import audited, unaudited
 from weft_api.http.bodies import MIB
 from weft_api.http.problems import (
     ALREADY_GRANTED,
@@ -70,11 +71,14 @@ _STORE_KEYS = {"access_key": "ASIAEXAMPLE", "secret_key": "…", "session_token"
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5  # seconds
 
+_LEFT_OUT = unaudited("a learner reports its own work, thousands of times a minute")
+
 
 @router.post(
     "/start",
     summary="Get the start grant and the spec",
     responses={200: {"content": {"application/json": {"example": _SPEC}}}, **responses(ALREADY_GRANTED)},
+    openapi_extra=audited("learners.read_secrets", "job", read=True),
 )
 def start(call: StartCall, context: Ctx, token: Token) -> LearnerSpec:
     """Each rank of an attempt gets its grant once. If the same instance asks again, it gets the same answer."""
@@ -88,13 +92,16 @@ def start(call: StartCall, context: Ctx, token: Token) -> LearnerSpec:
         200: {"content": {"application/json": {"example": _STORE_KEYS}}},
         **responses(NO_GRANT, CONFLICT, STORE_UNAVAILABLE),
     },
+    openapi_extra=unaudited("the start, which hands out the first keys, is recorded"),
 )
 def store_keys(call: StoreKeysCall, context: Ctx, token: Token) -> StoreKeys:
     """The keys open the locations of the spec that are `temporary`. There are new keys as long as the attempt lasts."""
     return service.renew_store_keys(context, token, call)
 
 
-@router.post("/address", status_code=204, summary="Report the address at which peers reach this learner")
+@router.post(
+    "/address", status_code=204, summary="Report the address at which peers reach this learner", openapi_extra=_LEFT_OUT
+)
 def address(call: AddressCall, context: Ctx, token: Token) -> None:
     service.address(context, token, call)
 
@@ -120,7 +127,7 @@ async def peers(
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
-@router.post("/round", summary="Take part in the rounds of an elastic job")
+@router.post("/round", summary="Take part in the rounds of an elastic job", openapi_extra=_LEFT_OUT)
 async def take_part(call: RoundCall, context: Ctx, token: Token) -> RoundAnswer:
     """The call waits up to `wait` seconds for a change."""
     deadline = time.monotonic() + call.wait
@@ -133,12 +140,12 @@ async def take_part(call: RoundCall, context: Ctx, token: Token) -> RoundAnswer:
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
-@router.post("/phase", status_code=204, summary="Report the learner's phase")
+@router.post("/phase", status_code=204, summary="Report the learner's phase", openapi_extra=_LEFT_OUT)
 def phase(call: PhaseCall, context: Ctx, token: Token) -> None:
     service.phase(context, token, call)
 
 
-@router.post("/heartbeat", summary="Send a heartbeat")
+@router.post("/heartbeat", summary="Send a heartbeat", openapi_extra=_LEFT_OUT)
 def heartbeat(call: HeartbeatCall, context: Ctx, token: Token) -> HeartbeatAnswer:
     """The answer can order the learner to stop."""
     return service.heartbeat(context, token, call)
@@ -165,7 +172,7 @@ async def _metrics_body(request: Request, _: Token) -> bytes:
     status_code=204,
     summary="Send log lines",
     responses=responses(LOG_FULL, TOO_LARGE, TOO_MANY_LINES),
-    openapi_extra=_body_of("LogsCall"),
+    openapi_extra={**_body_of("LogsCall"), **_LEFT_OUT},
 )
 async def logs(body: Annotated[bytes, Depends(_logs_body)], context: Ctx, token: Token) -> None:
     """A repeated batch changes nothing. `429` means that the job writes more than it may
@@ -180,15 +187,17 @@ async def logs(body: Annotated[bytes, Depends(_logs_body)], context: Ctx, token:
     status_code=204,
     summary="Send metrics",
     responses=responses(TOO_LARGE),
-    openapi_extra=_body_of("MetricsCall"),
+    openapi_extra={**_body_of("MetricsCall"), **_LEFT_OUT},
 )
 async def metrics(body: Annotated[bytes, Depends(_metrics_body)], context: Ctx, token: Token) -> None:
-    """A repeated call changes nothing."""
+    """A repeated call changes nothing. A call may have 20,000 values and 2 MiB."""
     accepted = await accept_metrics(context, token, body)
     note(job=accepted.job_id, attempt=accepted.attempt)
 
 
-@router.post("/storing", summary="Report the end of the user's program, and ask for the storing grant")
+@router.post(
+    "/storing", summary="Report the end of the user's program, and ask for the storing grant", openapi_extra=_LEFT_OUT
+)
 def storing(call: StoringCall, context: Ctx, token: Token) -> StoringAnswer:
     return service.storing(context, token, call)
 
@@ -197,11 +206,12 @@ def storing(call: StoringCall, context: Ctx, token: Token) -> StoringAnswer:
     "/objects",
     summary="Get presigned URLs of the installation's own store, or list its objects",
     responses=responses(NO_GRANT, STORE_UNAVAILABLE),
+    openapi_extra=_LEFT_OUT,
 )
 def learner_objects(call: ObjectsCall, context: Ctx, token: Token) -> ObjectsAnswer:
     return objects(context, token, call)
 
 
-@router.post("/exit", status_code=204, summary="Report the learner's exit")
+@router.post("/exit", status_code=204, summary="Report the learner's exit", openapi_extra=_LEFT_OUT)
 def exited(call: ExitCall, context: Ctx, token: Token) -> None:
     service.exited(context, token, call)

@@ -18,6 +18,7 @@ from weft_api.access.attempts import (
     stale,
 )
 from weft_api.context import Context
+from weft_api.http.audited import about, acting
 from weft_api.http.problems import ALREADY_GRANTED, CONFLICT, Problem
 from weft_api.learner.schemas import (
     AddressCall,
@@ -41,7 +42,7 @@ from weft_core.lifecycle.states import LearnerPhase
 from weft_core.lifecycle.storing import may_store
 from weft_core.secrets import SecretsUnreadable
 from weft_core.store import jobs
-from weft_core.store.models import Attempt, Job, Learner
+from weft_core.store.models import ActorKind, Attempt, Job, Learner, Project
 from weft_core.store.rounds import read_rounds
 from weft_core.store.scope import Scope
 from weft_core.tracing import Attribute
@@ -82,6 +83,7 @@ def start(context: Context, token: AttemptToken, call: StartCall) -> LearnerSpec
             learner.started_at = func.now()
             _trace_start(context, session, job, attempt, learner)
         _advance(learner, LearnerPhase.STARTED)
+        _act(session, attempt)
         try:
             spec = SpecBuilder(context, Scope(session, attempt.project_id), job, attempt).build(call.rank)
         except (StoreGone, SecretsUnreadable) as error:
@@ -115,12 +117,19 @@ def renew_store_keys(context: Context, token: AttemptToken, call: StoreKeysCall)
     return keys
 
 
+def _act(session: Session, attempt: Attempt) -> None:
+    """For the audit trail, which records the starts that hand out secrets."""
+    project = session.scalar(select(Project.name).where(Project.id == attempt.project_id)) or ""
+    acting(ActorKind.LEARNER, token_id=attempt.id, project=(attempt.project_id, project))
+    about("job", attempt.job_id)
+
+
 def _trace_start(context: Context, session: Session, job: Job, attempt: Attempt, learner: Learner) -> None:
     """What lies between its launch and this: the image, the machine, the agent's own start."""
     if job.traceparent and learner.launched_at:
         now = session.execute(select(func.now())).scalar_one()
-        about: dict[str, Attribute] = {"job": job.id, "attempt": attempt.n, "learner": learner.rank + 1}
-        context.tracing.record("start learner", job.traceparent, learner.launched_at, now, **about)
+        attributes: dict[str, Attribute] = {"job": job.id, "attempt": attempt.n, "learner": learner.rank + 1}
+        context.tracing.record("start learner", job.traceparent, learner.launched_at, now, **attributes)
 
 
 def address(context: Context, token: AttemptToken, call: AddressCall) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import func
 
 from weft_api.context import Context
+from weft_api.http.audited import must_record
 from weft_api.storage.locations import OpenStore, StoreGone, checkpoints_in, open_job_store, version_location
 from weft_core.launch import (
     BundleInput,
@@ -125,6 +126,7 @@ class SpecBuilder:
 
     def _open(self, store: DataStore) -> OpenStore:
         if store.id not in self._opened:
+            must_record()
             self._opened[store.id] = open_job_store(self._scope, self._context.box, self._job.id, store)
         return self._opened[store.id]
 
@@ -144,6 +146,8 @@ class SpecBuilder:
         if row is None or model is None:
             raise StoreGone(f"the version that {place.name}@{place.version} meant at submission has been deleted")
         location = version_location(self._scope, self._context.box, row)
+        if location is not None:
+            must_record()
         return location, ModelInput(id=row.id, reference=f"{model.name}@{row.number}")
 
     def _results(self) -> tuple[S3Location | None, S3Location | None]:
@@ -168,6 +172,7 @@ class SpecBuilder:
         wanted = self._manifest.secrets
         if not wanted:
             return {}
+        must_record()
         rows = self._scope.all(
             self._scope.select(Secret, Secret.name.in_(set(wanted.values())), Secret.job_id.is_(None))
         )
@@ -205,6 +210,7 @@ class SpecBuilder:
         row = self._scope.find(Secret, Secret.name == name, Secret.job_id.is_(None))
         if row is None:
             raise StoreGone(f"the secret {name!r} that the manifest's repo names has been deleted")
+        must_record()
         return self._context.box.decrypt(row.ciphertext)
 
     def _code(self) -> BundleInput | None:

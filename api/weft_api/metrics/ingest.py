@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy import select
@@ -12,7 +13,7 @@ from sqlalchemy.orm import Session
 from weft_api.access.attempts import Accepted, AttemptToken, fence, granted_learners
 from weft_api.context import Context, Shared
 from weft_api.http.bodies import parse_json, validated
-from weft_api.http.problems import Problem
+from weft_api.http.problems import TOO_LARGE, Problem
 from weft_api.metrics.fold import fold, is_due
 from weft_api.metrics.listing import keep_best_and_last
 from weft_api.metrics.records import Record, cleaned, packed
@@ -32,6 +33,8 @@ LIMITS: Mapping[str, str] = {
     "further names are dropped",
 }
 """The reasons in a cursor's ``dropped``, and the remarks about them."""
+MOST_VALUES = 20_000
+"""Values in a call. The agent sends fewer (``METRIC_BATCH_BYTES`` in ``weft_trainer.service.spool``)."""
 
 
 def told(reason: str, limits: LimitSettings) -> str:
@@ -60,7 +63,7 @@ def take_in(context: Context, token: AttemptToken, bodies: Sequence[bytes]) -> l
     calls: dict[int, MetricsCall] = {}
     for number, body in enumerate(bodies):
         try:
-            calls[number] = validated(MetricsCall, parse_json(body))
+            calls[number] = _read(body)
         except (Problem, RequestValidationError) as error:
             outcomes[number] = error
     if calls:
@@ -69,6 +72,24 @@ def take_in(context: Context, token: AttemptToken, bodies: Sequence[bytes]) -> l
         except Problem as error:
             outcomes.update(dict.fromkeys(calls, error))
     return [outcomes[number] for number in range(len(bodies))]
+
+
+def _read(body: bytes) -> MetricsCall:
+    """Raises Problem, RequestValidationError."""
+    told = parse_json(body)
+    records = told.get("records") if isinstance(told, dict) else None
+    values = sum(_size(record) for record in records) if isinstance(records, list) else 0
+    if values > MOST_VALUES:  # before each of them is looked at
+        raise Problem(
+            TOO_LARGE,
+            f"the call has {values:,} values; a call may have {MOST_VALUES:,}: send more calls",
+        )
+    return validated(MetricsCall, told)
+
+
+def _size(record: Any) -> int:
+    values = record.get("values") if isinstance(record, dict) else None
+    return len(values) if isinstance(values, dict) else 0
 
 
 def _append(context: Context, token: AttemptToken, calls: Sequence[MetricsCall]) -> list[Accepted | Exception]:

@@ -185,8 +185,8 @@ class RecordIn(BaseModel):
 
 
 class MetricsCall(LearnerCall):
-    """Metric records of a learner. The server cuts values that are too long or too many instead of refusing the call:
-    no training waits until its metrics are in order."""
+    """Metric records of a learner. The server cuts values that are too long or too many in a record instead of refusing
+    the call: no training waits until its metrics are in order."""
 
     model_config = call_examples(sequence=0, records=[_RECORD])
 

@@ -10,11 +10,13 @@ from sqlalchemy import func, or_, select, text
 from sqlalchemy.orm import Session
 
 from weft_api.access.attempts import stale
-from weft_api.access.auth import Principal, by_token
+from weft_api.access.auth import Principal, by_token, within_rate
+from weft_api.access.rates import RATES
 from weft_api.context import Context
+from weft_api.http.audited import acting
 from weft_api.http.problems import FORBIDDEN, UNAUTHENTICATED, Problem
 from weft_core.service_log import note
-from weft_core.store.models import Attempt, Job, Learner
+from weft_core.store.models import ActorKind, Attempt, Job, Learner, Project
 from weft_core.store.scope import Scope
 from weft_core.tokens import MLFLOW_PREFIX, hash_token
 
@@ -50,8 +52,8 @@ class Caller:
         return Scope(session, self.project_id)
 
 
-def read_token(bearer: HTTPAuthorizationCredentials | None) -> LearnerToken | str:
-    """A learner's token, or the text of a user's. Raises Problem unauthenticated."""
+def read_token(context: Context, bearer: HTTPAuthorizationCredentials | None) -> LearnerToken | str:
+    """A learner's token, or the text of a user's. Raises Problem unauthenticated, too_many_requests."""
     if bearer is None:
         raise Problem(UNAUTHENTICATED, "send a token of yours: set MLFLOW_TRACKING_TOKEN")
     plain = bearer.credentials
@@ -60,12 +62,14 @@ def read_token(bearer: HTTPAuthorizationCredentials | None) -> LearnerToken | st
     secret, _, rank = plain.partition(".")
     if not plain.isascii() or not rank.isdigit() or len(rank) > 6:
         raise Problem(UNAUTHENTICATED, "this is no token for MLflow of a learner")
-    return LearnerToken(hash_token(secret), int(rank))
+    token = LearnerToken(hash_token(secret), int(rank))
+    RATES.of(context).check_learner(token.sha256)
+    return token
 
 
 def user_of(context: Context, plain: str) -> Principal:
-    """Raises Problem unauthenticated."""
-    return by_token(context, plain)
+    """Raises Problem unauthenticated, too_many_requests."""
+    return within_rate(context, by_token(context, plain))
 
 
 def caller_of(who: Principal) -> Caller:
@@ -95,12 +99,14 @@ def find_learners(session: Session, sha256: str, ranks: Collection[int], *, writ
     # Loggers send the last values when the program ends, and a slow one may come late.
     recent = or_(Attempt.ended_at.is_(None), Attempt.ended_at > func.now() - text("interval '1 minute'"))
     rows = session.execute(
-        select(Learner.rank, Attempt.n, Attempt.resources, Attempt.ended_at)
+        select(Attempt.id, Project.name, Learner.rank, Attempt.n, Attempt.resources, Attempt.ended_at)
+        .join(Project, Project.id == Attempt.project_id)
         .join(Learner, (Learner.attempt_id == Attempt.id) & Learner.rank.in_(ranks) & Learner.left_at.is_(None))
         .where(Attempt.mlflow_sha256 == sha256, recent)
     ).all()
     found = {}
-    for rank, attempt, resources, ended in rows:
+    for attempt_id, project, rank, attempt, resources, ended in rows:
+        acting(ActorKind.LEARNER, token_id=attempt_id, project=(job.project_id, project))
         note(job=job.id, attempt=attempt)
         learner = OfLearner(job, attempt, rank, max(1, int(resources.get("gpus", 0))), ended is None)
         found[rank] = Caller(job.project_id, f"learner-{rank + 1}", True, learner)

@@ -20,6 +20,7 @@ _CODES = {
     problems.NOT_FOUND.code: ("RESOURCE_DOES_NOT_EXIST", 404),
     problems.METHOD_NOT_ALLOWED.code: ("ENDPOINT_NOT_FOUND", 404),
     problems.EXISTS.code: ("RESOURCE_ALREADY_EXISTS", 400),
+    problems.TOO_MANY_REQUESTS.code: ("REQUEST_LIMIT_EXCEEDED", 429),
     problems.NOT_SUPPORTED.code: ("NOT_IMPLEMENTED", 501),
     problems.INTERNAL.code: ("INTERNAL_ERROR", 500),
     problems.STORE_UNAVAILABLE.code: ("TEMPORARILY_UNAVAILABLE", 503),

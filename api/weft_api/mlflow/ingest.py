@@ -79,7 +79,7 @@ class Logged:
 
 async def accept(context: Context, bearer: HTTPAuthorizationCredentials | None, body: bytes, *, single: bool) -> None:
     """Store a log-metric (``single``) or a log-batch. Raises what :func:`take_in` finds."""
-    token = read_token(bearer)
+    token = read_token(context, bearer)
     # The queue keeps bodies only, so what else is needed of the call goes before each.
     rank, key = (token.rank, token.sha256) if isinstance(token, LearnerToken) else (0, hash_token(token))
     head = f"{int(single)} {rank}\n".encode()

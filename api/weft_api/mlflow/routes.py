@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from weft_api.access.auth import Bearer
 from weft_api.context import Context, Ctx
 from weft_api.http import bodies
+from weft_api.http.audited import about, audited, unaudited
 from weft_api.http.bodies import MIB, allow, parse_json
 from weft_api.http.problems import NOT_SUPPORTED, Problem
 from weft_api.http.spool import Spooled, spool_body
@@ -31,12 +32,16 @@ _FILES = "/api/2.0/mlflow-artifacts/artifacts"
 _LARGEST_CALL = 4 * MIB
 """An input's schema may have 1 MiB, in JSON's escapes."""
 _LISTS = ("order_by", "experiment_ids")
+_LOGGED = unaudited("what a training logs, as often as it likes")
+_OBJECTS = {"model_id": "logged-model", "run_id": "run", "experiment_id": "experiment"}
 
 
 @dataclass(frozen=True)
 class Endpoint:
     work: Callable[[Call], dict[str, Any]]
     writes: bool = True
+    logs: bool = False
+    """Whether it stores what a program logs, as often as it likes."""
     snapshot: bool = False
     """Whether all that it reads must be as of one moment."""
 
@@ -58,20 +63,20 @@ _ENDPOINTS: dict[tuple[str, str], Endpoint] = {
     ("POST", "runs/update"): Endpoint(run_calls.update),
     ("POST", "runs/delete"): Endpoint(run_calls.delete),
     ("POST", "runs/restore"): Endpoint(run_calls.restore),
-    ("POST", "runs/log-parameter"): Endpoint(run_calls.log_parameter),
-    ("POST", "runs/set-tag"): Endpoint(run_calls.set_tag),
+    ("POST", "runs/log-parameter"): Endpoint(run_calls.log_parameter, logs=True),
+    ("POST", "runs/set-tag"): Endpoint(run_calls.set_tag, logs=True),
     ("POST", "runs/delete-tag"): Endpoint(run_calls.delete_tag),
-    ("POST", "runs/log-model"): Endpoint(run_calls.log_model),
-    ("POST", "runs/log-inputs"): Endpoint(run_calls.log_inputs),
-    ("POST", "runs/outputs"): Endpoint(run_calls.log_outputs),
+    ("POST", "runs/log-model"): Endpoint(run_calls.log_model, logs=True),
+    ("POST", "runs/log-inputs"): Endpoint(run_calls.log_inputs, logs=True),
+    ("POST", "runs/outputs"): Endpoint(run_calls.log_outputs, logs=True),
     ("GET", "metrics/get-history"): Endpoint(history.get_history, writes=False, snapshot=True),
     ("POST", "logged-models"): Endpoint(model_calls.create),
     ("POST", "logged-models/search"): Endpoint(model_calls.search, writes=False),
     ("GET", "logged-models/{model_id}"): Endpoint(model_calls.get, writes=False),
-    ("PATCH", "logged-models/{model_id}"): Endpoint(model_calls.finalize),
+    ("PATCH", "logged-models/{model_id}"): Endpoint(model_calls.finalize, logs=True),
     ("DELETE", "logged-models/{model_id}"): Endpoint(model_calls.delete),
-    ("POST", "logged-models/{model_id}/params"): Endpoint(model_calls.log_params),
-    ("PATCH", "logged-models/{model_id}/tags"): Endpoint(model_calls.set_tags),
+    ("POST", "logged-models/{model_id}/params"): Endpoint(model_calls.log_params, logs=True),
+    ("PATCH", "logged-models/{model_id}/tags"): Endpoint(model_calls.set_tags, logs=True),
     ("DELETE", "logged-models/{model_id}/tags/{tag_key:path}"): Endpoint(model_calls.delete_tag),
 }
 SUPPORTED = "experiments, runs, metrics/get-history, artifacts and logged-models"
@@ -91,7 +96,7 @@ async def _arguments(request: Request) -> Arguments:
 
 def _known(context: Context, bearer: Bearer) -> LearnerToken | Caller:
     """Before the call's own transaction, or a request would hold two connections to the database. Raises Problem."""
-    token = read_token(bearer)
+    token = read_token(context, bearer)
     return token if isinstance(token, LearnerToken) else caller_of(user_of(context, token))
 
 
@@ -106,25 +111,35 @@ def _call(context: Context, session: Session, known: LearnerToken | Caller, give
 def _serve(method: str, path: str, endpoint: Endpoint) -> None:
     def handle(given: Annotated[Arguments, Depends(_arguments)], context: Ctx, bearer: Bearer) -> JSONResponse:
         known = _known(context, bearer)
+        for name, kind in _OBJECTS.items():
+            if endpoint.writes and (object_id := given.text_or_none(name)):
+                about(kind, object_id)
+                break
         with context.database.transaction() as session:
             if endpoint.snapshot:
                 snapshot(session)
             return JSONResponse(endpoint.work(_call(context, session, known, given, writes=endpoint.writes)))
 
-    router.add_api_route(f"{_PREFIX}/{path}", handle, methods=[method])
+    router.add_api_route(f"{_PREFIX}/{path}", handle, methods=[method], openapi_extra=_declared(path, endpoint))
+
+
+def _declared(path: str, endpoint: Endpoint) -> dict[str, Any]:
+    if not endpoint.writes:
+        return unaudited("it only reads")
+    return _LOGGED if endpoint.logs else audited(f"mlflow.{path.partition('/')[0]}.{endpoint.work.__name__}")
 
 
 async def _batch(request: Request) -> bytes:
     return await bodies.read(request, _LARGEST_CALL, "a batch of MLflow's metrics")
 
 
-@router.post(f"{_PREFIX}/runs/log-metric")
+@router.post(f"{_PREFIX}/runs/log-metric", openapi_extra=_LOGGED)
 async def log_metric(body: Annotated[bytes, Depends(_batch)], context: Ctx, bearer: Bearer) -> JSONResponse:
     await accept(context, bearer, body, single=True)
     return JSONResponse({})
 
 
-@router.post(f"{_PREFIX}/runs/log-batch")
+@router.post(f"{_PREFIX}/runs/log-batch", openapi_extra=_LOGGED)
 async def log_batch(body: Annotated[bytes, Depends(_batch)], context: Ctx, bearer: Bearer) -> JSONResponse:
     await accept(context, bearer, body, single=False)
     return JSONResponse({})
@@ -190,7 +205,7 @@ def _store(context: Context, bearer: Bearer, address: str, file: Spooled) -> Non
     artifacts.put(folder, file)
 
 
-@router.put(_FILES + "/{path:path}")
+@router.put(_FILES + "/{path:path}", openapi_extra=audited("mlflow.artifacts.upload", "artifact:{path}"))
 async def upload(path: str, request: Request, context: Ctx, bearer: Bearer) -> JSONResponse:
     # Before the body is written to this machine's disk.
     await run_in_threadpool(_check_writer, context, bearer)
@@ -203,13 +218,13 @@ async def upload(path: str, request: Request, context: Ctx, bearer: Bearer) -> J
     return JSONResponse({})
 
 
-@router.delete(_FILES + "/{path:path}")
+@router.delete(_FILES + "/{path:path}", openapi_extra=audited("mlflow.artifacts.delete", "artifact:{path}"))
 def delete_artifacts(path: str, context: Ctx, bearer: Bearer) -> JSONResponse:
     artifacts.delete(_folder(context, bearer, path, write=True))
     return JSONResponse({})
 
 
-@router.post("/api/2.0/mlflow-artifacts/mpu/{path:path}")
+@router.post("/api/2.0/mlflow-artifacts/mpu/{path:path}", openapi_extra=unaudited("it is always refused"))
 def multipart(path: str) -> None:
     """The client then sends the file in one piece."""
     raise Problem(NOT_SUPPORTED, "multipart uploads are not supported: send the artifact with PUT")
@@ -224,4 +239,9 @@ def unknown(path: str) -> JSONResponse:
 
 
 for _prefix in ("/api/2.0", "/api/3.0"):
-    router.add_api_route(_prefix + "/{path:path}", unknown, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+    router.add_api_route(
+        _prefix + "/{path:path}",
+        unknown,
+        methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        openapi_extra=unaudited("nothing is served there"),
+    )

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from weft_api.http.audited import about
 from weft_api.http.problems import NOT_FOUND, Problem
 from weft_api.metrics.listing import best_and_last
 from weft_api.metrics.records import clean_name
@@ -57,6 +58,7 @@ def create(call: Call) -> dict[str, Any]:
             status="RUNNING",
             start_time=started,
         )
+        about("run", run_id)
         run = Run(run_id, None, call.scope.add(row))
     call.session.flush()
     call.session.refresh(run.kept)

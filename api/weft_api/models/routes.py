@@ -10,6 +10,7 @@ from fastapi.responses import StreamingResponse
 
 from weft_api.access.auth import Editor, Viewer
 from weft_api.context import Ctx
+from weft_api.http.audited import audited
 from weft_api.http.idempotency import KeyHeader, once
 from weft_api.http.paging import Cursor, Limit
 from weft_api.http.problems import (
@@ -79,6 +80,7 @@ def get_model(name: Name, context: Ctx, who: Viewer) -> ModelDetail:
     status_code=204,
     summary="Delete a model with all of its versions",
     responses=responses(NOT_FOUND, CONFLICT, STORE_UNAVAILABLE),
+    openapi_extra=audited("models.delete", "model:{name}"),
 )
 def delete_model(name: Name, context: Ctx, who: Editor) -> None:
     """The server refuses this while a stage points at a version, or while a job that has not ended starts from a
@@ -104,6 +106,7 @@ def get_versions(name: Name, context: Ctx, who: Viewer, limit: Limit = 50, curso
         201: {"headers": {"Location": {"schema": {"type": "string"}, "description": "The version's path."}}},
         **responses(*_AWAY, CONFLICT, IDEMPOTENCY_CONFLICT),
     },
+    openapi_extra=audited("models.register", "model:{name}"),
 )
 def register(
     name: NewName, body: RegisterBody, context: Ctx, who: Editor, response: Response, key: KeyHeader = None
@@ -129,6 +132,7 @@ def get_version(name: Name, version: Version, context: Ctx, who: Viewer) -> Vers
     status_code=204,
     summary="Delete a version by its number",
     responses=responses(NOT_FOUND, CONFLICT, STORE_UNAVAILABLE),
+    openapi_extra=audited("models.delete_version", "model:{name}@{version}"),
 )
 def delete_version(name: Name, version: Version, context: Ctx, who: Editor) -> None:
     """The server refuses this while a stage points at the version, or while a job that has not ended starts from it.
@@ -162,14 +166,24 @@ def download(name: Name, version: Version, context: Ctx, who: Viewer) -> Streami
     return StreamingResponse(zip_version(context, files), media_type="application/zip", headers=headers)
 
 
-@router.put("/{name}/stages/{stage}", summary="Promote a version to a stage", responses=responses(NOT_FOUND))
+@router.put(
+    "/{name}/stages/{stage}",
+    summary="Promote a version to a stage",
+    responses=responses(NOT_FOUND),
+    openapi_extra=audited("models.promote", "model:{name}@{stage}"),
+)
 def promote(name: Name, stage: Stage, body: PromoteBody, context: Ctx, who: Editor) -> ModelView:
     """The stage moves from its present version to this version. The model's history records the move."""
     with context.database.transaction() as session:
         return service.promote(who.scope(session), who, name, stage, body.version)
 
 
-@router.delete("/{name}/stages/{stage}", summary="Remove a stage", responses=responses(NOT_FOUND))
+@router.delete(
+    "/{name}/stages/{stage}",
+    summary="Remove a stage",
+    responses=responses(NOT_FOUND),
+    openapi_extra=audited("models.demote", "model:{name}@{stage}"),
+)
 def demote(name: Name, stage: Stage, context: Ctx, who: Editor) -> ModelView:
     with context.database.transaction() as session:
         return service.promote(who.scope(session), who, name, stage, None)

@@ -218,7 +218,7 @@ def register_job(context: Context, who: Principal, name: str, job_id: str, once:
         model, version, new = registry.register(session, job, name, user_id=who.user_id, files=found)
         once.claim(scope, version.id)
         if new:
-            record_registration(session, job, model, version)
+            record_registration(session, job, model, version, who.user_id)
         session.flush()
         session.refresh(version)
         [view] = _version_views(scope, model, [version])

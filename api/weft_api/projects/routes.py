@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from weft_api.access.auth import Admin, Viewer
 from weft_api.context import Ctx
+from weft_api.http.audited import audited
 from weft_api.http.idempotency import KeyHeader, once
 from weft_api.http.problems import (
     CONFLICT,
@@ -32,7 +33,9 @@ from weft_api.projects.schemas import (
 router = APIRouter(prefix="/api/v1", tags=["projects"])
 
 
-@router.get("/projects", summary="List your projects")
+@router.get(
+    "/projects", summary="List your projects", openapi_extra=audited("projects.list", read=True, installation=True)
+)
 def get_projects(context: Ctx, who: Viewer) -> ProjectList:
     """Administrators see all projects."""
     with context.database.transaction() as session:
@@ -44,6 +47,7 @@ def get_projects(context: Ctx, who: Viewer) -> ProjectList:
     status_code=201,
     summary="Create a project (administrators)",
     responses=responses(FORBIDDEN, EXISTS, IDEMPOTENCY_CONFLICT),
+    openapi_extra=audited("projects.create", "project", installation=True),
 )
 def post_project(body: NewProject, context: Ctx, who: Admin, key: KeyHeader = None) -> ProjectView:
     request = once(context.settings, key, "POST /projects", body.model_dump())
@@ -55,12 +59,18 @@ def post_project(body: NewProject, context: Ctx, who: Admin, key: KeyHeader = No
     status_code=204,
     summary="Delete an empty project (administrators)",
     responses=responses(FORBIDDEN, NOT_FOUND, CONFLICT, STORE_UNAVAILABLE),
+    openapi_extra=audited("projects.delete", "project:{name}", installation=True),
 )
 def delete_project(name: ProjectName, context: Ctx, who: Viewer) -> None:
     service.delete_project(context, who, name)
 
 
-@router.get("/projects/{name}/members", summary="List a project's members", responses=responses(NOT_FOUND))
+@router.get(
+    "/projects/{name}/members",
+    summary="List a project's members",
+    responses=responses(NOT_FOUND),
+    openapi_extra=audited("members.list", "project:{name}", read=True, installation=True),
+)
 def get_members(name: ProjectName, context: Ctx, who: Viewer) -> MemberList:
     with context.database.transaction() as session:
         return MemberList(members=service.list_members(session, who, name))
@@ -70,6 +80,7 @@ def get_members(name: ProjectName, context: Ctx, who: Viewer) -> MemberList:
     "/projects/{name}/members/{user}",
     summary="Add a member, or change a member's role (owners, administrators)",
     responses=responses(FORBIDDEN, NOT_FOUND, CONFLICT),
+    openapi_extra=audited("members.set", "member:{name}/{user}", installation=True),
 )
 def put_member(name: ProjectName, user: MemberName, body: RoleBody, context: Ctx, who: Viewer) -> MemberList:
     with context.database.transaction() as session:
@@ -83,13 +94,19 @@ def put_member(name: ProjectName, user: MemberName, body: RoleBody, context: Ctx
     status_code=204,
     summary="Remove a member (owners, administrators), or leave a project",
     responses=responses(FORBIDDEN, NOT_FOUND, CONFLICT),
+    openapi_extra=audited("members.remove", "member:{name}/{user}", installation=True),
 )
 def delete_member(name: ProjectName, user: MemberName, context: Ctx, who: Viewer) -> None:
     with context.database.transaction() as session:
         service.remove_member(session, who, name, user)
 
 
-@router.get("/projects/{name}/quota", summary="Show a project's quota and its use", responses=responses(NOT_FOUND))
+@router.get(
+    "/projects/{name}/quota",
+    summary="Show a project's quota and its use",
+    responses=responses(NOT_FOUND),
+    openapi_extra=audited("quotas.show", "project:{name}", read=True, installation=True),
+)
 def get_quota(name: ProjectName, context: Ctx, who: Viewer) -> QuotaView:
     with context.database.transaction() as session:
         return service.show_quota(session, who, name)
@@ -99,6 +116,7 @@ def get_quota(name: ProjectName, context: Ctx, who: Viewer) -> QuotaView:
     "/projects/{name}/quota",
     summary="Set a project's quota (administrators)",
     responses=responses(FORBIDDEN, NOT_FOUND),
+    openapi_extra=audited("quotas.set", "project:{name}", installation=True),
 )
 def put_quota(name: ProjectName, body: QuotaBody, context: Ctx, who: Viewer) -> QuotaView:
     """A field that is missing or null has no limit. Running jobs go on. The queue follows the new quota within

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from weft_api.access.auth import Principal, revoke_all
 from weft_api.context import Context
+from weft_api.http.audited import about, about_project, must_record
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import CONFLICT, EXISTS, FORBIDDEN, Problem, invalid, not_found
 from weft_api.projects.schemas import MemberView, NewProject, ProjectView, QuotaBody, QuotaView, UsedView
@@ -28,10 +29,13 @@ def list_projects(session: Session, who: Principal) -> list[ProjectView]:
     query = select(Project, own, _number(Member), _number(Job)).order_by(Project.name)
     if not who.admin:
         query = query.where(own.is_not(None))
-    return [
+    views = [
         ProjectView(name=row.name, role=role, members=members, jobs=jobs, created_at=row.created_at)
         for row, role, members, jobs in session.execute(query)
     ]
+    if any(view.role is None for view in views):
+        must_record()
+    return views
 
 
 def create_project(context: Context, who: Principal, body: NewProject, once: Once) -> ProjectView:
@@ -42,6 +46,7 @@ def create_project(context: Context, who: Principal, body: NewProject, once: Onc
     """
     with context.database.transaction() as session:
         made = new_id("prj")
+        about("project", body.name)
         if once.claim(who.scope(session), made) == made:
             if session.scalars(select(Project).where(Project.name == body.name)).one_or_none():
                 raise Problem(EXISTS, f"a project named {body.name!r} exists already")
@@ -51,6 +56,7 @@ def create_project(context: Context, who: Principal, body: NewProject, once: Onc
             if owner is None:
                 raise invalid("body.owner", "there is no such user", found=body.owner)
             session.add(Project(id=made, name=body.name))
+            about_project(made, body.name)
             session.flush()
             session.add(Member(project_id=made, user_id=owner.id, role="owner"))
             session.flush()
@@ -176,6 +182,9 @@ def find_project(session: Session, who: Principal, name: str, lock: bool = False
     project = session.scalars(query.with_for_update(of=Project) if lock else query).one_or_none()
     if project is None:
         raise not_found("project", name[:100])
+    about_project(project.id, project.name)
+    if who.admin and session.get(Member, (project.id, who.user_id)) is None:
+        must_record()
     return project
 
 

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from weft_api.access.auth import COOKIE, Viewer, address_of, from_elsewhere, from_this_machine
 from weft_api.context import Context, Ctx
+from weft_api.http.audited import audited
 from weft_api.http.problems import (
     CROSS_SITE,
     FORBIDDEN,
@@ -36,6 +37,7 @@ def _secure(context: Context, request: Request) -> bool:
     "/session",
     summary="Sign in a browser",
     responses=responses(UNAUTHENTICATED, FORBIDDEN, CROSS_SITE, NOT_FOUND, TOO_MANY_ATTEMPTS, TOO_MANY_SIGN_INS),
+    openapi_extra=audited("sessions.open", "session"),
 )
 def post_session(body: SessionBody, context: Ctx, request: Request, response: Response) -> SessionView:
     """The answer sets the cookie `weft_session`, which the whole API accepts in place of a token. The session ends when
@@ -63,6 +65,7 @@ def post_session(body: SessionBody, context: Ctx, request: Request, response: Re
     status_code=201,
     summary="Create a link that signs in a browser once",
     responses=responses(FORBIDDEN),
+    openapi_extra=audited("sessions.create_link"),
 )
 def post_link(context: Ctx, who: Viewer) -> LinkView:
     """The link is valid for ten minutes. Its session has the user and the project of the token, and ends with the
@@ -83,13 +86,24 @@ def get_session(context: Ctx, who: Viewer) -> SessionView:
     return service.describe(context, who)
 
 
-@router.put("/session/project", summary="Switch to another project", responses=responses(FORBIDDEN, NOT_FOUND))
+@router.put(
+    "/session/project",
+    summary="Switch to another project",
+    responses=responses(FORBIDDEN, NOT_FOUND),
+    openapi_extra=audited("sessions.switch_project"),
+)
 def put_session_project(body: ProjectBody, context: Ctx, who: Viewer) -> SessionView:
     """Only a session that a password opened can switch, or a session of an administrator."""
     return service.switch(context, who, body.project)
 
 
-@router.delete("/session", status_code=204, summary="Sign out", responses=responses(FORBIDDEN))
+@router.delete(
+    "/session",
+    status_code=204,
+    summary="Sign out",
+    responses=responses(FORBIDDEN),
+    openapi_extra=audited("sessions.end", "session"),
+)
 def delete_session(context: Ctx, who: Viewer, request: Request, response: Response) -> None:
     service.end(context, who)
     response.delete_cookie(COOKIE, path=_PATH, secure=_secure(context, request), httponly=True, samesite="strict")

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from weft_api.access.auth import Membership, Principal, find_principal, limit_of, revoke, session_expiry
 from weft_api.access.passwords import check_password
 from weft_api.context import Context
+from weft_api.http.audited import about
 from weft_api.http.problems import FORBIDDEN, UNAUTHENTICATED, Problem, not_found
 from weft_api.sessions.links import use_link
 from weft_api.sessions.schemas import SessionBody, SessionView
@@ -73,6 +74,7 @@ def open_session(context: Context, body: SessionBody, address: str, browser: str
     principal = find_principal(context, plain.sha256)
     if principal is None:
         raise Problem(UNAUTHENTICATED, "the user was removed or disabled just now")
+    about("session", principal.token_id)
     return OpenSession(plain.plain, describe(context, principal))
 
 
@@ -131,6 +133,7 @@ def switch(context: Context, who: Principal, name: str) -> SessionView:
         raise _other_project(who)
     with context.database.transaction() as session:
         project_id = _project(session, who.user_id, name)
+        about("project", name)
         session.execute(update(Token).where(Token.id == who.token_id).values(project_id=project_id))
     principal = find_principal(context, who.token_sha256)
     if principal is None:
@@ -147,5 +150,6 @@ def end(context: Context, who: Principal) -> None:
     """Sign out. Raises Problem forbidden for a token: those are revoked by their id."""
     if not who.session:
         raise Problem(FORBIDDEN, "this is a token, not a session: DELETE /tokens/{id} revokes it")
+    about("session", who.token_id)
     with context.database.transaction() as session:
         revoke(session, [who.token_id])

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 
 from weft_api.access.auth import Viewer, address_of
 from weft_api.context import Ctx
+from weft_api.http.audited import audited
 from weft_api.http.idempotency import KeyHeader, once
 from weft_api.http.problems import (
     IDEMPOTENCY_CONFLICT,
@@ -30,6 +31,7 @@ def me(who: Viewer) -> Me:
     "/login",
     summary="Exchange a password for a token",
     responses=responses(UNAUTHENTICATED, TOO_MANY_ATTEMPTS, TOO_MANY_SIGN_INS),
+    openapi_extra=audited("tokens.login", "token"),
 )
 def login(body: LoginBody, context: Ctx, request: Request) -> CreatedToken:
     """The token is valid for 90 days. The call takes no Idempotency-Key, so each call creates another token."""
@@ -43,7 +45,11 @@ def get_tokens(context: Ctx, who: Viewer) -> TokenList:
 
 
 @router.post(
-    "/tokens", status_code=201, summary="Create a token with your own rights", responses=responses(IDEMPOTENCY_CONFLICT)
+    "/tokens",
+    status_code=201,
+    summary="Create a token with your own rights",
+    responses=responses(IDEMPOTENCY_CONFLICT),
+    openapi_extra=audited("tokens.create", "token"),
 )
 def post_token(body: TokenBody, context: Ctx, who: Viewer, key: KeyHeader = None) -> CreatedToken:
     """A token that is created with a token, or in a session that a token opened, ends with that token. Without
@@ -52,7 +58,13 @@ def post_token(body: TokenBody, context: Ctx, who: Viewer, key: KeyHeader = None
     return service.create_token(context, who, body, request)
 
 
-@router.delete("/tokens/{token_id}", status_code=204, summary="Revoke a token", responses=responses(NOT_FOUND))
+@router.delete(
+    "/tokens/{token_id}",
+    status_code=204,
+    summary="Revoke a token",
+    responses=responses(NOT_FOUND),
+    openapi_extra=audited("tokens.revoke", "token:{token_id}"),
+)
 def delete_token(token_id: str, context: Ctx, who: Viewer) -> None:
     with context.database.transaction() as session:
         service.revoke_token(who.scope(session), who, token_id)

@@ -12,11 +12,12 @@ from sqlalchemy.orm import Session
 from weft_api.access.auth import Principal, limit_of, revoke
 from weft_api.access.passwords import check_password
 from weft_api.context import Context
+from weft_api.http.audited import about, acting
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import UNAUTHENTICATED, Problem, invalid, not_found
 from weft_api.tokens.schemas import CreatedToken, LoginBody, TokenBody, TokenView
 from weft_core.ids import new_id
-from weft_core.store.models import Member, Project, Token, User
+from weft_core.store.models import ActorKind, Member, Project, Token, User
 from weft_core.store.scope import Scope
 from weft_core.tokens import new_token
 
@@ -74,6 +75,7 @@ def login(context: Context, body: LoginBody, address: str) -> CreatedToken:
     user = check_password(context, body.user, body.password.get_secret_value(), address)
     with context.database.transaction() as session:
         project = _choose_project(session, user, body.project)
+        acting(ActorKind.PASSWORD, project=(project.id, project.name))
         owner = _Owner(user.id, user.name, project.id, project.name)
         return _issue(context, session, owner, "login", _LOGIN_DAYS, Once(None, "POST /login", ""))
 
@@ -119,6 +121,7 @@ def _issue(context: Context, session: Session, owner: _Owner, name: str, days: i
     row = scope.find(Token, Token.id == made["id"])
     if row is None:
         raise not_found("token", made["id"])
+    about("token", row.id)
     plain = context.box.decrypt(made["sealed"].encode())
     return CreatedToken(**_view(row, owner.user).model_dump(), token=plain, project=owner.project)
 

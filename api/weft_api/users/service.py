@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from weft_api.access.auth import Membership, Principal, revoke_all
 from weft_api.access.passwords import check_password, hash_new
 from weft_api.context import Context
+from weft_api.http.audited import about
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import CONFLICT, EXISTS, FORBIDDEN, NOT_FOUND, Problem, invalid
 from weft_api.users.schemas import NewUser, UserChange, UserView
@@ -25,6 +26,7 @@ def list_users(session: Session) -> list[UserView]:
 
 def create_user(context: Context, who: Principal, body: NewUser, once: Once) -> UserView:
     """Raises Problem already_exists, or invalid_request for a password that is easy to guess."""
+    about("user", body.name)
     hashed = hash_new(context, body.password.get_secret_value(), body.name) if body.password else None
     with context.database.transaction() as session:
         made = new_id("usr")

@@ -54,6 +54,7 @@ COMMANDS: dict[str, Entry] = {
     "tokens": Entry("tokens", "List, create and revoke API tokens.", SERVER, group=True),
     "projects": Entry("projects", "Manage projects, their members and their quotas.", SERVER, group=True),
     "users": Entry("users", "Manage the users of the server (administrators).", SERVER, group=True),
+    "audit": Entry("audit", "List who did what, newest first (administrators, owners).", SERVER),
     "engines": Entry("engines", "Show the engines that run jobs, how busy they are, and which jobs wait.", SERVER),
     "images": Entry("images", "List the images that jobs run in.", SERVER, group=True),
     "version": Entry("version", "Print the versions of this client and of the server.", SERVER),

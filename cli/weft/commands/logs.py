@@ -128,7 +128,7 @@ def events(ctx: typer.Context, job: JobArgument, follow: Follow = False, as_json
                 if as_json:
                     show_json_lines([dict(event.raw)])
                 else:
-                    text = f"{event.state}  {event.message}" if event.state else event.message
+                    text = f"{event.state}  {event.text}" if event.state else event.text
                     tell(f"{moment(event.at)}  {text}")
 
         interruptible(found, work)
@@ -142,7 +142,7 @@ def events(ctx: typer.Context, job: JobArgument, follow: Follow = False, as_json
     made.columns[3].overflow = "fold"
     for event in happened:
         attempt = "" if event.attempt is None else str(event.attempt)
-        made.add_row(moment(event.at), attempt, state(event.state or ""), escape(event.message))
+        made.add_row(moment(event.at), attempt, state(event.state or ""), escape(event.text))
     if happened:
         show(made)
     else:

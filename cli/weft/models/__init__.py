@@ -1,6 +1,6 @@
 """The server's answers as frozen values. ``raw`` is the server's JSON, with fields that this version may not know."""
 
-from weft.models.access import Member, Project, Quota, Token, User
+from weft.models.access import AuditRecord, Member, Project, Quota, Token, User
 from weft.models.base import TERMINAL, Json, Problem, parse_time
 from weft.models.engines import Engine, EngineNode, WaitingJob
 from weft.models.jobs import (
@@ -21,6 +21,7 @@ from weft.models.stores import Datastore, ObjectInfo, Secret
 __all__ = [
     "TERMINAL",
     "Attempt",
+    "AuditRecord",
     "Checkpoint",
     "Datastore",
     "Delivery",

@@ -1,4 +1,4 @@
-"""Tokens, users and projects."""
+"""Tokens, users and projects, and the audit trail."""
 
 from __future__ import annotations
 
@@ -116,5 +116,50 @@ class Quota(ServerValue):
         return cls(
             limits={name: data.get(name) for name in cls.NAMES},
             used={name: used.get(name) or 0 for name in cls.NAMES},
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class AuditRecord(ServerValue):
+    """Who did what. ``actor`` is ``token``, ``session``, ``password``, ``learner``, ``anonymous`` or ``system``."""
+
+    id: int
+    at: datetime | None
+    actor: str
+    action: str
+    outcome: str
+    status: int
+    user: str | None = None
+    token_id: str | None = None
+    address: str = ""
+    object_kind: str | None = None
+    object_id: str | None = None
+    project: str | None = None
+    request_id: str = ""
+    count: int = 1
+
+    @property
+    def object(self) -> str:
+        """The kind and the id of the object, as far as they are known: ``job:job-4k9x2m7qd1ze``."""
+        return ":".join(part for part in (self.object_kind, self.object_id) if part)
+
+    @classmethod
+    def from_json(cls, data: Json) -> AuditRecord:
+        return cls(
+            id=int(data["id"]),
+            at=parse_time(data.get("at")),
+            actor=str(data.get("actor") or ""),
+            action=str(data.get("action") or ""),
+            outcome=str(data.get("outcome") or ""),
+            status=int(data.get("status") or 0),
+            user=data.get("user"),
+            token_id=data.get("token_id"),
+            address=str(data.get("address") or ""),
+            object_kind=data.get("object_kind"),
+            object_id=data.get("object_id"),
+            project=data.get("project"),
+            request_id=str(data.get("request_id") or ""),
+            count=int(data.get("count") or 1),
             raw=data,
         )

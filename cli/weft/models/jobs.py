@@ -178,6 +178,12 @@ class Event(ServerValue):
     state: str | None = None
     attempt: int | None = None
     data: Json = field(default_factory=dict)
+    user: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The message, with the user who caused the event, if anybody did."""
+        return f"{self.message} (by {self.user})" if self.user else self.message
 
     @classmethod
     def from_json(cls, data: Json) -> Event:
@@ -189,6 +195,7 @@ class Event(ServerValue):
             state=data.get("state"),
             attempt=data.get("attempt"),
             data=data.get("data") or {},
+            user=data.get("user"),
             raw=data,
         )
 

@@ -24,6 +24,8 @@ DELAYS = (0.2, 0.5, 1.0, 2.0)
 """Seconds before each retry of a request (with jitter)."""
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _PASSING = frozenset({502, 503, 504})
+_LONGEST_WAIT = 10.0
+"""Seconds that a client waits if requests come too fast for the server. A longer wait is the caller's to decide."""
 # This machine is never behind a proxy, even if HTTP_PROXY is set.
 _DIRECT: Mapping[str, None] = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 
@@ -105,7 +107,7 @@ class Transport:
         """Send a request, with retries until an answer arrives. All tries of a POST have the same Idempotency-Key.
 
         Raises:
-            Unavailable: there is no answer, or 502, 503 or 504, even after the last retry.
+            Unavailable: there is no answer, or 502, 503 or 504, or too many requests come, even after the last retry.
             ApiError: the server refused.
             NotWeft: another server answered.
         """
@@ -115,6 +117,7 @@ class Transport:
         if body is not None:
             extra |= {"Content-Length": str(body.size), "Content-Type": body.type}
         failure: Unavailable | None = None
+        arrived = False
         broken: httpx.TransportError | None = None
         for delay in (*self._delays, None):
             try:
@@ -127,15 +130,17 @@ class Transport:
                     headers=extra | (self._sign() if signed else {}),
                 )
             except httpx.TransportError as error:
-                failure, broken = unreachable(self.server.url, error), error
+                failure, broken, wait, arrived = unreachable(self.server.url, error), error, 0.0, True
             except (httpx.InvalidURL, UnicodeError) as error:
                 raise WeftError(f"{self.server.url!r} is not a usable URL: {error}") from error
             else:
-                if response.status_code not in _PASSING:
-                    return self._accept(method, response, signed=signed, repeated=failure is not None)
+                wait = _wait(response)
+                if response.status_code not in _PASSING and not wait:
+                    return self._accept(method, response, signed=signed, repeated=arrived)
                 failure, broken = not_now(self.server.url, response), None
+                arrived = arrived or not wait
             if delay is not None:
-                self._sleep(jitter(delay))
+                self._sleep(max(wait, jitter(delay)))
         assert failure is not None
         if isinstance(broken, httpx.ReadError | httpx.RemoteProtocolError) and speaks_tls(self.server.url):
             raise Unavailable(f"can't reach Weft at {self.server.url}: the server expects TLS; use https://…")
@@ -181,7 +186,7 @@ class Transport:
             ) as response:
                 if response.status_code >= 300:
                     response.read()
-                    if response.status_code in _PASSING:
+                    if response.status_code in _PASSING or _wait(response):
                         raise not_now(self.server.url, response)
                     self._accept(method, response, signed=True, repeated=False)
                 yield response
@@ -210,6 +215,15 @@ class Transport:
             # The first try has deleted it; only its answer was lost.
             return httpx.Response(204, request=response.request)
         raise error
+
+
+def _wait(response: httpx.Response) -> float:
+    """Seconds after which the server takes the request that it has refused because too many came; 0: it says nothing
+    of that kind, or that it takes long."""
+    told = response.headers.get("retry-after", "")
+    if response.status_code != 429 or not (told.isascii() and told.isdigit()):
+        return 0.0
+    return float(told) if float(told) <= _LONGEST_WAIT else 0.0
 
 
 def _query(params: Query | None) -> list[tuple[str, str | int | float | bool | None]]:

@@ -148,7 +148,7 @@ class Feed:
             self.json_line("event", event.raw)
             return
         clock = f"{event.at.astimezone():%H:%M:%S}  " if event.at else ""
-        text = _told(event.state, event.message)
+        text = _told(event.state, event.text)
         if event.kind == "image" and self._terminal:
             self._passing = clock + text
             err().file.write("\r\x1b[2K")

@@ -33,9 +33,16 @@ def record_event(
     attempt: int | None = None,
     state: JobState | None = None,
     data: Mapping[str, Any] | None = None,
+    by: str | None = None,
 ) -> Event:
     """Append to the job's history. An event with a ``state`` also goes to the targets of the manifest's ``notify`` that
-    want to know of this state. ``message`` is for the user; ``attempt`` defaults to the job's newest."""
+    want to know of this state.
+
+    Args:
+        message: for the user.
+        attempt: its number; default: the job's newest.
+        by: the id of the user who caused the event; None: Weft, or a learner.
+    """
     event = Event(
         project_id=job.project_id,
         job_id=job.id,
@@ -44,6 +51,7 @@ def record_event(
         state=state.value if state else None,
         message=message,
         data=dict(data or {}),
+        user_id=by,
     )
     session.add(event)
     if state is not None:
@@ -68,7 +76,7 @@ def submit(scope: Scope, job: Job, notes: list[str]) -> Job:
     keep_alive(job)
     session.flush()
     scope.add(LogCursor(job_id=job.id))
-    record_event(session, job, "submitted", f"submitted to engine {job.engine}", state=JobState.QUEUED)
+    record_event(session, job, "submitted", f"submitted to engine {job.engine}", state=JobState.QUEUED, by=job.user_id)
     for note in notes:
         record_event(session, job, "note", note)
     return job
@@ -99,10 +107,10 @@ def transition(session: Session, job: Job, after: JobState, reason: str, error_c
     record_event(session, job, "state", reason, state=after, data={"from": before.value, "error_code": error_code})
 
 
-def record_registration(session: Session, job: Job, model: Model, version: ModelVersion) -> None:
+def record_registration(session: Session, job: Job, model: Model, version: ModelVersion, by: str | None = None) -> None:
     """Tell in the job's history of which model its results have become a version."""
     told = {"model": model.name, "version": version.number}
-    record_event(session, job, "model", f"registered as {model.name}@{version.number}", data=told)
+    record_event(session, job, "model", f"registered as {model.name}@{version.number}", data=told, by=by)
 
 
 def due(job: Job) -> None:
@@ -122,7 +130,7 @@ def keep_alive(job: Job) -> None:
         job.keepalive_until = func.now() + timedelta(seconds=job.keepalive_seconds)
 
 
-def request_halt(session: Session, job: Job, reason: str | None = None) -> None:
+def request_halt(session: Session, job: Job, by: str | None = None, reason: str | None = None) -> None:
     """Ask for the job to be halted; a job that is halted or being halted is left as it is.
 
     Args:
@@ -139,11 +147,12 @@ def request_halt(session: Session, job: Job, reason: str | None = None) -> None:
         raise Conflict(f"the job is {job.state} already: there is nothing to halt")
     job.desired, job.halt_reason = Desired.HALTED.value, reason
     due(job)
-    record_event(session, job, "desired", f"to be {reason}" if reason else "halt requested")
+    record_event(session, job, "desired", f"to be {reason}" if reason else "halt requested", by=by)
 
 
-def request_resume(session: Session, job: Job) -> None:
-    """Open a halted or failed job again, as QUEUED: its next attempt starts from the last checkpoint.
+def request_resume(session: Session, job: Job, by: str | None = None) -> None:
+    """Open a halted or failed job again, as QUEUED: its next attempt starts from the last checkpoint. ``by``: a user's
+    id.
 
     Raises:
         Conflict: it is not halted or failed, or a halt is still under way.
@@ -164,13 +173,14 @@ def request_resume(session: Session, job: Job) -> None:
     session.execute(delete(RuleFiring).where(RuleFiring.job_id == job.id))  # they guard the new beginning, too
     keep_alive(job)
     due(job)
-    record_event(session, job, "state", "resumed", state=JobState.QUEUED, data={"from": state.value})
+    record_event(session, job, "state", "resumed", state=JobState.QUEUED, data={"from": state.value}, by=by)
 
 
-def request_delete(session: Session, job: Job) -> None:
-    """Ask for the job to be deleted: stopped first if it runs, then removed with its logs; idempotent."""
+def request_delete(session: Session, job: Job, by: str | None = None) -> None:
+    """Ask for the job to be deleted: stopped first if it runs, then removed with its logs; idempotent. ``by``: a user's
+    id."""
     if job.desired == Desired.DELETED:
         return
     job.desired = Desired.DELETED.value
     due(job)
-    record_event(session, job, "desired", "delete requested")
+    record_event(session, job, "desired", "delete requested", by=by)

@@ -55,6 +55,6 @@ def _act(session: Session, job: Job, firing: RuleFiring) -> bool:
         queue(session, event, range(len(job.manifest.get("notify") or ())))
     if "halt" in then:
         with suppress(Conflict):  # it has ended by itself
-            request_halt(session, job, f"halted by the rule {when!r}: {firing.found}")
+            request_halt(session, job, reason=f"halted by the rule {when!r}: {firing.found}")
             return True
     return False

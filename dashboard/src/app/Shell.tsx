@@ -12,10 +12,12 @@ import logo from "../weft.svg";
 import { focusSearch, KeysHelp, useKeys } from "./keys";
 import { NAVIGATION } from "./navigation";
 import { useProjectTurn } from "./project";
+import { useRights } from "./rights";
 import { useTheme } from "./theme";
 
 export function Shell() {
   const { data: session } = useQuery(sessionQuery);
+  const { own } = useRights();
   const [open, setOpen] = useState(false);
   const [help, setHelp] = useState(false);
   const [theme, turnTheme] = useTheme();
@@ -50,7 +52,7 @@ export function Shell() {
             </button>
           </div>
           <nav className="nav" aria-label="Pages">
-            {NAVIGATION.filter((one) => (!one.admin || session?.admin) && !(one.edits && session?.role === "viewer")).map((one) => (
+            {NAVIGATION.filter((one) => (!one.admin || session?.admin) && (!one.owns || own) && !(one.edits && session?.role === "viewer")).map((one) => (
               <Link key={one.to} to={one.to} activeOptions={{ exact: one.to === "/", includeSearch: false }}
                 onClick={() => setOpen(false)}
               >

@@ -1,8 +1,9 @@
-// The pages that the menu leads to, in its order. `admin`: only administrators see it.
+// The pages that the menu leads to, in its order. `admin`: only administrators see it; `owns`: owners see it, too.
 export interface Place {
-  to: "/" | "/submit" | "/models" | "/cluster" | "/stores" | "/tokens" | "/admin";
+  to: "/" | "/submit" | "/models" | "/cluster" | "/stores" | "/tokens" | "/audit" | "/admin";
   name: string;
   admin?: boolean;
+  owns?: boolean;
   /** Of no use to who may only look. */
   edits?: boolean;
 }
@@ -14,5 +15,6 @@ export const NAVIGATION: readonly Place[] = [
   { to: "/cluster", name: "Cluster" },
   { to: "/stores", name: "Data and secrets" },
   { to: "/tokens", name: "Tokens" },
+  { to: "/audit", name: "Audit", owns: true },
   { to: "/admin", name: "Administration", admin: true },
 ];

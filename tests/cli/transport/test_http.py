@@ -253,3 +253,20 @@ def test_http_proxy_is_not_asked_for_this_machine(double: Double, monkeypatch: p
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     double.on("GET", "me", as_json({"user": "u"}))
     assert Transport(Server(double.url, "t")).json("GET", "/me") == {"user": "u"}
+
+
+def test_a_client_that_is_too_fast_waits_as_long_as_the_server_says(double: Double) -> None:
+    body = problem(429, "too_many_requests")
+    wait, long = (Answer(429, body.body, {**body.headers, "Retry-After": told}) for told in ("3", "300"))
+    double.on("GET", "me", wait, as_json({"user": "ann"}))
+    double.on("POST", "login", long)
+    double.on("DELETE", "jobs/x", wait, problem(404, "not_found"))
+    slept: list[float] = []
+    transport = Transport(Server(double.url, "weft_u_test"), sleep=slept.append)
+    assert transport.json("GET", "/me") == {"user": "ann"}
+    assert slept == [3.0]
+    with pytest.raises(errors.ApiError):
+        transport.json("POST", "/login", json={})
+    with pytest.raises(errors.NotFound):  # the first try has deleted nothing
+        transport.request("DELETE", "/jobs/x")
+    assert slept == [3.0, 3.0]

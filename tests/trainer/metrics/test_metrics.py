@@ -15,6 +15,7 @@ from tests.trainer.agents import Launch
 from tests.trainer.api_double import Refused
 from tests.trainer.conftest import StartApi
 
+from weft_api.metrics.ingest import MOST_VALUES
 from weft_trainer import log_metrics
 from weft_trainer.control import Control
 from weft_trainer.metrics import logged
@@ -23,7 +24,7 @@ from weft_trainer.metrics.records import Record, encode
 from weft_trainer.metrics.shipper import MetricShipper
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.mask import Mask
-from weft_trainer.service.spool import Spool
+from weft_trainer.service.spool import METRIC_BATCH_BYTES, Spool
 
 
 def python(code: str) -> str:
@@ -242,6 +243,22 @@ def test_a_disk_that_is_full_stops_metrics_and_nothing_else(tmp_path: Path, monk
     assert said == ["weft: metrics are no longer kept: No space left on device"]
     assert shipper.room == 0
     assert shipper.flush(30)
+
+
+@pytest.mark.parametrize("names", [[f"{n:x}" for n in range(40_000)], ["a"]])
+def test_no_batch_has_more_values_than_the_api_takes(tmp_path: Path, names: list[str]) -> None:
+    spool = Spool(tmp_path, "me", METRIC_BATCH_BYTES)
+    shipper = MetricShipper(
+        ApiClient("http://127.0.0.1:9", "token", 0, "me", Control()), Control(), spool, print, Mask([])
+    )
+    for step in range(40_000 // len(names)):
+        shipper.write([Record(step, dict.fromkeys(names, 1))])
+    sizes = []
+    while batch := spool.next_batch():
+        sizes.append(sum(len(json.loads(line)["values"]) for line in batch.lines))
+        spool.done()
+    assert sum(sizes) == 40_000
+    assert max(sizes) <= MOST_VALUES
 
 
 class Sink:

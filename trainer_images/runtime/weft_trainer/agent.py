@@ -24,7 +24,7 @@ from weft_trainer.phases.training import train
 from weft_trainer.program.endings import STOPPED, Ending
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.shipper import send_leftover
-from weft_trainer.service.spool import Spool, has_leftover
+from weft_trainer.service.spool import BATCH_BYTES, METRIC_BATCH_BYTES, Spool, has_leftover
 from weft_trainer.spec import LearnerSpec, parse_spec
 
 
@@ -70,11 +70,14 @@ class Agent:
 
     def _stand_aside(self) -> int:
         """Another agent was this learner. If it died here, what it left of its log and metrics is sent all the same."""
-        for name, send in ((LOG_SPOOL, partial(self._api.logs, late=True)), (METRICS_SPOOL, self._api.metrics)):
+        for name, size, send in (
+            (LOG_SPOOL, BATCH_BYTES, partial(self._api.logs, late=True)),
+            (METRICS_SPOOL, METRIC_BATCH_BYTES, self._api.metrics),
+        ):
             folder = agent_folder(self._config.workdir) / name
             if has_leftover(folder):
                 try:
-                    send_leftover(Spool(folder, self._api.instance), send)
+                    send_leftover(Spool(folder, self._api.instance, size), send)
                 except (ApiError, Fenced) as error:
                     warn(f"what an agent that died has left in {name} is refused: {error or 'the attempt is over'}")
         return 0

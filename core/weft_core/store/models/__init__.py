@@ -4,6 +4,7 @@ Every row a tenant owns carries its ``project_id``; reads go through :class:`wef
 Times are ``timestamptz`` from the database's clock (``now()``), so that workers' clocks never matter.
 """
 
+from weft_core.store.models.audit import ActorKind, AuditExport, AuditRecord
 from weft_core.store.models.base import Base
 from weft_core.store.models.engines import EngineStatus
 from weft_core.store.models.jobs import Attempt, Event, IdempotencyKey, Job, Learner, Round
@@ -23,7 +24,10 @@ from weft_core.store.models.registry import Model, ModelPromotion, ModelVersion
 from weft_core.store.models.who import Installation, Member, Project, SignInLink, Token, User
 
 __all__ = [
+    "ActorKind",
     "Attempt",
+    "AuditExport",
+    "AuditRecord",
     "Base",
     "CodeBundle",
     "Datastore",

@@ -194,6 +194,7 @@ class Event(Base):
     state: Mapped[str | None]  # of kind 'state': the state entered
     message: Mapped[str]
     data: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    user_id: Mapped[str | None] = mapped_column(ForeignKey("users.id"))  # who caused it; none: Weft or a learner
     created_at: Mapped[datetime] = created()
 
 

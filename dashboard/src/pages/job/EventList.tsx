@@ -19,6 +19,7 @@ export function EventList({ events, newestFirst = false }: { events: readonly Ev
               <span className={event.kind === "warning" ? "chip tone-warn" : "chip"}>{event.kind}</span>
             )}{" "}
             {event.message}
+            {event.user && <span className="muted"> by {event.user}</span>}
           </span>
         </li>
       ))}

@@ -15,6 +15,9 @@ rendering, as what is generated would differ each time it is asked for.
   "s3AccessKey" (dict "from" $values.s3.existingSecret.name "key" $values.s3.existingSecret.accessKeyKey "value" $values.s3.accessKey)
   "s3SecretKey" (dict "from" $values.s3.existingSecret.name "key" $values.s3.existingSecret.secretKeyKey "value" $values.s3.secretKey)
 -}}
+{{- with $values.serviceMonitor -}}
+{{- if .enabled }}{{ $_ := set $all "metrics" (dict "from" .existingSecret.name "key" .existingSecret.key "value" .token) }}{{ end -}}
+{{- end -}}
 {{- range $part, $names := dict "postgres" (list "postgres-password" "database-url") "redis" (list "redis-password" "redis-url") -}}
 {{- $store := index $values $part -}}
 {{- $key := ternary (first $names) (last $names) $store.enabled -}}
@@ -22,7 +25,7 @@ rendering, as what is generated would differ each time it is asked for.
 {{- $from := $store.existingSecret.name -}}
 {{- $_ := set $all $part (dict "from" $from "key" (ternary ($store.existingSecret.key | default $key) $key (not (empty $from))) "value" $value) -}}
 {{- end -}}
-{{- $ours := dict "keys" "secret-keys" "s3AccessKey" "s3-access-key" "s3SecretKey" "s3-secret-key" -}}
+{{- $ours := dict "keys" "secret-keys" "s3AccessKey" "s3-access-key" "s3SecretKey" "s3-secret-key" "metrics" "metrics-token" -}}
 {{- range $use, $one := $all -}}
 {{- if not $one.from -}}
 {{- $_ := set $one "key" (index $ours $use | default $one.key) -}}

@@ -114,7 +114,7 @@ bucket = {{ toJson .Values.s3.bucket }}
 {{- include "weft.toml.keys" $profile }}
 {{- end }}
 {{- end }}
-{{- range $section := list "images" "limits" "notify" "outgoing" "timings" "telemetry" }}
+{{- range $section := list "images" "limits" "notify" "outgoing" "timings" "telemetry" "audit" }}
 {{- with index $settings $section }}
 
 [{{ $section }}]
@@ -159,6 +159,10 @@ bucket = {{ toJson .Values.s3.bucket }}
   valueFrom: {{- include "weft.secretRef" (dict "root" $root "of" "s3AccessKey" "own" .own) | nindent 4 }}
 - name: WEFT_S3__SECRET_KEY
   valueFrom: {{- include "weft.secretRef" (dict "root" $root "of" "s3SecretKey" "own" .own) | nindent 4 }}
+{{- end }}
+{{- if has "metrics" .parts }}
+- name: WEFT_TELEMETRY__METRICS_TOKEN
+  valueFrom: {{- include "weft.secretRef" (dict "root" $root "of" "metrics" "own" .own) | nindent 4 }}
 {{- end }}
 {{- if has "keys" .parts }}
 - name: WEFT_SECRET_KEYS

@@ -22,7 +22,7 @@ from weft_trainer.metrics.shipper import MetricShipper
 from weft_trainer.metrics.tensorboard import EventFiles, is_event_file
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.mask import Mask
-from weft_trainer.service.spool import Spool
+from weft_trainer.service.spool import METRIC_BATCH_BYTES, Spool
 from weft_trainer.spec import LearnerSpec
 
 SPOOL = "metrics"
@@ -50,7 +50,8 @@ class LearnerMetrics:
         self._spec = spec
         self._folders = folders
         self._say = say
-        self._shipper = MetricShipper(api, control, Spool(folders.agent / SPOOL, api.instance), say, mask)
+        spool = Spool(folders.agent / SPOOL, api.instance, METRIC_BATCH_BYTES)
+        self._shipper = MetricShipper(api, control, spool, say, mask)
         self._sampler = SystemSampler(
             self._shipper, spec.system_metrics_seconds, watchdog.own, [config.workdir], spec.memory
         )

@@ -17,6 +17,8 @@ from pathlib import Path
 BATCH_LINES = 2000
 BATCH_BYTES = 512 * 1024
 """Bytes of JSON, unless a single line is longer: the API takes 8 MiB, and the longest line, all escaped, has 6."""
+METRIC_BATCH_BYTES = 128 * 1024
+"""The same of metrics. A value takes 8 bytes at least, so a batch has fewer than the 20,000 that the API takes."""
 _SEGMENT_BYTES = 8 << 20
 _CURSOR = "cursor.json"
 
@@ -37,10 +39,17 @@ class Batch:
 
 
 class Spool:
-    """One thread appends, another takes batches."""
+    """One thread appends, another takes batches.
 
-    def __init__(self, folder: Path, instance: str) -> None:
+    Args:
+        folder: of its files.
+        instance: the agent's.
+        batch_bytes: the size of a batch, unless a single line is longer.
+    """
+
+    def __init__(self, folder: Path, instance: str, batch_bytes: int = BATCH_BYTES) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self._batch_bytes = batch_bytes
         self._folder = folder
         self._cursor = self._load() or _Cursor(instance)
         self._segment = max((int(path.stem) for path in folder.glob("*.jsonl")), default=0)
@@ -128,7 +137,7 @@ class Spool:
     def _read(self, cursor: _Cursor) -> list[bytes]:
         with self._path(cursor.segment).open("rb") as file:
             file.seek(cursor.start)
-            data = file.read(BATCH_BYTES if cursor.end is None else cursor.end - cursor.start)
+            data = file.read(self._batch_bytes if cursor.end is None else cursor.end - cursor.start)
             if b"\n" not in data:
                 data += file.readline()
         lines = data.split(b"\n")[:-1]
