@@ -77,8 +77,9 @@ class Installation:
         """Lead the address that learners and this test know to an API pod: there is no kube-proxy."""
         self.api.target = (self.pods("api")[-1]["status"]["podIP"], 8080)
 
-    def ask(self, path: str) -> httpx.Response:
-        return httpx.get(f"http://{self.api.address}{path}", timeout=60)
+    def ask(self, path: str, token: str | None = None) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx.get(f"http://{self.api.address}{path}", headers=headers, timeout=60)
 
     def secret(self, name: str) -> dict[str, str]:
         (found,) = [item for item in self.kube.items("secrets", self.namespace) if item["metadata"]["name"] == name]

@@ -23,6 +23,8 @@ from tests.servers import Servers
 
 __all__ = ["python_image"]
 
+SCRAPING = "a-token-of-prometheus"
+
 
 @pytest.fixture(scope="module")
 def installation(kube: Cluster, servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
@@ -66,6 +68,7 @@ def installation(kube: Cluster, servers: Servers, tmp_path_factory: pytest.TempP
                 "podDisruptionBudget": {"enabled": False},
             }
         values["api"]["autoscaling"] = {"enabled": False}
+        values["api"]["extraEnv"] = [{"name": "WEFT_TELEMETRY__METRICS_TOKEN", "value": SCRAPING}]
         values["worker"]["concurrency"] = 1
         installed = Installation(kube, name, for_old_clusters(tmp_path_factory.mktemp("chart")), values, api)
         try:
@@ -85,7 +88,8 @@ def installation(kube: Cluster, servers: Servers, tmp_path_factory: pytest.TempP
 def test_it_answers(installation: Installation) -> None:
     ready = {"status": "ready", "checks": {"postgres": "ok", "s3": "ok", "redis": "ok"}}
     eventually(lambda: installation.ask("/readyz").json() == ready, "ready")
-    assert "weft_jobs" in installation.ask("/metrics").text
+    assert installation.ask("/metrics").status_code == 401
+    assert "weft_jobs" in installation.ask("/metrics", SCRAPING).text
 
 
 def test_hooks_leave_nothing_behind(installation: Installation) -> None:
