@@ -8,8 +8,9 @@ import pytest
 from sqlalchemy import func, update
 from tests.api.conftest import HELLO, PASSWORD, Api, Person, code_of
 
+from weft_core.ids import new_id
 from weft_core.store import registry
-from weft_core.store.models import Job, Member, Token, User
+from weft_core.store.models import Delivery, Event, Job, Member, Token, User
 from weft_core.store.scope import Scope
 
 
@@ -156,9 +157,14 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
     with api.context.database.transaction() as session:
         model, version, _ = registry.register(session, session.get_one(Job, job["id"]), "mine")
         registry.promote(Scope(session, ann.project_id), model, "production", version.number, ann.user_id)
+        event = session.query(Event).filter_by(job_id=job["id"]).order_by(Event.id).limit(1).one()
+        delivery = new_id("dlv")
+        row = Delivery(id=delivery, project_id=ann.project_id, job_id=job["id"], event_id=event.id, target=0)
+        session.add(row)
     token = ann.http.get("/api/v1/tokens").json()["tokens"][0]["id"]
     values = {
         "job_id": job["id"],
+        "delivery_id": delivery,
         "name": "mine",
         "token_id": token,
         "sha256": "0" * 64,
