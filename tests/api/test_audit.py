@@ -186,14 +186,14 @@ def test_what_an_administrator_reads_of_other_projects_is_recorded(ann: Person, 
 
 
 def test_what_concerns_the_installation_belongs_to_no_project(root: Person, new: New) -> None:
-    root.http.post("/api/v1/users", json={"name": "grace"})
-    root.http.post("/api/v1/projects", json={"name": "compilers", "owner": "grace", "allow_untrusted": True})
-    root.http.put("/api/v1/projects/compilers/members/grace", json={"role": "owner"})
+    root.http.post("/api/v1/users", json={"name": "hedy"})
+    root.http.post("/api/v1/projects", json={"name": "radios", "owner": "hedy", "allow_untrusted": True})
+    root.http.put("/api/v1/projects/radios/members/hedy", json={"role": "owner"})
     told = [(record.action, record.object_id, record.project) for record in new()]
     assert told == [
-        ("users.create", "grace", None),
-        ("projects.create", "compilers", "compilers"),
-        ("members.set", "compilers/grace", "compilers"),
+        ("users.create", "hedy", None),
+        ("projects.create", "radios", "radios"),
+        ("members.set", "radios/hedy", "radios"),
     ]
 
 
