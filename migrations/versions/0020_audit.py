@@ -25,8 +25,8 @@ begin
 end
 $$
 """
-# Before the statement, and so before the record gets its id: whoever holds this lock alone for a moment knows that no
-# record with a smaller id than the newest is still to come. The number is weft_core.store.audit's.
+# Before the statement, and so before the record gets its id: a transaction that holds this lock alone for a moment
+# knows that no record with a smaller id than the newest is still to come. The number is weft_core.store.audit's.
 _IN_ORDER = """
 create function audit_in_order() returns trigger language plpgsql as $$
 begin

@@ -79,7 +79,7 @@ def test_a_rule_fires_once_and_notifies_all_targets(world: World, context: Conte
     world.exit(job_id, 0)
     world.step(job_id, times=3)
     assert world.job(job_id).state == "COMPLETED"
-    assert queued(world, job_id) == [0, 0, 1], "the first target also wants to know of the end"
+    assert queued(world, job_id) == [0, 0, 1], "the first target also gets the end"
 
 
 def test_a_resumed_job_is_guarded_again(world: World, context: Context) -> None:

@@ -27,7 +27,7 @@ class Sent:
     status: str
     """In words, for the user."""
     retry_after: float = 0.0
-    """Seconds that the receiver wants to be left alone."""
+    """Seconds for which the receiver asks for no more requests."""
     detail: str = ""
     """For the service's own log."""
 

@@ -16,7 +16,7 @@ from weft_core.store.models import ActorKind, AuditRecord
 
 _WINDOW = 60.0  # seconds
 _MOST = 1000
-"""Kinds of refusals that are counted apart in a window. Whoever calls from ever new addresses fills no more rows."""
+"""Kinds of refusals that are counted apart in a window. Calls from ever new addresses fill no more rows."""
 _MANY = "many"
 
 log = structlog.get_logger("weft.audit")

@@ -1,4 +1,4 @@
-"""What the audit trail is told of a request: by its route, which action it is; by the handlers, who acts and on what.
+"""What the audit trail learns about a request: the action from its route, the actor and the object from its handlers.
 
 ``weft_api.audit`` writes the records. A route declares its action beside its path::
 

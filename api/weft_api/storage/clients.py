@@ -32,5 +32,6 @@ def open_store(context: Context, location: S3Location) -> S3Store:
     Raises:
         StoreError: the store issues no temporary keys.
     """
+    location = opened(context, location)  # this may ask the store, so it holds up nobody else
     with _MAKING:
-        return S3Store(opened(context, location), context.outgoing)
+        return S3Store(location, context.outgoing)

@@ -9,7 +9,7 @@ from weft_core.manifest.findings import INVALID, Findings
 from weft_core.manifest.models import Notify, Rule
 
 _STATES = [JobState.COMPLETED, JobState.FAILED]
-"""What a target without ``on`` is told of."""
+"""The states that are reported to a target without ``on``."""
 
 
 def resolve_notifications(values: dict[str, Any], findings: Findings) -> tuple[list[Notify], list[Rule]]:

@@ -1,4 +1,4 @@
-"""Rules of a manifest that hold: noted at once by whoever finds it out, and acted on once."""
+"""Rules of a manifest that hold: the code that finds out notes it at once, and a worker acts on it once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft_core.store.models import Job, RuleFiring
 from weft_core.store.notifications import queue
 
 _LONGEST = 500
-"""Characters of what is told of a line or a name."""
+"""Characters of a line or a name in a message."""
 
 
 def note_firing(session: Session, job: Job, rule: int, attempt: int, found: str) -> None:
