@@ -265,6 +265,29 @@ def test_an_object_that_another_process_brings_is_waited_for_last(tmp_path: Path
     assert cache.bring(replace(request, target=str(tmp_path / "again")), fetch) is Brought.CACHED
 
 
+def test_a_whole_object_is_left_to_the_process_that_is_about_to_move_it(tmp_path: Path) -> None:
+    """It is read-only by then. An ordinary user, and root in a sandbox, can't open it for writing."""
+    cache = NodeCache(tmp_path / "cache")
+    request = CacheRequest.of(("x",), 5, 1.0, tmp_path / "target")
+    code = f"""
+from pathlib import Path
+from weft_trainer.inputs.cache import NodeCache, CacheRequest
+request = CacheRequest.of(("x",), 5, 1.0, {str(tmp_path / "other")!r})
+cache = NodeCache(Path({str(tmp_path / "cache")!r}))
+print(cache.bring(request, lambda file: None, wait=False).name)
+"""
+    ordinary = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []
+
+    def fetch(file: int) -> None:
+        _write(file, b"whole")
+        os.fchmod(file, 0o444)
+        other = subprocess.run([*ordinary, sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert other.stdout == "BUSY\n"
+
+    assert cache.bring(request, fetch) is Brought.FETCHED
+    assert Path(request.target).read_bytes() == b"whole"
+
+
 # --- faults ---
 
 

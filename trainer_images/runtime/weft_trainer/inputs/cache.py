@@ -273,10 +273,8 @@ def _locked(path: Path | str, wait: bool = True) -> Iterator[int | None]:
     """The file, open and locked among threads and processes alike; None: another process has it and ``wait`` is
     false."""
     while True:
-        try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        except PermissionError:  # read-only already, and left by an agent that was killed before it could move it
-            _remove(str(path))
+        file, writable = _opened(path)
+        if file is None:
             continue
         try:
             try:
@@ -284,11 +282,29 @@ def _locked(path: Path | str, wait: bool = True) -> Iterator[int | None]:
             except BlockingIOError:
                 yield None
                 return
-            if _still(path, file):
+            if not _still(path, file):
+                continue
+            if writable:
                 yield file
                 return
+            _remove(str(path))  # whole, and left by an agent that was killed before it could move it
         finally:
             os.close(file)
+
+
+def _opened(path: Path | str) -> tuple[int | None, bool]:
+    """The file, and whether it can be written to; None: it was moved away just now.
+
+    A part that is whole is read-only already. Its writer may still be about to link and to move it, so it is opened
+    all the same, for the lock alone.
+    """
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o644), True
+    except PermissionError:
+        try:
+            return os.open(path, os.O_RDONLY), False
+        except FileNotFoundError:
+            return None, False
 
 
 def _still(path: Path | str, file: int) -> bool:
