@@ -24,7 +24,7 @@ _SYNC_SHARE, _SYNC_SECONDS = 0.25, 15.0
 """The agent keeps this share of a stop's grace for itself, and at most these seconds."""
 _REGROUP_GRACE = 30.0
 """The same for workers that lose their peers, or get new peers: a worker that handles SIGTERM may save a checkpoint."""
-_HELPER_GRACE = 15.0  # a Ray node ends its own processes first, and removes its folder
+_HELPER_GRACE = 60.0  # a Ray node ends its own processes first, and removes its folder: long on a busy machine
 """Seconds for a helper to clean up outside of its own process."""
 _KILL_SECONDS = 10.0
 _PORT_TIMEOUT = 600.0
