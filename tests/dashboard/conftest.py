@@ -7,8 +7,8 @@ import os
 import shutil
 import threading
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Dialog, Locator, Page, expect, sync_playwright
+from _pytest._code.code import ExceptionRepr
+from playwright.sync_api import Browser, BrowserContext, Dialog, Error, Locator, Page, expect, sync_playwright
 from tests.e2e.stack import REPOSITORY, Stack, eventually, local_engine, manifest, running
 
 import weft
@@ -28,8 +29,9 @@ INSECURE = "weft.test"
 HOSTILE = '<img src=x onerror="window.broken=1">'
 
 
-# Generous on any machine; nothing is ever waited for longer than it takes.
-expect.set_options(timeout=60_000)
+_PATIENCE = 120_000
+"""Milliseconds: generous on any machine; nothing is ever waited for longer than it takes."""
+expect.set_options(timeout=_PATIENCE)
 
 
 def chromium() -> str:
@@ -79,6 +81,17 @@ def stack(tmp_path_factory: pytest.TempPathFactory, other_site: str) -> Iterator
         yield stack
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the page's text with a test that failed on it."""
+    report = yield
+    page = getattr(item, "funcargs", {}).get("page")
+    if report.when == "call" and report.failed and isinstance(page, Page) and isinstance(report.longrepr, ExceptionRepr):
+        with suppress(Error):
+            report.longrepr.addsection(f"the page {page.url}", page.locator("body").inner_text(timeout=10_000))
+    return report
+
+
 @dataclass(frozen=True)
 class Site:
     """The dashboard of a stack."""
@@ -115,6 +128,7 @@ def sign_in(context: BrowserContext, **who: str) -> None:
 def visiting(browser: Browser, site: Site) -> Iterator[BrowserContext]:
     """A browser without cookies whose first tab is at the API. Nothing moves on the pages: each frame costs time."""
     with browser.new_context(base_url=site.url, reduced_motion="reduce") as context:
+        context.set_default_timeout(_PATIENCE)
         context.new_page().goto("/readyz")
         yield context
 
