@@ -2,7 +2,7 @@
 import { text } from "../../app/urls";
 
 export const OUTCOMES = ["allowed", "refused", "failed"] as const;
-export type Outcome = (typeof OUTCOMES)[number];
+type Outcome = (typeof OUTCOMES)[number];
 
 export interface AuditSearch {
   user?: string;
