@@ -1,0 +1,221 @@
+"""Row-level security: in a confined transaction Postgres itself shows the rows of one project only.
+
+Each table with a ``project_id`` has the policy that this is ``weft.project`` (migration 0026). Policies do not bind the
+owner of the tables, as whom Weft connects; workers, migrations and look-ups of tokens so see everything. Opening a
+:class:`weft_core.store.scope.Scope` in a session of a confining :class:`weft_core.store.database.Database` makes the
+rest of the transaction run under a role that they do bind. A condition that a query lacks then finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import structlog
+from psycopg.pq import TransactionStatus
+from sqlalchemy import Table, text
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from weft_core.store.models import AuditRecord, Base, EngineStatus, Project, User
+
+_WALLS = "weft.walls"
+_CONFINED = "weft.confined"
+
+NOT_IN_FORCE = "row-level security is not in force"
+
+# Both last until the transaction ends, so that a pool of connections (PgBouncer, too) hands on neither.
+_CONFINE = "select set_config('weft.project', %s, true), set_config('role', %s, true)"
+_RELEASE = "select set_config('role', 'none', true)"
+
+_INSUFFICIENT_PRIVILEGE = "42501"
+_EXISTS = ("42710", "23505")  # of a role, and of a row of the catalogue that somebody else has just written
+
+
+def own_tables() -> list[Table]:
+    """The tables whose rows belong to projects, and the projects themselves: those with a policy."""
+    every = Base.metadata.sorted_tables
+    return [table for table in every if "project_id" in table.columns or table is Project.__table__]
+
+
+def _privileges() -> dict[str, str]:
+    """The privileges of a confined transaction, by table. It needs no others, so it gets none on any other table."""
+    writes = {table.name: "select, insert, update, delete" for table in own_tables()}
+    return writes | {
+        AuditRecord.__tablename__: "select",
+        Project.__tablename__: "select",
+        EngineStatus.__tablename__: "select",
+        User.__tablename__: "select (id, name)",
+    }
+
+
+@dataclass(frozen=True)
+class State:
+    """Whether row-level security is in force, for the user that Weft connects as."""
+
+    role: str
+    """The role of confined transactions."""
+    problem: str | None
+    """Why it is not in force, and how to mend it; None: it is in force."""
+
+
+class Walls:
+    """The state of row-level security in one database, as this process last looked it up."""
+
+    def __init__(self) -> None:
+        self._state: State | None = None
+
+    def of(self, connection: Connection) -> State:
+        return self._state or self.again(connection)
+
+    def again(self, connection: Connection) -> State:
+        """Look it up again, and log why it is not in force. Not for a confined transaction, which may not look."""
+        before, self._state = self._state, look_up(connection)
+        if self._state.problem is not None and self._state != before:
+            structlog.get_logger("weft.store").warning(NOT_IN_FORCE, reason=self._state.problem)
+        return self._state
+
+
+@dataclass(frozen=True)
+class _Confined:
+    project_id: str
+    role: str | None  # none: row-level security was not in force
+
+
+def confining(walls: Walls) -> dict[str, object]:
+    """The ``info`` of sessions whose scopes confine."""
+    return {_WALLS: walls}
+
+
+def confine(session: Session, project_id: str) -> None:
+    """Let the rest of the transaction see this project only, if the session is of a confining database.
+
+    Raises:
+        RuntimeError: the transaction is confined to another project; or in a savepoint, whose rollback would lift it.
+    """
+    walls = session.info.get(_WALLS)
+    confined: _Confined | None = session.info.get(_CONFINED)
+    if walls is None or (confined is not None and confined.project_id == project_id):
+        return
+    if confined is not None:
+        raise RuntimeError("a transaction is confined to one project: open the scope of the other in its own")
+    if session.in_nested_transaction():
+        raise RuntimeError("open the scope before the savepoint: its rollback would end the confinement")
+    connection = session.connection()
+    state = walls.of(connection)
+    role = state.role if state.problem is None else None
+    if role is not None:
+        connection.exec_driver_sql(_CONFINE, (project_id, role))
+    session.info[_CONFINED] = _Confined(project_id, role)
+
+
+@contextmanager
+def across_projects(session: Session) -> Iterator[None]:
+    """For the few statements that a project's request makes about other projects' rows, such as its place in a queue.
+
+    They must not show what belongs to others. Outside a confined transaction it changes nothing.
+    """
+    confined: _Confined | None = session.info.get(_CONFINED)
+    if confined is None or confined.role is None:
+        yield
+        return
+    session.flush()
+    session.connection().exec_driver_sql(_RELEASE)
+    try:
+        yield
+        session.flush()
+    finally:
+        connection = session.connection()
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        # After an error of Postgres's, the transaction takes no statement any more but its rollback.
+        if driver.info.transaction_status != TransactionStatus.INERROR:
+            connection.exec_driver_sql(_CONFINE, (confined.project_id, confined.role))
+
+
+# --- setting it up -----------------------------------------------------------------------------------------------
+
+
+def ensure(connection: Connection) -> State:
+    """Make the role, and give it its privileges, as far as the database's user may. Part of every migration to the
+    newest schema, so that it also mends a database that was restored in another cluster."""
+    state = look_up(connection)
+    if state.problem is None:
+        return state
+    role = state.role
+    if not connection.scalar(text("select to_regrole(:role) is not null"), {"role": role}):
+        _try(connection, f"create role {role} nologin")
+    if not _is_member(connection, role):
+        _try(connection, f"grant {role} to current_user")
+    if connection.scalar(text("select to_regrole(:role) is not null"), {"role": role}):
+        schema = connection.scalar(text("select quote_ident(current_schema())"))
+        _try(connection, f"grant usage on schema {schema} to {role}")
+        for table, privileges in _privileges().items():
+            _try(connection, f"grant {privileges} on {table} to {role}")
+    return look_up(connection)
+
+
+def _try(connection: Connection, statement: str) -> None:
+    """Execute what needs a privilege, or what another process may do at the same time."""
+    try:
+        with connection.begin_nested():
+            connection.exec_driver_sql(statement)
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) not in (_INSUFFICIENT_PRIVILEGE, *_EXISTS):
+            raise
+
+
+def look_up(connection: Connection) -> State:
+    """Whether confined transactions are possible, and each table's policy binds them."""
+    installation = connection.scalar(text("select id from installation")) or ""
+    role = f"weft_scoped_{installation.partition('-')[2]}"
+    return State(role, _problem(connection, role))
+
+
+_ROLE = "select rolsuper or rolbypassrls from pg_roles where rolname = :role"
+_OPEN = """
+select name from unnest(cast(:tables as text[])) as name
+where not coalesce((select relrowsecurity from pg_class where oid = to_regclass(quote_ident(name))), false)
+    or not exists (select from pg_policy where polrelid = to_regclass(quote_ident(name)))
+    or (select pg_has_role(:role, relowner, 'member') from pg_class where oid = to_regclass(quote_ident(name)))
+order by name
+"""
+_BOUND = """
+select name from unnest(cast(:tables as text[])) as name
+where row_security_active(to_regclass(quote_ident(name))::oid) order by name
+"""
+_CLOSED = """
+select name from unnest(cast(:tables as text[])) as name
+where not has_any_column_privilege(:role, quote_ident(name), 'select') order by name
+"""
+
+
+def _problem(connection: Connection, role: str) -> str | None:
+    again = "then run `python -m weft_core.store.migrate`, and start the API again"
+    bypasses = connection.scalar(text(_ROLE), {"role": role})
+    user = connection.scalar(text("select quote_ident(current_user)"))
+    if bypasses is None:
+        made = f"CREATE ROLE {role} NOLOGIN; GRANT {role} TO {user};"
+        return f"the role {role} is missing, and {user} may not make it. Let an administrator run `{made}`, {again}"
+    if bypasses:
+        return f"the role {role} must be neither SUPERUSER nor BYPASSRLS"
+    if not _is_member(connection, role):
+        return f"{user} may not use the role {role}: let an administrator run `GRANT {role} TO {user};`, {again}"
+    tables = [table.name for table in own_tables()]
+    if bound := connection.scalars(text(_BOUND), {"tables": tables}).all():
+        return f"{user} does not own these tables, so it finds nothing in them: {', '.join(bound)}"
+    if unguarded := connection.scalars(text(_OPEN), {"tables": tables, "role": role}).all():
+        return f"no policy binds the role {role} in these tables: {', '.join(unguarded)}"
+    if closed := connection.scalars(text(_CLOSED), {"tables": list(_privileges()), "role": role}).all():
+        return f"the role {role} can't read these tables: {', '.join(closed)}; {again}"
+    return None
+
+
+def _is_member(connection: Connection, role: str) -> bool:
+    """Whether the user may SET ROLE. Before Postgres 16 each member may."""
+    version = connection.dialect.server_version_info or (0,)
+    how = "set" if version >= (16,) else "member"
+    query = text("select pg_has_role(oid, :how) from pg_roles where rolname = :role")
+    return bool(connection.scalar(query, {"role": role, "how": how}))
