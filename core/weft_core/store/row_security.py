@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 from psycopg.pq import TransactionStatus
@@ -81,7 +81,7 @@ class Walls:
 @dataclass(frozen=True)
 class _Confined:
     project_id: str
-    role: str | None  # none: row-level security was not in force
+    role: str | None  # none: row-level security is not in force, or not just now
 
 
 def confining(walls: Walls) -> dict[str, object]:
@@ -123,10 +123,12 @@ def across_projects(session: Session) -> Iterator[None]:
         return
     session.flush()
     session.connection().exec_driver_sql(_RELEASE)
+    session.info[_CONFINED] = replace(confined, role=None)
     try:
         yield
         session.flush()
     finally:
+        session.info[_CONFINED] = confined
         connection = session.connection()
         driver = connection.connection.driver_connection
         assert driver is not None
@@ -145,16 +147,21 @@ def ensure(connection: Connection) -> State:
     if state.problem is None:
         return state
     role = state.role
-    if not connection.scalar(text("select to_regrole(:role) is not null"), {"role": role}):
+    if not _exists(connection, role):
         _try(connection, f"create role {role} nologin")
+    if not _exists(connection, role):
+        return state
     if not _is_member(connection, role):
         _try(connection, f"grant {role} to current_user")
-    if connection.scalar(text("select to_regrole(:role) is not null"), {"role": role}):
-        schema = connection.scalar(text("select quote_ident(current_schema())"))
-        _try(connection, f"grant usage on schema {schema} to {role}")
-        for table, privileges in _privileges().items():
-            _try(connection, f"grant {privileges} on {table} to {role}")
+    schema = connection.scalar(text("select quote_ident(current_schema())"))
+    _try(connection, f"grant usage on schema {schema} to {role}")
+    for table, privileges in _privileges().items():
+        _try(connection, f"grant {privileges} on {table} to {role}")
     return look_up(connection)
+
+
+def _exists(connection: Connection, role: str) -> bool:
+    return bool(connection.scalar(text("select to_regrole(:role) is not null"), {"role": role}))
 
 
 def _try(connection: Connection, statement: str) -> None:
