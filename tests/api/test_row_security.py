@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
 from sqlalchemy import select, text
 from tests.api.conftest import Api, Person
 
-from weft_api.context import Context
+from weft_core.ids import new_id
 from weft_core.store.models import Base
 from weft_core.store.scope import Scope
-
-_SECRET = {"value": "s3cr3t"}
 
 
 @pytest.fixture
@@ -39,26 +36,20 @@ def walls_down(api: Api) -> Iterator[None]:
     switch("enable")
 
 
-def seen(api: Api, stranger: Person, job_id: str) -> dict[str, int]:
+def submitted(person: Person) -> tuple[str, str]:
+    """The id of a new job, and the name of a new secret."""
+    name = new_id("secret")
+    person.http.put(f"/api/v1/secrets/{name}", json={"value": "s3cr3t"}).raise_for_status()
+    return person.submit()["id"], name
+
+
+def answers(stranger: Person, job_id: str, secret: str) -> dict[str, int]:
     """What somebody of another project gets who asks for a job and what belongs to it, and tries to change it."""
     job = f"/api/v1/jobs/{job_id}"
-    reads = (job, f"{job}/manifest", f"{job}/events", f"{job}/logs", f"{job}/metrics", f"{job}/deliveries")
-    files = (f"{job}/files", f"{job}/checkpoints", f"/v1/models/{job_id}")
-    calls: list[tuple[str, str, dict[str, Any]]] = [("GET", path, {}) for path in (*reads, *files)]
-    calls += [("POST", f"{job}/halt", {}), ("DELETE", job, {}), ("DELETE", "/api/v1/secrets/theirs", {})]
-    query = {"params": {"version": "2017-02-13"}}
-    return {
-        f"{method} {path}": stranger.http.request(
-            method, path, **(query if path.startswith("/v1/") else more)
-        ).status_code
-        for method, path, more in calls
-    }
-
-
-def submitted(person: Person) -> str:
-    assert person.http.put("/api/v1/secrets/theirs", json=_SECRET).status_code in (200, 201, 204)
-    job_id: str = person.submit()["id"]
-    return job_id
+    below = ("", "/manifest", "/events", "/logs", "/metrics", "/deliveries", "/files", "/checkpoints")
+    calls = [("GET", job + path) for path in below] + [("GET", f"/v1/models/{job_id}?version=2017-02-13")]
+    calls += [("POST", f"{job}/halt"), ("DELETE", job), ("DELETE", f"/api/v1/secrets/{secret}")]
+    return {f"{method} {path}": stranger.http.request(method, path).status_code for method, path in calls}
 
 
 def listed(answer: httpx.Response) -> set[str]:
@@ -67,18 +58,19 @@ def listed(answer: httpx.Response) -> set[str]:
 
 
 @pytest.mark.usefixtures("forgetful")
-def test_without_the_condition_another_projects_job_is_not_found(api: Api, ann: Person, bob: Person) -> None:
-    theirs, ours = submitted(bob), ann.submit()["id"]
-    assert set(seen(api, ann, theirs).values()) == {404}
+def test_without_the_condition_another_projects_job_is_not_found(ann: Person, bob: Person) -> None:
+    (theirs, secret), ours = submitted(bob), ann.submit()["id"]
+    found = answers(ann, theirs, secret)
+    assert set(found.values()) == {404}, found
     assert listed(ann.http.get("/api/v1/jobs")) == {ours}
     assert bob.http.get(f"/api/v1/jobs/{theirs}").json()["state"] == "QUEUED"
-    assert [secret["name"] for secret in bob.http.get("/api/v1/secrets").json()["secrets"]] == ["theirs"]
+    assert [row["name"] for row in bob.http.get("/api/v1/secrets").json()["secrets"]] == [secret]
 
 
 @pytest.mark.usefixtures("forgetful", "walls_down")
-def test_the_test_above_could_fail(api: Api, ann: Person, bob: Person) -> None:
-    theirs = submitted(bob)
-    found = seen(api, ann, theirs)
+def test_the_test_above_could_fail(ann: Person, bob: Person) -> None:
+    theirs, secret = submitted(bob)
+    found = answers(ann, theirs, secret)
     assert 404 not in found.values(), found
     assert theirs in listed(ann.http.get("/api/v1/jobs"))
 
@@ -90,8 +82,7 @@ def test_readyz_shows_that_it_is_not_in_force(api: Api) -> None:
     assert answer.json()["checks"]["row_security"].startswith("not in force")
 
 
-def test_numbers_of_the_queue_count_other_projects(api: Api, ann: Person, bob: Person) -> None:
-    context: Context = api.context
+def test_numbers_of_the_queue_count_other_projects(ann: Person, bob: Person) -> None:
     before = ann.http.get("/api/v1/engines/local").json()
     bob.submit()
     job_id = ann.submit()["id"]
@@ -100,4 +91,3 @@ def test_numbers_of_the_queue_count_other_projects(api: Api, ann: Person, bob: P
     assert engine["queued"] == before["queued"] + 2
     place = ann.http.get(f"/api/v1/jobs/{job_id}").json()["queue_position"]
     assert place == engine["queued"] == next(job["place"] for job in engine["waiting"] if job["id"] == job_id)
-    assert context.settings.default_engine == "local"

@@ -15,7 +15,7 @@ from weft_api.storage.checker import CHECKER
 from weft_core import __version__
 from weft_core.objects import StoreError
 
-_ALL_WELL = {"postgres": "ok", "row_security": "ok", "s3": "ok", "redis": "ok"}
+_ALL_WELL: dict[str, str] = {"postgres": "ok", "row_security": "ok", "s3": "ok", "redis": "ok"}
 _PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
@@ -30,7 +30,7 @@ class Readiness(BaseModel):
     """``ready``: the server can serve every request. ``degraded``: it can, but not always promptly, because Redis does
     not answer, or without row-level security. ``unavailable``: Postgres or the object store does not answer."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ready", "checks": _ALL_WELL}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ready", "checks": {**_ALL_WELL}}]})
 
     status: str
     checks: dict[str, str] = Field(description="For each server, and for row-level security, `ok` or the problem.")

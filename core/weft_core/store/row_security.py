@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from weft_core.store.models import AuditRecord, Base, EngineStatus, Project, User
+from weft_core.store.models import AuditRecord, Base, EngineStatus, Project
 
 _WALLS = "weft.walls"
 _CONFINED = "weft.confined"
@@ -40,15 +40,12 @@ def own_tables() -> list[Table]:
     return [table for table in every if "project_id" in table.columns or table is Project.__table__]
 
 
-def _privileges() -> dict[str, str]:
-    """The privileges of a confined transaction, by table. It needs no others, so it gets none on any other table."""
-    writes = {table.name: "select, insert, update, delete" for table in own_tables()}
-    return writes | {
-        AuditRecord.__tablename__: "select",
-        Project.__tablename__: "select",
-        EngineStatus.__tablename__: "select",
-        User.__tablename__: "select (id, name)",
-    }
+def _privileges() -> list[tuple[str, str, str]]:
+    """The privileges of a confined transaction: table, column or '' for all of them, and the privilege."""
+    read = [table.name for table in (AuditRecord.__table__, Project.__table__, EngineStatus.__table__)]
+    written = [table.name for table in own_tables() if table.name not in read]
+    every = [(name, "", privilege) for name in written for privilege in ("select", "insert", "update", "delete")]
+    return [*every, *((name, "", "select") for name in read), ("users", "id", "select"), ("users", "name", "select")]
 
 
 @dataclass(frozen=True)
@@ -155,13 +152,13 @@ def ensure(connection: Connection) -> State:
         _try(connection, f"grant {role} to current_user")
     schema = connection.scalar(text("select quote_ident(current_schema())"))
     _try(connection, f"grant usage on schema {schema} to {role}")
-    for table, privileges in _privileges().items():
-        _try(connection, f"grant {privileges} on {table} to {role}")
+    for table, column, privilege in _missing(connection, role):
+        _try(connection, f"grant {privilege} {f'({column})' if column else ''} on {table} to {role}")
     return look_up(connection)
 
 
 def _exists(connection: Connection, role: str) -> bool:
-    return bool(connection.scalar(text("select to_regrole(:role) is not null"), {"role": role}))
+    return bool(connection.scalar(text("select exists (select from pg_roles where rolname = :role)"), {"role": role}))
 
 
 def _try(connection: Connection, statement: str) -> None:
@@ -176,7 +173,9 @@ def _try(connection: Connection, statement: str) -> None:
 
 def look_up(connection: Connection) -> State:
     """Whether confined transactions are possible, and each table's policy binds them."""
-    installation = connection.scalar(text("select id from installation")) or ""
+    installation = connection.scalar(text("select id from installation"))
+    if installation is None:
+        return State("", "the migrations have not run: run `python -m weft_core.store.migrate`")
     role = f"weft_scoped_{installation.partition('-')[2]}"
     return State(role, _problem(connection, role))
 
@@ -193,9 +192,13 @@ _BOUND = """
 select name from unnest(cast(:tables as text[])) as name
 where row_security_active(to_regclass(quote_ident(name))::oid) order by name
 """
-_CLOSED = """
-select name from unnest(cast(:tables as text[])) as name
-where not has_any_column_privilege(:role, quote_ident(name), 'select') order by name
+_MISSING = """
+select name, part, privilege
+from unnest(cast(:tables as text[]), cast(:columns as text[]), cast(:privileges as text[]))
+    as wanted(name, part, privilege)
+where not case part when '' then has_table_privilege(:role, quote_ident(name), privilege)
+    else has_column_privilege(:role, quote_ident(name), part, privilege) end
+order by name, part, privilege
 """
 
 
@@ -215,9 +218,16 @@ def _problem(connection: Connection, role: str) -> str | None:
         return f"{user} does not own these tables, so it finds nothing in them: {', '.join(bound)}"
     if unguarded := connection.scalars(text(_OPEN), {"tables": tables, "role": role}).all():
         return f"no policy binds the role {role} in these tables: {', '.join(unguarded)}"
-    if closed := connection.scalars(text(_CLOSED), {"tables": list(_privileges()), "role": role}).all():
-        return f"the role {role} can't read these tables: {', '.join(closed)}; {again}"
+    if missing := _missing(connection, role):
+        tables = sorted({table for table, _, _ in missing})
+        return f"the role {role} lacks privileges on these tables: {', '.join(tables)}; {again}"
     return None
+
+
+def _missing(connection: Connection, role: str) -> list[tuple[str, str, str]]:
+    tables, columns, privileges = map(list, zip(*_privileges(), strict=True))
+    parameters = {"tables": tables, "columns": columns, "privileges": privileges, "role": role}
+    return [(row[0], row[1], row[2]) for row in connection.execute(text(_MISSING), parameters)]
 
 
 def _is_member(connection: Connection, role: str) -> bool:
