@@ -42,7 +42,7 @@ def own_tables() -> list[Table]:
 
 def _privileges() -> list[tuple[str, str, str]]:
     """The privileges of a confined transaction: table, column or '' for all of them, and the privilege."""
-    read = [table.name for table in (AuditRecord.__table__, Project.__table__, EngineStatus.__table__)]
+    read = [model.__tablename__ for model in (AuditRecord, Project, EngineStatus)]
     written = [table.name for table in own_tables() if table.name not in read]
     every = [(name, "", privilege) for name in written for privilege in ("select", "insert", "update", "delete")]
     return [*every, *((name, "", "select") for name in read), ("users", "id", "select"), ("users", "name", "select")]
