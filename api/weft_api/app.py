@@ -71,7 +71,7 @@ def make_context(settings: Settings) -> Context:
         ValueError: a setting is wrong in a way that only shows when it is used (keys, URLs).
     """
     with _naming("database_url"):
-        database = Database(settings.database_url.get_secret_value(), pool_size=_CONNECTIONS)
+        database = Database(settings.database_url.get_secret_value(), pool_size=_CONNECTIONS, confines=True)
     with _naming("redis_url"):
         wake = Wake(settings.redis_url.get_secret_value())
     with _naming("s3"):

@@ -86,7 +86,7 @@ def installation(kube: Cluster, servers: Servers, tmp_path_factory: pytest.TempP
 
 
 def test_it_answers(installation: Installation) -> None:
-    ready = {"status": "ready", "checks": {"postgres": "ok", "s3": "ok", "redis": "ok"}}
+    ready = {"status": "ready", "checks": {"postgres": "ok", "row_security": "ok", "s3": "ok", "redis": "ok"}}
     eventually(lambda: installation.ask("/readyz").json() == ready, "ready")
     assert installation.ask("/metrics").status_code == 401
     assert "weft_jobs" in installation.ask("/metrics", SCRAPING).text

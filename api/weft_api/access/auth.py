@@ -22,6 +22,7 @@ from weft_api.context import Context, Ctx
 from weft_api.http.audited import acting
 from weft_api.http.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem
 from weft_core.store.models import ActorKind, Member, Project, Token, User
+from weft_core.store.row_security import across_projects
 from weft_core.store.scope import Scope
 from weft_core.tokens import ATTEMPT_PREFIX, MLFLOW_PREFIX, SESSION_PREFIX, USER_PREFIX, hash_token
 
@@ -185,11 +186,12 @@ def revoke_all(session: Session, user_id: str, project_id: str | None = None) ->
 
 def revoke(session: Session, token_ids: Sequence[str]) -> None:
     """End tokens and sessions immediately, and all that were opened or created with them."""
-    while token_ids:
-        # The update waits for whoever is making a child just now (`limit_of`), so the next query finds that child.
-        ended = update(Token).where(Token.id.in_(token_ids), Token.revoked_at.is_(None))
-        session.execute(ended.values(revoked_at=func.now()))
-        token_ids = session.scalars(select(Token.id).where(Token.opened_with.in_(token_ids))).all()
+    with across_projects(session):  # an administrator's token opens sessions in other projects, too
+        while token_ids:
+            # The update waits for whoever is making a child just now (`limit_of`), so the next query finds that child.
+            ended = update(Token).where(Token.id.in_(token_ids), Token.revoked_at.is_(None))
+            session.execute(ended.values(revoked_at=func.now()))
+            token_ids = session.scalars(select(Token.id).where(Token.opened_with.in_(token_ids))).all()
 
 
 def limit_of(session: Session, parent: str) -> datetime | None:
@@ -199,7 +201,8 @@ def limit_of(session: Session, parent: str) -> datetime | None:
         Problem: unauthenticated when the token has been revoked.
     """
     query = select(Token.expires_at).where(Token.id == parent, Token.revoked_at.is_(None))
-    row = session.execute(query.with_for_update(read=True)).one_or_none()
+    with across_projects(session):  # an administrator's may be of another project
+        row = session.execute(query.with_for_update(read=True)).one_or_none()
     if row is None:
         raise Problem(UNAUTHENTICATED, "this token was revoked just now; sign in again")
     limit: datetime | None = row[0]

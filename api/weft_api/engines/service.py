@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from weft_api.context import Context
@@ -25,6 +25,7 @@ from weft_core.engine_settings import EngineSettings, KubernetesSettings, RaySet
 from weft_core.launch import Resources
 from weft_core.lifecycle.states import JobState
 from weft_core.store.models import EngineStatus, Job
+from weft_core.store.row_security import across_projects
 from weft_core.store.scope import Scope
 
 _STALE = timedelta(minutes=2)
@@ -50,16 +51,21 @@ def show_engine(context: Context, scope: Scope, name: str) -> EngineDetail:
     """An engine with its nodes and waiting jobs. Raises Problem not_found."""
     if name not in context.settings.engines:
         raise Problem(NOT_FOUND, f"no engine {name[:100]!r}; there are: {', '.join(context.settings.engines)}")
-    row, load = scope.session.get(EngineStatus, name), loads(scope.session, name).get(name, Load())
+    session = scope.session
+    row, now = session.get(EngineStatus, name), session.execute(select(func.now())).scalar_one()
+    queue = (Job.engine == name) & (Job.state == JobState.QUEUED.value)
+    with across_projects(session):
+        load = loads(session, name).get(name, Load())
+        queued = session.scalar(select(func.count()).where(queue)) or 0
+        waiting = _waiting(scope, queue)
+    of_own = session.scalar(scope.select(Job, queue).with_only_columns(func.count())) or 0
     nodes = node_views(row, load)
-    queued = select(func.count()).where(Job.engine == name, Job.state == JobState.QUEUED.value)
-    of_others = scope.session.scalar(queued.where(Job.project_id != scope.project_id)) or 0
     return EngineDetail(
-        **_fields(context, name, row, load, nodes, scope.session.execute(select(func.now())).scalar_one()),
-        queued=scope.session.scalar(queued) or 0,
+        **_fields(context, name, row, load, nodes, now),
+        queued=queued,
         nodes=nodes,
-        waiting=[*_starting(scope, name), *_waiting(scope, name)],
-        waiting_of_others=of_others,
+        waiting=[*_starting(scope, name), *waiting],
+        waiting_of_others=queued - of_own,
     )
 
 
@@ -112,12 +118,12 @@ def _moment(then: datetime) -> str:
 # --- its queue ---------------------------------------------------------------------------------------------------
 
 
-def _waiting(scope: Scope, name: str) -> list[WaitingJob]:
+def _waiting(scope: Scope, queue: ColumnElement[bool]) -> list[WaitingJob]:
     """The project's queued jobs, with their places among all projects'."""
     place = func.row_number().over(order_by=(Job.priority.desc(), Job.created_at, Job.id)).label("place")
-    queue = select(Job.id, place).where(Job.engine == name, Job.state == JobState.QUEUED.value).subquery()
-    own = scope.select(Job).join(queue, queue.c.id == Job.id).add_columns(queue.c.place)
-    rows = scope.session.execute(own.order_by(queue.c.place).limit(_WAITING))
+    places = select(Job.id, place).where(queue).subquery()
+    own = scope.select(Job).join(places, places.c.id == Job.id).add_columns(places.c.place)
+    rows = scope.session.execute(own.order_by(places.c.place).limit(_WAITING))
     return [_waiting_job(job, number) for job, number in rows]
 
 

@@ -52,9 +52,10 @@ class EventFollower:
     def poll(self) -> Poll[ServerSentEvent]:
         with self._context.database.transaction() as session:
             # The state before the events: when it is terminal now, the events read after are all.
-            query = select(Job.state, Job.reason).where(Job.project_id == self._who.project_id, Job.id == self._job_id)
-            row = session.execute(query).one_or_none()
-            found = read_events(self._who.scope(session), self._job_id, self._after, _PAGE)
+            scope = self._who.scope(session)
+            own = scope.select(Job, Job.id == self._job_id).with_only_columns(Job.state, Job.reason)
+            row = session.execute(own).one_or_none()
+            found = read_events(scope, self._job_id, self._after, _PAGE)
         events = [event("event", view, view.id) for view in found]
         if found:
             self._after = found[-1].id

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import HTTPConnection
 
@@ -16,6 +15,7 @@ from weft_api.storage.checker import CHECKER
 from weft_core import __version__
 from weft_core.objects import StoreError
 
+_ALL_WELL: dict[str, str] = {"postgres": "ok", "row_security": "ok", "s3": "ok", "redis": "ok"}
 _PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
@@ -28,14 +28,12 @@ class Health(BaseModel):
 
 class Readiness(BaseModel):
     """``ready``: the server can serve every request. ``degraded``: it can, but not always promptly, because Redis does
-    not answer. ``unavailable``: Postgres or the object store does not answer."""
+    not answer, or without row-level security. ``unavailable``: Postgres or the object store does not answer."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"status": "ready", "checks": {"postgres": "ok", "s3": "ok", "redis": "ok"}}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ready", "checks": {**_ALL_WELL}}]})
 
     status: str
-    checks: dict[str, str] = Field(description="For each server, `ok` or the problem.")
+    checks: dict[str, str] = Field(description="For each server, and for row-level security, `ok` or the problem.")
 
 
 def require_scraper(context: Context, request: HTTPConnection, token: str) -> None:
@@ -60,12 +58,14 @@ def require_scraper(context: Context, request: HTTPConnection, token: str) -> No
 
 
 def readiness(context: Context) -> Readiness:
-    checks = {"postgres": "ok", "s3": "ok", "redis": "ok"}
+    checks = dict(_ALL_WELL)
     try:
         with context.database.transaction() as session:
-            session.execute(text("select 1"))
+            walls = context.database.walls.again(session.connection())
+        if walls.problem:
+            checks["row_security"] = "not in force (the API's log says why)"
     except SQLAlchemyError:
-        checks["postgres"] = "does not answer"
+        checks |= {"postgres": "does not answer", "row_security": "unknown, as Postgres does not answer"}
     try:
         CHECKER.of(context).within_patience(context.objects.check)
     except StoreError as error:
@@ -74,4 +74,4 @@ def readiness(context: Context) -> Readiness:
         checks["redis"] = "does not answer (jobs and logs go on, more slowly)"
     if checks["postgres"] != "ok" or checks["s3"] != "ok":
         return Readiness(status="unavailable", checks=checks)
-    return Readiness(status="ready" if checks["redis"] == "ok" else "degraded", checks=checks)
+    return Readiness(status="ready" if set(checks.values()) == {"ok"} else "degraded", checks=checks)

@@ -29,6 +29,7 @@ from weft_api.models.names import registered_as, started_from
 from weft_core.launch import Resources
 from weft_core.lifecycle.states import JobState
 from weft_core.store.models import Attempt, Job, Learner, Overlay, Round, User
+from weft_core.store.row_security import across_projects
 from weft_core.store.scope import Scope
 
 
@@ -132,7 +133,8 @@ def _queue_position(scope: Scope, job: Job) -> int:
         (Job.priority == job.priority) & (tuple_(Job.created_at, Job.id) < (job.created_at, job.id)),
     )
     query = select(func.count()).where(Job.engine == job.engine, Job.state == JobState.QUEUED.value, before)
-    return 1 + (scope.session.scalar(query) or 0)
+    with across_projects(scope.session):
+        return 1 + (scope.session.scalar(query) or 0)
 
 
 def _attempts(scope: Scope, job: Job) -> list[AttemptView]:

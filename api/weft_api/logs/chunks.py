@@ -20,6 +20,7 @@ from weft_api.context import Context
 from weft_api.logs.archive import ARCHIVE, FramePlace
 from weft_core.log_archive import unpack_times
 from weft_core.store.models import LogChunk, LogCursor, LogFrame
+from weft_core.store.row_security import confine
 
 _CLOCKS_APART = timedelta(minutes=5)
 _STEP = 16
@@ -87,6 +88,7 @@ class ChunkReader:
             LogCursor.job_id == self._job_id, LogCursor.project_id == self._project_id
         )
         with self._database.transaction() as session:
+            confine(session, self._project_id)
             return session.scalar(query) or 0
 
     def forward(self, start_line: int, wanted: ChunkFilter, limit: int) -> list[Chunk]:
@@ -152,6 +154,7 @@ class ChunkReader:
         """A transaction that sees one state of the database, although it asks several times."""
         with self._database.transaction() as session:
             session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
+            confine(session, self._project_id)
             yield session
 
     def _mine(self, model: type[LogChunk] | type[LogFrame]) -> ColumnElement[bool]:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import anyio.to_thread
 import structlog
 from anyio import CapacityLimiter
-from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -28,6 +27,7 @@ from weft_api.streaming.wakeups import WAKEUPS, Subscription
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.objects import StoreError
 from weft_core.store.models import Job
+from weft_core.store.scope import Scope
 
 log = structlog.get_logger("weft.api")
 
@@ -167,8 +167,8 @@ class LiveLog:
     def _read(self, first: bool) -> _Seen:
         # The state before the lines: when it is terminal now, the lines read after are all.
         with self._context.database.transaction() as session:
-            query = select(Job.state, Job.reason).where(Job.project_id == self._project_id, Job.id == self._job_id)
-            row = session.execute(query).one_or_none()
+            own = Scope(session, self._project_id).select(Job, Job.id == self._job_id)
+            row = session.execute(own.with_only_columns(Job.state, Job.reason)).one_or_none()
         state = (row[0], row[1]) if row else (DELETED, "the job has been deleted")
         if first:
             return _Seen(state, [], self._reader.end(), more=True)

@@ -18,6 +18,7 @@ from weft_core.objects import code_key, mlflow_prefix
 from weft_core.setup import share_datastore
 from weft_core.store.models import Base, CodeBundle, Datastore, EngineStatus, Job, Member, Model, Project, Secret, User
 from weft_core.store.quotas import Quota, usage
+from weft_core.store.row_security import across_projects
 
 _HELD: dict[str, type[Base]] = {"job": Job, "model": Model, "secret": Secret}
 _ORDER = {"owner": 0, "editor": 1, "viewer": 2}
@@ -47,21 +48,23 @@ def create_project(context: Context, who: Principal, body: NewProject, once: Onc
     with context.database.transaction() as session:
         made = new_id("prj")
         about("project", body.name)
-        if once.claim(who.scope(session), made) == made:
-            if session.scalars(select(Project).where(Project.name == body.name)).one_or_none():
-                raise Problem(EXISTS, f"a project named {body.name!r} exists already")
-            if not body.allow_untrusted:
-                _refuse_exposure(context, session)
-            owner = _user(session, body.owner or who.user)
-            if owner is None:
-                raise invalid("body.owner", "there is no such user", found=body.owner)
-            session.add(Project(id=made, name=body.name))
-            about_project(made, body.name)
-            session.flush()
-            session.add(Member(project_id=made, user_id=owner.id, role="owner"))
-            session.flush()
-            share_datastore(session, context.settings, session.get_one(Project, made))
-        return next(project for project in list_projects(session, who) if project.name == body.name)
+        claimed = once.claim(who.scope(session), made) == made
+        with across_projects(session):
+            if claimed:
+                if session.scalars(select(Project).where(Project.name == body.name)).one_or_none():
+                    raise Problem(EXISTS, f"a project named {body.name!r} exists already")
+                if not body.allow_untrusted:
+                    _refuse_exposure(context, session)
+                owner = _user(session, body.owner or who.user)
+                if owner is None:
+                    raise invalid("body.owner", "there is no such user", found=body.owner)
+                session.add(Project(id=made, name=body.name))
+                about_project(made, body.name)
+                session.flush()
+                session.add(Member(project_id=made, user_id=owner.id, role="owner"))
+                session.flush()
+                share_datastore(session, context.settings, session.get_one(Project, made))
+            return next(project for project in list_projects(session, who) if project.name == body.name)
 
 
 def _refuse_exposure(context: Context, session: Session) -> None:

@@ -17,6 +17,7 @@ from weft_api.http.problems import CONFLICT, EXISTS, FORBIDDEN, NOT_FOUND, Probl
 from weft_api.users.schemas import NewUser, UserChange, UserView
 from weft_core.ids import new_id
 from weft_core.store.models import Member, Project, Token, User
+from weft_core.store.row_security import across_projects
 
 
 def list_users(session: Session) -> list[UserView]:
@@ -30,12 +31,14 @@ def create_user(context: Context, who: Principal, body: NewUser, once: Once) -> 
     hashed = hash_new(context, body.password.get_secret_value(), body.name) if body.password else None
     with context.database.transaction() as session:
         made = new_id("usr")
-        if once.claim(who.scope(session), made) == made:
-            if _find(session, body.name):
-                raise Problem(EXISTS, f"a user named {body.name!r} exists already")
-            session.add(User(id=made, name=body.name, email=body.email, password_hash=hashed, is_admin=body.admin))
-            session.flush()
-        return _views(session, [_get(session, body.name)])[0]
+        claimed = once.claim(who.scope(session), made) == made
+        with across_projects(session):
+            if claimed:
+                if _find(session, body.name):
+                    raise Problem(EXISTS, f"a user named {body.name!r} exists already")
+                session.add(User(id=made, name=body.name, email=body.email, password_hash=hashed, is_admin=body.admin))
+                session.flush()
+            return _views(session, [_get(session, body.name)])[0]
 
 
 def change_user(context: Context, who: Principal, name: str, body: UserChange, address: str) -> UserView:

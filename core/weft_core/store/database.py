@@ -9,6 +9,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session, sessionmaker
 
+from weft_core.store.row_security import Walls, confining
+
 
 class Database:
     """A pool of connections to Postgres, and transactions on them.
@@ -16,9 +18,11 @@ class Database:
     Args:
         url: ``postgresql+psycopg://…``; a plain ``postgresql://`` is taken as that.
         pool_size: connections kept; as many again may be opened for a while.
+        confines: a Scope limits all of its transaction to its project (:mod:`weft_core.store.row_security`). For the
+            processes that answer users.
     """
 
-    def __init__(self, url: str, pool_size: int = 5) -> None:
+    def __init__(self, url: str, pool_size: int = 5, *, confines: bool = False) -> None:
         if url.startswith("postgresql://"):
             url = url.replace("postgresql://", "postgresql+psycopg://", 1)
         # pre_ping: a Postgres that was restarted costs one retry, not an error at a user.
@@ -29,7 +33,9 @@ class Database:
             pool_pre_ping=True,
             connect_args={"connect_timeout": 5},  # seconds; a host that swallows packets would be waited for minutes
         )
-        self._sessions = sessionmaker(self.engine, expire_on_commit=False)
+        self.walls = Walls()
+        info = confining(self.walls) if confines else {}
+        self._sessions = sessionmaker(self.engine, expire_on_commit=False, info=info)
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:

@@ -22,6 +22,7 @@ from sqlalchemy.exc import OperationalError
 from weft_core import bundled
 from weft_core.ids import new_id
 from weft_core.settings import load_settings
+from weft_core.store import row_security
 from weft_core.store.database import Database
 
 # Any constant does, as long as all of Weft uses the same.
@@ -40,8 +41,13 @@ def _config(connection: Connection) -> Config:
     return config
 
 
-def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Apply all migrations up to ``revision``, and give the installation its identity on the first run."""
+def upgrade(engine: Engine, revision: str = "head") -> str | None:
+    """Apply all migrations up to ``revision``. With all of them, also give the installation its identity on the first
+    run, and make the role of row-level security.
+
+    Returns:
+        Why row-level security is not in force; None if it is, or if ``revision`` is not the newest.
+    """
     with engine.begin() as connection:
         _take_turns(connection)
         command.upgrade(_config(connection), revision)
@@ -50,6 +56,8 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
                 text("INSERT INTO installation (singleton, id) VALUES (true, :id) ON CONFLICT DO NOTHING"),
                 {"id": new_id("inst")},
             )
+            return row_security.ensure(connection).problem
+    return None
 
 
 def downgrade(engine: Engine, revision: str) -> None:
@@ -91,7 +99,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         if options.action == "upgrade":
-            upgrade(database.engine, options.revision or "head")
+            problem = upgrade(database.engine, options.revision or "head")
+            if problem:
+                print(f"{row_security.NOT_IN_FORCE}: {problem}", file=sys.stderr)
         elif options.action == "check":
             check(database.engine)
         else:

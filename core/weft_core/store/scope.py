@@ -11,6 +11,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from weft_core.store.models import Base
+from weft_core.store.row_security import confine
 
 Row = TypeVar("Row", bound=Base)
 
@@ -19,11 +20,17 @@ class Scope:
     """A session that sees one project only.
 
     Args:
-        session: an open session; the caller owns its transaction.
+        session: an open session; the caller owns its transaction. In the API, Postgres shows the rest of the
+            transaction this project only, also to statements that this class has not made
+            (:mod:`weft_core.store.row_security`).
         project_id: the tenant.
+
+    Raises:
+        RuntimeError: the transaction is another project's.
     """
 
     def __init__(self, session: Session, project_id: str) -> None:
+        confine(session, project_id)
         self.session = session
         self.project_id = project_id
 

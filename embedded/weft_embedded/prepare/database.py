@@ -12,6 +12,7 @@ from weft_core.secrets import SecretsUnreadable
 from weft_core.settings import Settings, load_settings
 from weft_core.store import migrate
 from weft_core.store.database import Database
+from weft_core.store.row_security import NOT_IN_FORCE
 from weft_embedded import first_start, profile
 from weft_embedded.home import Home, HomeError
 from weft_embedded.prepare import add_ours, patiently
@@ -49,11 +50,13 @@ def _prepare(settings: Settings, has_profile: bool) -> None:
     home = Home(settings.home)
     database = Database(settings.database_url.get_secret_value(), pool_size=1)
     try:
-        migrate.upgrade(database.engine)
+        problem = migrate.upgrade(database.engine)
         token = first_start.ensure_accounts(database, settings, profile.own_token(home))
     finally:
         database.close()
     profile.write_own(home, settings.api.public_url, token)
+    if problem:
+        print(f"{NOT_IN_FORCE}: {problem}")
     hint = profile.write_users(home, settings.api.public_url, token) if has_profile else None
     if hint:
         print(hint)
