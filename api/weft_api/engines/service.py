@@ -114,10 +114,14 @@ def _moment(then: datetime) -> str:
 
 def _waiting(scope: Scope, name: str) -> list[WaitingJob]:
     """The project's queued jobs, with their places among all projects'."""
-    place = func.row_number().over(order_by=(Job.priority.desc(), Job.created_at, Job.id)).label("place")
-    queue = select(Job.id, place).where(Job.engine == name, Job.state == JobState.QUEUED.value).subquery()
+    by_age = func.row_number().over(order_by=(Job.priority.desc(), Job.created_at, Job.id))
+    queue = (
+        select(Job.id, func.coalesce(Job.place, by_age).label("place"))
+        .where(Job.engine == name, Job.state == JobState.QUEUED.value)
+        .subquery()
+    )
     own = scope.select(Job).join(queue, queue.c.id == Job.id).add_columns(queue.c.place)
-    rows = scope.session.execute(own.order_by(queue.c.place).limit(_WAITING))
+    rows = scope.session.execute(own.order_by(queue.c.place, Job.created_at, Job.id).limit(_WAITING))
     return [_waiting_job(job, number) for job, number in rows]
 
 
