@@ -101,7 +101,9 @@ function ShareLine({ project, change }: { project: string; change: (share: Share
       body(api.GET("/api/v1/projects/{name}/share", { params: { path: { name: project } }, signal })),
   });
   if (!data) return error ? <ErrorNote error={error} /> : <Loading rows={1} />;
-  const { cpus, gpus, memory } = data.guaranteed;
+  const cpus = data.guaranteed?.cpus;
+  const gpus = data.guaranteed?.gpus;
+  const memory = data.guaranteed?.memory;
   const known = (one: number | null | undefined): one is number => one !== null && one !== undefined;
   const guaranteed = [
     ...(known(cpus) ? [`${value(cpus)} CPUs`] : []),
@@ -282,15 +284,15 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
     const now = asked.share;
     const first = (one: number | null | undefined) => (one === null || one === undefined ? "" : String(one));
     const number = (text: string | undefined) => (text ? Number(text) : null);
-    const kept = now?.guaranteed.memory;
+    const kept = now?.guaranteed?.memory;
     return (
       <FormDialog
         title={`Share of ${project}`}
         verb="Set"
         fields={[
           { name: "weight", label: "Weight", required: true, first: first(now?.weight), hint: "A number, such as 2 or 0.5." },
-          { name: "cpus", label: "Guaranteed CPUs", type: "number", min: 0, placeholder: "none", first: first(now?.guaranteed.cpus) },
-          { name: "gpus", label: "Guaranteed GPUs", type: "number", min: 0, placeholder: "none", first: first(now?.guaranteed.gpus) },
+          { name: "cpus", label: "Guaranteed CPUs", type: "number", min: 0, placeholder: "none", first: first(now?.guaranteed?.cpus) },
+          { name: "gpus", label: "Guaranteed GPUs", type: "number", min: 0, placeholder: "none", first: first(now?.guaranteed?.gpus) },
           {
             name: "memory",
             label: "Guaranteed memory in GiB",
