@@ -275,6 +275,19 @@ class TimingSettings(_Section):
     """How long a job may train without writing into RESULT_DIR or CHECKPOINT_DIR before a warning; 0: no check."""
 
 
+class FairShareSettings(_Section):
+    """How projects share the engines (docs/fair-share.md)."""
+
+    half_life: float = Field(604_800.0, gt=0)
+    """After how many seconds past use counts half. The default is a week."""
+    gpu_weight: float = Field(16.0, ge=0)
+    """How many CPUs a GPU counts for in what a project has used."""
+    preemption: Literal["off", "guaranteed", "priority"] = "guaranteed"
+    """Which jobs may have running jobs saved and put back into the queue: none (``off``), jobs within the guarantee of
+    their project, to take back what other projects have borrowed (``guaranteed``), or also jobs of a higher priority
+    within the same project (``priority``)."""
+
+
 class TelemetrySettings(_Section):
     """Metrics and traces of the service itself (docs/observability.md)."""
 
@@ -339,6 +352,7 @@ class Settings(BaseSettings):
     outgoing: OutgoingSettings = Field(default_factory=OutgoingSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     timings: TimingSettings = Field(default_factory=TimingSettings)
+    fair_share: FairShareSettings = Field(default_factory=FairShareSettings)
     notify: NotifySettings = Field(default_factory=NotifySettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     audit: AuditSettings = Field(default_factory=AuditSettings)

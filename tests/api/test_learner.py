@@ -242,7 +242,16 @@ def test_heartbeats_bring_the_stop(api: Api, gang: Attempted) -> None:
         "dump": None,
     }
     assert not _is_due(api, gang.job_id), "a heartbeat is no reason to step"
-    assert _learner(api, gang, 0).heartbeat_at is not None
+    learner = _learner(api, gang, 0)
+    assert learner.heartbeat_at is not None
+    assert learner.saved_at is None
+    assert agent.post("heartbeat", saved_seconds=100).status_code == 200
+    learner = _learner(api, gang, 0)
+    assert learner.heartbeat_at is not None
+    assert learner.saved_at is not None
+    assert (learner.heartbeat_at - learner.saved_at).total_seconds() == 100
+    assert agent.post("heartbeat").status_code == 200
+    assert _learner(api, gang, 0).saved_at == learner.saved_at, "what is stored stays stored"
     api.set_attempt(gang, stop_requested_at=datetime.now(UTC))
     assert agent.post("heartbeat").json() == {"stop": True, "grace_seconds": 120, "dump": None}
     api.set_attempt(gang, grace_seconds=0)

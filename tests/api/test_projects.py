@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import select, update
-from tests.api.conftest import PASSWORD, Api, Person, code_of
+from sqlalchemy import func, select, update
+from tests.api.conftest import HELLO, PASSWORD, Api, Person, code_of
 
 from weft_core.objects import mlflow_prefix
 from weft_core.store.models import Project, User
@@ -180,3 +181,44 @@ def test_a_quota_and_what_is_used_of_it(api: Api, root: Person, ann: Person) -> 
     for bad in ({"gpus": -1}, {"cpus": "NaN"}, {"gpus": 1.5}, {"disks": 1}):
         assert refused(root.http.put(path, json=bad)) == (400, "invalid_request")
     assert root.http.put(path, json={}).json() == nothing | {"used": unused}
+
+
+def test_a_share_and_what_is_used_of_it(api: Api, root: Person, ann: Person) -> None:
+    path = f"/api/v1/projects/{ann.project}/share"
+    nothing: dict[str, Any] = {"cpus": None, "gpus": None, "memory": None}
+    shown = ann.http.get(path).json()
+    assert (shown["weight"], shown["guaranteed"], shown["borrow"], shown["used"]) == (1, nothing, True, 0)
+    body = {"weight": 3, "guaranteed": {"gpus": 8}, "borrow": False}
+    assert refused(ann.http.put(path, json=body)) == (403, "forbidden"), "administrators only"
+    shown = root.http.put(path, json=body).json()
+    assert (shown["weight"], shown["guaranteed"], shown["borrow"]) == (3, nothing | {"gpus": 8}, False)
+    assert 0 < shown["share"] <= 1
+    assert ann.http.get(path).json() == shown
+    api.set_attempt(api.attempt(ann.submit()["id"]), created_at=func.now() - timedelta(days=1))
+    assert ann.http.get(path).json()["used"] > 0
+    for bad in ({"weight": 0}, {"weight": "NaN"}, {"guaranteed": {"jobs": 1}}, {"guaranteed": {"gpus": -1}}):
+        assert refused(root.http.put(path, json=bad)) == (400, "invalid_request")
+    assert root.http.put(path, json={}).json()["guaranteed"] == nothing
+
+
+def test_caps_are_the_owners_affair_and_lower_a_priority(api: Api, ann: Person, bob: Person) -> None:
+    editor = api.person("editor", ann.project_id)
+    path = f"/api/v1/projects/{ann.project}/caps"
+    assert ann.http.get(path).json() == {"editor": None, "owner": None}
+    body = {"editor": {"priority": 40, "gpus": 4}}
+    assert refused(editor.http.put(path, json=body)) == (403, "forbidden")
+    assert refused(bob.http.put(path, json=body)) == (404, "not_found")
+    nothing: dict[str, Any] = {"cpus": None, "gpus": None, "memory": None, "jobs": None, "priority": None}
+    assert ann.http.put(path, json=body).json() == {"editor": nothing | {"priority": 40, "gpus": 4}, "owner": None}
+    lowered = editor.submit(HELLO + "priority: 90\n")
+    assert lowered["priority"] == 40
+    events = editor.http.get(f"/api/v1/jobs/{lowered['id']}/events").json()["events"]
+    warning = f"priority 90 was lowered to 40, the most for the role editor in project {ann.project}"
+    assert warning in [event["message"] for event in events]
+    assert editor.submit(HELLO + "priority: 30\n")["priority"] == 30
+    assert ann.submit(HELLO + "priority: 90\n")["priority"] == 90, "owners have no cap"
+    wrong: list[dict[str, Any]] = [{"viewer": {}}, {"editor": {"priority": 101}}, {"editor": {"disks": 1}}]
+    for bad in wrong:
+        assert refused(ann.http.put(path, json=bad)) == (400, "invalid_request")
+    assert ann.http.put(path, json={}).json() == {"editor": None, "owner": None}
+    assert editor.submit(HELLO + "priority: 90\n")["priority"] == 90

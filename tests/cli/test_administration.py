@@ -61,6 +61,19 @@ def test_an_administrator_makes_a_project_with_members_and_a_quota(api: Api, roo
     }  # fmt: skip
     wrong = root("projects", "quota", "compilers", "--gpus", "many")
     assert (wrong.returncode, "'many' is neither a number nor none" in wrong.stderr) == (2, True)
+    assert done("projects", "share", "compilers").split()[-2:] == ["nothing", "yes"]
+    shown = (
+        done("projects", "share", "compilers", "--weight", "3", "--gpus", "8", "--no-borrow").splitlines()[1].split()
+    )
+    assert (shown[0], shown[-3:]) == ("3", ["8", "gpus", "no"])
+    assert done("projects", "share", "compilers", "--borrow").split()[-3:] == ["8", "gpus", "yes"]
+    done("projects", "caps", "compilers", "--priority", "60", "--memory", "8GiB")
+    table = done("projects", "caps", "compilers", "--role", "owner", "--jobs", "3")
+    rows = {line.split()[0]: line.split()[1:] for line in table.splitlines()[1:]}
+    assert rows["priority"] == ["60", "none"]
+    assert rows["memory"] == ["8", "GiB", "none"]
+    assert rows["jobs"] == ["none", "3"]
+    assert done("projects", "caps", "compilers", "--priority", "none").splitlines()[1].split()[1:] == ["none", "none"]
     token = api.client().post("/api/v1/login", json={"user": "grace", "password": "first password"}).json()["token"]
     done("users", "password", "grace", stdin="second password\n")
     assert api.client(token).get("/api/v1/me").status_code == 200

@@ -167,6 +167,12 @@ def test_an_administrator_adds_a_viewer_who_is_offered_nothing_that_is_refused(
     page.get_by_label("GPUs").fill("8")
     page.get_by_role("button", name="Set", exact=True).click()
     expect(project).to_contain_text("GPUs 0 of 8")
+    expect(project).to_contain_text("Guaranteed nothing")
+    project.get_by_role("button", name="Share").click()
+    page.get_by_label("Guaranteed GPUs").fill("4")
+    page.get_by_label("May hold more").select_option("no")
+    page.get_by_role("button", name="Set", exact=True).click()
+    expect(project).to_contain_text("Guaranteed 4 GPUs and no more")
     assert faults(page) == []
 
     with visiting(browser, site) as context:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from weft_core.engine import Amounts, Capacity, Node, Taint, gpu_type_fits
 from weft_core.launch import Placement, Resources, Toleration
-from weft_workers.admission import Request, Running, plan
+from weft_workers.admission import plan
+from weft_workers.rooms import Request, Running
 
 GIB = 1 << 30
 

@@ -22,10 +22,11 @@ from weft_core.store import jobs
 from weft_core.store.models import Attempt, Job, Project
 from weft_core.store.quotas import Quota, Usage, usage
 from weft_core.store.scope import Scope
-from weft_workers.admission import Plan, Request, plan
+from weft_workers.admission import Plan, plan
 from weft_workers.observing import Ages, ObservedEngine
 from weft_workers.quotas import Allowance
 from weft_workers.reconcile import step
+from weft_workers.rooms import Request
 
 ROOMY = Capacity((node(cpus=64, gpus=16),))
 
@@ -35,7 +36,7 @@ def planned(quota: Quota, *queue: tuple[str, int, Resources], used: Usage | None
     capacity = replace(ROOMY, queue="kueue") if queued else ROOMY
     requests = [Request(name, learners, each, project="vision") for name, learners, each in queue]
     requests.append(Request("other", 1, need(), project="another"))
-    decided = plan("e", capacity, [], requests, {"vision": Allowance("vision", quota, used or Usage())})
+    decided = plan("e", capacity, [], requests, {"vision": [Allowance("vision", quota, used or Usage())]})
     assert "other" in decided.places, "nobody else is held back"
     return decided
 
@@ -73,7 +74,7 @@ def test_an_elastic_job_starts_with_what_its_quota_allows() -> None:
     request = Request("a", 4, need(gpus=1), least=2, project="vision")
     for used, learners in ((0, 3), (1, 2), (2, 0)):
         allowance = Allowance("vision", Quota(gpus=3), Usage(gpus=used))
-        assert len(plan("e", ROOMY, [], [request], {"vision": allowance}).places.get("a", ())) == learners
+        assert len(plan("e", ROOMY, [], [request], {"vision": [allowance]}).places.get("a", ())) == learners
 
 
 @given(

@@ -55,10 +55,11 @@ class World:
             "notify": changes.pop("notify", []),
             "rules": changes.pop("rules", []),
         }
+        project, user = changes.pop("project", PROJECT), changes.pop("user", USER)
         fields = {"name": "job", "engine": "local", "priority": 50, "learners": 1, "retries": 0, **changes}
         with self.transaction() as session:
-            job = Job(id=new_id("job"), user_id=USER, manifest=manifest, **fields)
-            jobs.submit(Scope(session, PROJECT), job, [])
+            job = Job(id=new_id("job"), user_id=user, manifest=manifest, **fields)
+            jobs.submit(Scope(session, project), job, [])
         return job.id
 
     def halt(self, job_id: str) -> None:
@@ -143,11 +144,13 @@ class World:
                 "active_at",
                 "exited_at",
                 "broken_at",
+                "saved_at",
             ],
             "rounds": ["opened_at", "closed_at"],
             "events": ["created_at"],
             "log_chunks": ["created_at"],
             "log_sources": ["written_at"],
+            "project_usage": ["at"],
             "jobs": ["lease_until", "next_step_at", "keepalive_until"],
         }
         with self.transaction() as session:

@@ -1,54 +1,26 @@
 """The jobs that start next on an engine: a pure function of the engine's capacity, its open attempts and its queue.
 
-Jobs are considered in the order of the queue. A gang starts whole or not at all, and its learners must really fit, node
-by node. The first job that does not fit keeps its place: its request is set aside, and later jobs get only the room
-that is left after that. Small jobs therefore fill gaps and never starve a large job (conservative backfill).
+Jobs are considered in order of priority and age; those of several projects take turns (weft_workers.shares). A gang
+starts whole or not at all, and its learners must really fit, node by node. The first job that does not fit keeps its
+place: its request is set aside, and later jobs get only the room that is left after that. Small jobs therefore fill
+gaps and never starve a large job (conservative backfill). If the first job may take the room of running jobs, these are
+asked to make room (weft_workers.preemption).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft_core.engine import Capacity, Node, gpu_type_fits
-from weft_core.launch import Placement, Resources
+from weft_core.launch import Resources
 from weft_core.words import count, size
+from weft_workers.preemption import Mode, victims
 from weft_workers.quotas import Allowance
+from weft_workers.rooms import Request, Room, Running, allows, occupy, place, reserve, sized
+from weft_workers.shares import Share, Turns, describe
 
 _SLACK = 1e-6  # fractions of CPUs don't add up exactly
-
-
-@dataclass(frozen=True)
-class Request:
-    """A queued job."""
-
-    job_id: str
-    learners: int
-    each: Resources
-    placement: Placement = field(default_factory=Placement)
-    least: int | None = None
-    """Of an elastic one: with so many learners it can start already; None: with all."""
-    project: str = ""
-    ready: bool = True
-    """False: its image is still being made, so it can't start whatever room there is."""
-
-    @property
-    def smallest(self) -> Request:
-        """With as few learners as will do: what it waits for."""
-        return self if self.least is None else replace(self, learners=self.least, least=None)
-
-
-@dataclass(frozen=True)
-class Running:
-    """An open attempt."""
-
-    learners: int
-    each: Resources
-    nodes: Sequence[str] = ()
-    """Where its learners were seen; may be outdated."""
-    meant: Sequence[str] = ()
-    """Of learners that were not seen yet: where admission had placed them. The engine may do otherwise."""
-    placement: Placement = field(default_factory=Placement)
 
 
 @dataclass
@@ -65,61 +37,24 @@ class Plan:
     """Jobs whose image is still being made: they keep no room from others."""
     held_back: dict[str, str] = field(default_factory=dict)
     """Those of ``waiting`` that the quota of their project (the value) holds back, whatever room there is."""
+    preempted: dict[str, str] = field(default_factory=dict)
+    """Running jobs that are to save and end now, and for whom: 'job-… of project …'."""
+    order: list[str] = field(default_factory=list)
+    """All jobs, as they were considered."""
+
+    @property
+    def places_in_queue(self) -> dict[str, int]:
+        """The places of the jobs that do not start now, from 1."""
+        staying = (job_id for job_id in self.order if job_id not in self.places)
+        return {job_id: number for number, job_id in enumerate(staying, 1)}
 
 
 def more(capacity: Capacity, running: Sequence[Running], request: Request) -> tuple[str, ...]:
     """Nodes for as many of ``request``'s learners as fit now beside what runs, perhaps for none."""
-    rooms = [_Room.of(node) for node in capacity.nodes if not node.potential]
-    _occupy(rooms, running)
+    rooms = [Room.of(node) for node in capacity.nodes if not node.potential]
+    occupy(rooms, running)
     fit = min(request.learners, sum(room.slots(request) for room in rooms))
-    return _place(rooms, replace(request, learners=fit)) if fit else ()
-
-
-@dataclass
-class _Room:
-    """A node and what is free on it."""
-
-    node: Node
-    cpus: float
-    gpus: int
-    memory: int
-    extra: dict[str, float]
-
-    @staticmethod
-    def of(node: Node) -> _Room:
-        """A node with nothing of ours on it."""
-        busy, extra = node.busy, {name: there - node.busy.extra.get(name, 0) for name, there in node.extra.items()}
-        return _Room(node, node.cpus - busy.cpus, node.gpus - busy.gpus, node.memory - busy.memory, extra)
-
-    def slots(self, request: Request, empty: bool = False) -> int:
-        """How many learners of this kind fit (if the node were empty, and ready)."""
-        each = request.each
-        if not (empty or self.node.ready) or not _allows(self.node, request):
-            return 0
-        have: Node | _Room = self.node if empty else self
-        pairs = [(have.cpus, each.cpus), (have.gpus, each.gpus), (have.memory, each.memory)]
-        pairs += [(have.extra.get(name, 0), asked) for name, asked in each.extra.items()]
-        return max(0, min((int(free / asked + _SLACK) for free, asked in pairs if asked > 0), default=1 << 30))
-
-    def give(self, each: Resources, learners: int = 1) -> None:
-        self.cpus -= each.cpus * learners
-        self.gpus -= each.gpus * learners
-        self.memory -= each.memory * learners
-        for name, asked in each.extra.items():
-            self.extra[name] = self.extra.get(name, 0) - asked * learners
-
-    def copy(self) -> _Room:
-        return replace(self, extra=dict(self.extra))
-
-
-def _allows(node: Node, request: Request) -> bool:
-    """Whether learners may run on a node at all, whatever its size."""
-    each, placement = request.each, request.placement
-    if each.gpus and each.gpu_type and not (node.gpus and gpu_type_fits(each.gpu_type, node.gpu_type)):
-        return False
-    if not placement.node_selector.items() <= node.labels.items():
-        return False
-    return all(taint.tolerated(placement.tolerations) for taint in node.taints)
+    return place(rooms, replace(request, learners=fit)) if fit else ()
 
 
 def plan(
@@ -127,26 +62,35 @@ def plan(
     capacity: Capacity,
     running: Sequence[Running],
     queue: Sequence[Request],
-    allowances: Mapping[str, Allowance] | None = None,
+    allowances: Mapping[str, Sequence[Allowance]] | None = None,
+    shares: Mapping[str, Share] | None = None,
+    preemption: Mode = "off",
 ) -> Plan:
-    """Decide for every job of the queue (which is in order) whether it starts now, and if not, why.
+    """Decide for every job of a queue whether it starts now, and if not, why.
 
-    ``allowances``, by project, of those that have a quota, are used up; a job that its quota holds back blocks no
-    other project's.
+    Args:
+        queue: in order of priority and age.
+        allowances: by project, what is left of the limits on its jobs. They are used up. A job that they hold back
+            blocks no other project's.
+        shares: by project, for fair share. They are used up, too. None: the queue is in order.
+        preemption: for whom running jobs have to make room.
     """
     decided = Plan()
-    allowed = allowances or {}
+    allowed, claims = allowances or {}, shares or {}
+    turns = Turns(queue, claims) if shares is not None else queue
     if capacity.queue:  # somebody else admits, and has the reasons; but for quotas
-        for request in queue:
+        for request in turns:
+            decided.order.append(request.job_id)
             if within := _within(allowed, request, decided):
                 decided.places[within.job_id] = ("",) * within.learners
-                _take(allowed, within, within.learners)
+                _take(allowed, claims, within, within.learners)
         return decided
-    rooms = [_Room.of(node) for node in capacity.nodes]
-    _occupy(rooms, running)
-    reserved, ahead = False, 0
+    rooms = [Room.of(node) for node in capacity.nodes]
+    held = occupy(rooms, running)
+    reserved, ahead = False, _Ahead(claims)
     free = rooms
-    for asked in queue:
+    for asked in turns:
+        decided.order.append(asked.job_id)
         request = asked.smallest
         if why := _impossible(engine, capacity, rooms, request):
             (decided.waiting if capacity.grows else decided.impossible)[request.job_id] = why
@@ -154,121 +98,94 @@ def plan(
             decided.unready.append(request.job_id)
         elif (within := _within(allowed, asked, decided)) is None:
             continue
-        elif place := _place(rooms, _sized(rooms, within)):
-            decided.places[request.job_id] = place
-            _take(allowed, within, len(place))
+        elif placed := place(rooms, sized(rooms, within)):
+            decided.places[request.job_id] = placed
+            _take(allowed, claims, within, len(placed))
             if reserved:  # `free` has no reservation in it, and is kept for the reasons only
-                _place(free, replace(request, learners=len(place)))
+                place(free, replace(request, learners=len(placed)))
         else:
-            decided.waiting[request.job_id] = _reason(free, request, ahead)
-            ahead += 1
+            why = _reason(free, request, ahead.words(request))
             if not reserved:
                 reserved = True
+                stopped = victims(rooms, held, running, request, claims, preemption)
+                why += _make_room(decided, request, claims, running, stopped)
                 free = [room.copy() for room in rooms]
-                _reserve(rooms, request)
+                reserve(rooms, request)
+            decided.waiting[request.job_id] = why
+            ahead.add(request)
+            if request.project in claims:
+                claims[request.project].take(request, request.learners)
     return decided
 
 
-def _within(allowed: Mapping[str, Allowance], asked: Request, decided: Plan) -> Request | None:
-    """A request with no more learners than its project's quota allows; None when even the smallest has to wait."""
-    allowance = allowed.get(asked.project)
-    if allowance is None:
-        return asked
-    least = asked.smallest.learners
-    number = allowance.learners(asked.each, asked.learners)
-    if number >= least:
-        return replace(asked, learners=number) if asked.least is not None else asked
-    decided.waiting[asked.job_id] = allowance.hold_back(asked.each, least)
-    decided.held_back[asked.job_id] = asked.project
-    return None
+def _make_room(
+    decided: Plan,
+    request: Request,
+    shares: Mapping[str, Share],
+    running: Sequence[Running],
+    stopped: Sequence[Running] | None,
+) -> str:
+    """Note which attempts are to end for a job. Returns the words to add to the reason why it waits."""
+    if stopped is None:
+        return ""
+    project = f" of project {shares[request.project].project}" if request.project in shares else ""
+    for attempt in stopped:
+        decided.preempted[attempt.job_id] = f"{request.job_id}{project}"
+    saving = len(stopped) or sum(attempt.preempted for attempt in running)
+    return f"; {count(saving, 'running job')} {'is' if saving == 1 else 'are'} to save and make room" if saving else ""
 
 
-def _take(allowed: Mapping[str, Allowance], request: Request, learners: int) -> None:
-    if allowance := allowed.get(request.project):
+def _within(allowed: Mapping[str, Sequence[Allowance]], asked: Request, decided: Plan) -> Request | None:
+    """A request with no more learners than its project's limits allow; None when even the smallest has to wait."""
+    least, number = asked.smallest.learners, asked.learners
+    for allowance in binding(allowed, asked):
+        number = min(number, allowance.learners(asked.each, asked.learners))
+        if number < least:
+            decided.waiting[asked.job_id] = allowance.hold_back(asked.each, least)
+            decided.held_back[asked.job_id] = asked.project
+            return None
+    return replace(asked, learners=number) if asked.least is not None else asked
+
+
+def binding(allowed: Mapping[str, Sequence[Allowance]], request: Request) -> Iterator[Allowance]:
+    """The limits that bind a job."""
+    return (one for one in allowed.get(request.project, ()) if one.user in (None, request.user))
+
+
+def _take(
+    allowed: Mapping[str, Sequence[Allowance]], shares: Mapping[str, Share], request: Request, learners: int
+) -> None:
+    for allowance in binding(allowed, request):
         allowance.take(request.each, learners)
+    if share := shares.get(request.project):
+        share.take(request, learners)
 
 
-def _occupy(rooms: list[_Room], running: Sequence[Running]) -> None:
-    """Subtract the open attempts: where they are, then where they were meant to be, then the rest where it fits, else
-    from the emptiest nodes.
+class _Ahead:
+    """The jobs that wait for room before the one that is considered."""
 
-    What was only meant must not overfill a node: the engine has put it elsewhere, and room there would count as free.
-    """
-    by_name = {room.node.name: room for room in rooms}
-    left = []
-    for attempt in running:
-        placed = [name for name in attempt.nodes if name in by_name][: attempt.learners]
-        for name in placed:
-            by_name[name].give(attempt.each)
-        left.append(attempt.learners - len(placed))
-    rest: list[Request] = []
-    for attempt, number in zip(running, left, strict=True):
-        request = Request("", number, attempt.each, attempt.placement)
-        for name in attempt.meant[:number]:
-            if (room := by_name.get(name)) and room.slots(request):
-                room.give(attempt.each)
-                number -= 1
-        rest.append(replace(request, learners=number))
-    for request in rest:
-        if request.learners and not _place(rooms, request):
-            _reserve(rooms, request)
+    def __init__(self, shares: Mapping[str, Share]) -> None:
+        self._shares = shares
+        self._number = 0
+        self._projects: set[str] = set()
+        self._words = {project: describe(share, shares) for project, share in shares.items()}
 
+    def add(self, request: Request) -> None:
+        self._number += 1
+        self._projects.add(request.project)
 
-def _sized(rooms: list[_Room], request: Request) -> Request:
-    """An elastic job with as many learners as fit, but not with fewer than it needs."""
-    if request.least is None:
-        return request
-    fit = sum(room.slots(request) for room in rooms)
-    return replace(request, learners=max(request.least, min(request.learners, fit)))
-
-
-def _place(rooms: list[_Room], request: Request) -> tuple[str, ...]:
-    """Take room for the whole gang, the tightest nodes first; empty and nothing taken when it does not fit."""
-    slots = [(room.slots(request), room) for room in rooms]
-    if sum(number for number, _ in slots) < request.learners:
-        return ()
-
-    def order(slot: tuple[int, _Room]) -> tuple[bool, bool, int, int]:
-        # Nodes that would have to be added come last; before them, for learners without GPUs, the GPU nodes. Otherwise
-        # few nodes are better than many, and among those that have enough room the fullest is best.
-        number, room = slot
-        spares_gpus = room.node.gpus > 0 and not request.each.gpus
-        return room.node.potential, spares_gpus, -min(number, request.learners), number
-
-    slots.sort(key=order)
-    names: list[str] = []
-    for number, room in slots:
-        taken = min(number, request.learners - len(names))
-        room.give(request.each, taken)
-        names += [room.node.name] * taken
-    return tuple(names)
-
-
-def _reserve(rooms: list[_Room], request: Request) -> None:
-    """Set aside what a gang asks for, on the nodes where most of it is free already.
-
-    Nodes that take no learners just now come last: a gang that need not wait for them gets its room sooner elsewhere.
-    """
-    left = [(room, room.slots(request, empty=True)) for room in rooms]
-    for _ in range(request.learners):
-        able = [index for index, (_, slots) in enumerate(left) if slots > 0] or range(len(left))
-        if not able:
-            return
-        best = max(able, key=lambda index: _ease(left[index][0], request))
-        room, slots = left[best]
-        room.give(request.each)
-        left[best] = room, slots - 1
-
-
-def _ease(room: _Room, request: Request) -> tuple[bool, bool, int, float, int]:
-    """How soon a node may have room for one learner more: the greatest is the first."""
-    return room.node.ready, not room.node.potential, room.gpus if request.each.gpus else 0, room.cpus, room.memory
+    def words(self, request: Request) -> str:
+        if not self._number:
+            return ""
+        behind = f"queued behind {count(self._number, 'job')}"
+        used = self._words.get(request.project, "") if self._projects - {request.project} else ""
+        return f"{behind}: {used}" if used else behind
 
 
 # --- the words ---------------------------------------------------------------------------------------------------
 
 
-def _impossible(engine: str, capacity: Capacity, rooms: list[_Room], request: Request) -> str:
+def _impossible(engine: str, capacity: Capacity, rooms: list[Room], request: Request) -> str:
     """Why a request would not fit if the engine were empty; '' if it would."""
     room = sum(candidate.slots(request, empty=True) for candidate in rooms)
     if room >= request.learners:
@@ -277,7 +194,7 @@ def _impossible(engine: str, capacity: Capacity, rooms: list[_Room], request: Re
     return f"does not fit: {why}; waits for nodes to join" if capacity.grows else f"can never fit: {why}"
 
 
-def _why_impossible(engine: str, rooms: list[_Room], request: Request, room: int) -> str:
+def _why_impossible(engine: str, rooms: list[Room], request: Request, room: int) -> str:
     each, learners = request.each, request.learners
     nodes = [candidate.node for candidate in rooms]
     if not nodes:
@@ -285,7 +202,7 @@ def _why_impossible(engine: str, rooms: list[_Room], request: Request, room: int
     if each.gpus and each.gpu_type and not any(_has_type(node, each.gpu_type) for node in nodes):
         types = ", ".join(sorted({node.gpu_type for node in nodes if node.gpu_type and node.gpus})) or "none"
         return f"asks GPUs of type {each.gpu_type}, engine {engine} has: {types}"
-    allowed = [node for node in nodes if _allows(node, request)]
+    allowed = [node for node in nodes if allows(node, request)]
     if not allowed:
         return _why_not_allowed(engine, nodes, request)
     largest = f"the largest node of engine {engine} has"
@@ -325,17 +242,16 @@ def _has_type(node: Node, gpu_type: str) -> bool:
     return node.gpus > 0 and gpu_type_fits(gpu_type, node.gpu_type)
 
 
-def _reason(free: list[_Room], request: Request, ahead: int) -> str:
-    behind = f"queued behind {count(ahead, 'job')}" if ahead else ""
+def _reason(free: list[Room], request: Request, behind: str) -> str:
     if sum(room.slots(request) for room in free) >= request.learners:
         return behind or "waiting for admission"
     return "; ".join(part for part in (_shortage(free, request), behind) if part)
 
 
-def _shortage(free: list[_Room], request: Request) -> str:
+def _shortage(free: list[Room], request: Request) -> str:
     """The resource of which there is too little in sum; else, that the room is scattered."""
     each, learners = request.each, request.learners
-    allowed = [room for room in free if _allows(room.node, request)]
+    allowed = [room for room in free if allows(room.node, request)]
     usable = [room for room in allowed if room.node.ready]
     if not usable:
         return f"waiting for a node: none of {len(allowed)} that it may run on is ready"
@@ -358,7 +274,7 @@ def _shortage(free: list[_Room], request: Request) -> str:
     return f"waiting for room for {count(learners, 'learner')} of {_words(each)} each: there is room for {slots}"
 
 
-def _sum_extra(rooms: Sequence[_Room], name: str) -> float:
+def _sum_extra(rooms: Sequence[Room], name: str) -> float:
     return sum(room.node.extra.get(name, 0) for room in rooms)
 
 

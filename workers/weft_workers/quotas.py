@@ -1,4 +1,5 @@
-"""The rest of a project's quota, while a queue is planned.
+"""What is left of the limits on a project's jobs while a queue is planned: of its quota, of its guarantee if it may not
+borrow, and of the cap on one member.
 
 It works as with room on an engine: the first job of a project that the quota holds back keeps its place. Its request is
 set aside, so that the project's small jobs never starve a large one.
@@ -17,13 +18,17 @@ _SLACK = 1e-6  # fractions of CPUs don't add up exactly
 
 @dataclass
 class Allowance:
-    """Of one project; changed as its jobs are planned."""
+    """The rest of one limit; changed as jobs are planned."""
 
     project: str
     quota: Quota
     used: Usage = field(default_factory=Usage)
     kept: Usage = field(default_factory=Usage)
     """Set aside for a job that waits."""
+    limit: str = ""
+    """What the limit is, in words; '': the quota of the project."""
+    user: str | None = None
+    """The id of the only member whom it binds; None: it binds the whole project."""
 
     def learners(self, each: Resources, most: int, running: bool = False) -> int:
         """How many learners of this kind may start, up to ``most``; of a job that is ``running``: besides it."""
@@ -42,7 +47,7 @@ class Allowance:
 
     def hold_back(self, each: Resources, learners: int) -> str:
         """Why a job of so many learners has to wait; sets aside what it asks for, unless a job before it did."""
-        waiting = f"waiting for quota of project {self.project}"
+        waiting = f"waiting for {self.limit or f'quota of project {self.project}'}"
         if never := self._exceeds(Usage().plus(each, learners)):
             noun, asked, limit = never
             return f"{waiting}: asks {_amount(noun, asked)}, it has {_bare(noun, limit)}"
@@ -56,7 +61,8 @@ class Allowance:
         held = {"job": self.used.jobs, "GPU": self.used.gpus, "CPU": self.used.cpus, "memory": self.used.memory}[noun]
         what = "memory in use" if noun == "memory" else "jobs running" if noun == "job" else f"{noun}s in use"
         reason = f"{waiting}: {_bare(noun, held)} of {_bare(noun, limit)} {what}"
-        return reason if first else f"{reason}; queued behind a job of the project"
+        whose = "project" if self.user is None else "member"
+        return reason if first else f"{reason}; queued behind a job of the {whose}"
 
     def _exceeds(self, wanted: Usage) -> tuple[str, float, float] | None:
         """The first limit that so much would exceed: its noun, how much, the limit."""

@@ -120,10 +120,10 @@ def _moment(then: datetime) -> str:
 
 def _waiting(scope: Scope, queue: ColumnElement[bool]) -> list[WaitingJob]:
     """The project's queued jobs, with their places among all projects'."""
-    place = func.row_number().over(order_by=(Job.priority.desc(), Job.created_at, Job.id)).label("place")
-    places = select(Job.id, place).where(queue).subquery()
+    by_age = func.row_number().over(order_by=(Job.priority.desc(), Job.created_at, Job.id))
+    places = select(Job.id, func.coalesce(Job.place, by_age).label("place")).where(queue).subquery()
     own = scope.select(Job).join(places, places.c.id == Job.id).add_columns(places.c.place)
-    rows = scope.session.execute(own.order_by(places.c.place).limit(_WAITING))
+    rows = scope.session.execute(own.order_by(places.c.place, Job.created_at, Job.id).limit(_WAITING))
     return [_waiting_job(job, number) for job, number in rows]
 
 

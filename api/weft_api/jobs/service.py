@@ -127,7 +127,10 @@ def _user_names(scope: Scope, ids: set[str]) -> dict[str, str]:
 
 
 def _queue_position(scope: Scope, job: Job) -> int:
-    """Place in the engine's queue. Other projects' jobs are counted, as they are in the way, but not shown."""
+    """Place in the engine's queue, as the last plan had it. Other projects' jobs are counted, as they are in the way,
+    but not shown. Until there is a plan with the job, it is the place by priority and age."""
+    if job.place is not None:
+        return job.place
     before = or_(
         Job.priority > job.priority,
         (Job.priority == job.priority) & (tuple_(Job.created_at, Job.id) < (job.created_at, job.id)),

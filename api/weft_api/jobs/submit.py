@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from weft_api.access.auth import Principal
 from weft_api.access.lookups import find_job
 from weft_api.checkpoints.service import (
@@ -38,7 +40,7 @@ from weft_core.manifest import Manifest, ParsedManifest, parse_manifest
 from weft_core.packages import PackageRequest
 from weft_core.service_log import note
 from weft_core.store import jobs
-from weft_core.store.models import Job, Secret
+from weft_core.store.models import Job, Project, Secret
 from weft_core.store.packages import attach_overlay
 from weft_core.store.scope import Scope
 
@@ -178,6 +180,7 @@ def _insert(
             job.keepalive_seconds = submission.keepalive.seconds
             job.idle_seconds = submission.keepalive.idle_seconds
         job.traceparent = context.tracing.here()
+        lowered = _cap_priority(session, who, job)
         jobs.submit(scope, job, parsed.manifest.notes)
         note(job=job.id)
         about("job", job.id)
@@ -193,7 +196,7 @@ def _insert(
         if job.checkpoint_of:
             words = _checkpoint_words(job.checkpoint_of)
             jobs.record_event(session, job, "checkpoint", words, data=job.checkpoint_of)
-        for warning in warnings:
+        for warning in (*warnings, *lowered):
             jobs.record_event(session, job, "warning", warning)
         session.flush()
         session.refresh(job)
@@ -203,6 +206,16 @@ def _insert(
     for due in filter(None, (build, job_id)):
         context.wake.job(due)
     return Submitted(view)
+
+
+def _cap_priority(session: Session, who: Principal, job: Job) -> list[str]:
+    """Lower the priority of a job to the most that the project gives to members of its user's role. Returns a warning
+    if it was higher."""
+    cap = session.get_one(Project, who.project_id).caps.get(who.role, {}).get("priority")
+    if cap is None or job.priority <= cap:
+        return []
+    asked, job.priority = job.priority, cap
+    return [f"priority {asked} was lowered to {cap}, the most for the role {who.role} in project {who.project}"]
 
 
 def _checkpoint_words(checkpoint: dict[str, Any]) -> str:

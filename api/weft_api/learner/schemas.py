@@ -80,7 +80,10 @@ class PhaseCall(LearnerCall):
 
 class HeartbeatCall(LearnerCall):
     model_config = call_examples(
-        system={"cpu_percent": 97.5, "memory_bytes": 734003200, "gpus": []}, idle_seconds=0, wrote=True
+        system={"cpu_percent": 97.5, "memory_bytes": 734003200, "gpus": []},
+        idle_seconds=0,
+        wrote=True,
+        saved_seconds=41.5,
     )
 
     system: dict[str, Any] | None = Field(default=None, description="The learner's use of CPU, memory and GPUs.")
@@ -93,6 +96,13 @@ class HeartbeatCall(LearnerCall):
     )
     wrote: bool | None = Field(
         default=None, description="Whether the program has written into its folder, RESULT_DIR or CHECKPOINT_DIR."
+    )
+    saved_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        le=3e9,
+        description="How long ago CHECKPOINT_DIR was in the state that is stored. Null if the learner has stored "
+        "nothing.",
     )
 
 

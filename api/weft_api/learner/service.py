@@ -199,6 +199,7 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
             heard_since=case((silent, func.now()), else_=Learner.heard_since),
             wrote=call.wrote,
             idle_since=_ago(call.idle_seconds),
+            **({"saved_at": _ago(call.saved_seconds)} if call.saved_seconds is not None else {}),
             **({"active_at": func.now()} if _works(call.system) else {}),
         )
         .returning(Attempt.stop_requested_at, Attempt.grace_seconds, Attempt.stalled_at)

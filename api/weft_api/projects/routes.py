@@ -1,4 +1,4 @@
-"""HTTP for projects, members and quotas."""
+"""HTTP for projects, members, quotas and shares."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from weft_api.http.problems import (
 )
 from weft_api.projects import service
 from weft_api.projects.schemas import (
+    CapsBody,
     MemberList,
     MemberName,
     NewProject,
@@ -28,6 +29,8 @@ from weft_api.projects.schemas import (
     QuotaBody,
     QuotaView,
     RoleBody,
+    ShareBody,
+    ShareView,
 )
 
 router = APIRouter(prefix="/api/v1", tags=["projects"])
@@ -123,3 +126,49 @@ def put_quota(name: ProjectName, body: QuotaBody, context: Ctx, who: Viewer) -> 
     seconds."""
     with context.database.transaction() as session:
         return service.set_quota(session, who, name, body)
+
+
+@router.get(
+    "/projects/{name}/share",
+    summary="Show a project's part in the fair share",
+    responses=responses(NOT_FOUND),
+    openapi_extra=audited("shares.show", "project:{name}", read=True, installation=True),
+)
+def get_share(name: ProjectName, context: Ctx, who: Viewer) -> ShareView:
+    with context.database.transaction() as session:
+        return service.show_share(context, session, who, name)
+
+
+@router.put(
+    "/projects/{name}/share",
+    summary="Set a project's part in the fair share (administrators)",
+    responses=responses(FORBIDDEN, NOT_FOUND),
+    openapi_extra=audited("shares.set", "project:{name}", installation=True),
+)
+def put_share(name: ProjectName, body: ShareBody, context: Ctx, who: Viewer) -> ShareView:
+    """The queue follows within seconds."""
+    with context.database.transaction() as session:
+        return service.set_share(context, session, who, name, body)
+
+
+@router.get(
+    "/projects/{name}/caps",
+    summary="Show the caps on a project's members",
+    responses=responses(NOT_FOUND),
+    openapi_extra=audited("caps.show", "project:{name}", read=True, installation=True),
+)
+def get_caps(name: ProjectName, context: Ctx, who: Viewer) -> CapsBody:
+    with context.database.transaction() as session:
+        return service.show_caps(session, who, name)
+
+
+@router.put(
+    "/projects/{name}/caps",
+    summary="Set the caps on a project's members (owners, administrators)",
+    responses=responses(FORBIDDEN, NOT_FOUND),
+    openapi_extra=audited("caps.set", "project:{name}", installation=True),
+)
+def put_caps(name: ProjectName, body: CapsBody, context: Ctx, who: Viewer) -> CapsBody:
+    """Running jobs go on. A new cap on the priority holds for jobs that are submitted from now on."""
+    with context.database.transaction() as session:
+        return service.set_caps(session, who, name, body)

@@ -117,3 +117,77 @@ class QuotaView(QuotaBody):
     )
 
     used: UsedView
+
+
+_SHARE: dict[str, Any] = {"weight": 2, "guaranteed": {"cpus": None, "gpus": 8, "memory": None}, "borrow": True}
+
+
+class GuaranteedBody(BaseModel):
+    """What a project can always get back from projects that have borrowed it. Null means that nothing is guaranteed."""
+
+    model_config = ConfigDict(title="Guaranteed", extra="forbid")
+
+    cpus: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False)
+    gpus: int | None = Field(default=None, ge=0, le=10**9)
+    memory: int | None = Field(default=None, ge=0, le=2**62, description="Memory in bytes.")
+
+
+class ShareBody(BaseModel):
+    """A project's part in the fair share among projects."""
+
+    model_config = ConfigDict(title="Share", extra="forbid", json_schema_extra={"examples": [_SHARE]})
+
+    weight: float = Field(
+        default=1,
+        gt=0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="The project's share is its weight, relative to the weights of the other projects.",
+    )
+    guaranteed: GuaranteedBody = Field(default_factory=GuaranteedBody)
+    borrow: bool = Field(default=True, description="Whether the project's jobs may hold more than what is guaranteed.")
+
+
+class ShareView(ShareBody):
+    """A project's part in the fair share, and what it has used of late."""
+
+    model_config = ConfigDict(
+        title="ShareView",
+        extra="forbid",
+        json_schema_extra={"examples": [{**_SHARE, "share": 0.4, "used": 0.55}]},
+    )
+
+    share: float = Field(description="The weight, as a part of the weights of all projects: from 0 to 1.")
+    used: float = Field(
+        description="What the project has used, as a part of what all projects have used: from 0 to 1. The past counts "
+        "less and less (setting `fair_share.half_life`)."
+    )
+
+
+_CAPS: dict[str, Any] = {
+    "editor": {"priority": 50, "cpus": None, "gpus": 4, "memory": None, "jobs": 8},
+    "owner": None,
+}
+
+
+class CapBody(BaseModel):
+    """What the jobs of one member may have. Null means no limit."""
+
+    model_config = ConfigDict(title="Cap", extra="forbid")
+
+    priority: int | None = Field(
+        default=None, ge=0, le=100, description="The highest priority of a job. A higher one is lowered."
+    )
+    cpus: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False)
+    gpus: int | None = Field(default=None, ge=0, le=10**9)
+    memory: int | None = Field(default=None, ge=0, le=2**62, description="Memory in bytes.")
+    jobs: int | None = Field(default=None, ge=0, le=10**9, description="Number of jobs that run at once.")
+
+
+class CapsBody(BaseModel):
+    """The caps on each member, by role. Null means no cap."""
+
+    model_config = ConfigDict(title="Caps", extra="forbid", json_schema_extra={"examples": [_CAPS]})
+
+    editor: CapBody | None = None
+    owner: CapBody | None = None

@@ -1,4 +1,4 @@
-"""Keeping projects, members and quotas. Only members and administrators can find a project."""
+"""Keeping projects, members, quotas and shares. Only members and administrators can find a project."""
 
 from __future__ import annotations
 
@@ -12,13 +12,25 @@ from weft_api.context import Context
 from weft_api.http.audited import about, about_project, must_record
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import CONFLICT, EXISTS, FORBIDDEN, Problem, invalid, not_found
-from weft_api.projects.schemas import MemberView, NewProject, ProjectView, QuotaBody, QuotaView, UsedView
+from weft_api.projects.schemas import (
+    CapsBody,
+    GuaranteedBody,
+    MemberView,
+    NewProject,
+    ProjectView,
+    QuotaBody,
+    QuotaView,
+    ShareBody,
+    ShareView,
+    UsedView,
+)
 from weft_core.ids import new_id
 from weft_core.objects import code_key, mlflow_prefix
 from weft_core.setup import share_datastore
 from weft_core.store.models import Base, CodeBundle, Datastore, EngineStatus, Job, Member, Model, Project, Secret, User
 from weft_core.store.quotas import Quota, usage
 from weft_core.store.row_security import across_projects
+from weft_core.store.shares import averages
 
 _HELD: dict[str, type[Base]] = {"job": Job, "model": Model, "secret": Secret}
 _ORDER = {"owner": 0, "editor": 1, "viewer": 2}
@@ -172,6 +184,43 @@ def set_quota(session: Session, who: Principal, name: str, body: QuotaBody) -> Q
     project.quota = body.model_dump(exclude_none=True)
     session.flush()
     return show_quota(session, who, name)
+
+
+def show_share(context: Context, session: Session, who: Principal, name: str) -> ShareView:
+    """Raises Problem not_found."""
+    project = find_project(session, who, name)
+    weights = dict(session.execute(select(Project.id, Project.weight)).all())
+    used = averages(session, context.settings.fair_share, weights)
+    total = sum(used.values())
+    return ShareView(
+        weight=project.weight,
+        guaranteed=GuaranteedBody(**project.guaranteed),
+        borrow=project.borrows,
+        share=round(project.weight / sum(weights.values()), 4),
+        used=round(used[project.id] / total, 4) if total else 0.0,
+    )
+
+
+def set_share(context: Context, session: Session, who: Principal, name: str, body: ShareBody) -> ShareView:
+    """Raises Problem not_found; forbidden."""
+    project = _administered(session, who, name, lock=True)
+    project.weight, project.borrows = body.weight, body.borrow
+    project.guaranteed = body.guaranteed.model_dump(exclude_none=True)
+    session.flush()
+    return show_share(context, session, who, name)
+
+
+def show_caps(session: Session, who: Principal, name: str) -> CapsBody:
+    """Raises Problem not_found."""
+    return CapsBody.model_validate(find_project(session, who, name).caps)
+
+
+def set_caps(session: Session, who: Principal, name: str, body: CapsBody) -> CapsBody:
+    """Raises Problem not_found; forbidden unless the caller owns the project or is an administrator."""
+    project = _owned(session, who, name)
+    kept = body.model_dump(exclude_none=True)
+    project.caps = {role: cap for role, cap in kept.items() if cap}
+    return CapsBody.model_validate(project.caps)
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------

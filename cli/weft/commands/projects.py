@@ -1,4 +1,4 @@
-"""``projects list|create|delete|members|add|remove|quota``."""
+"""``projects list|create|delete|members|add|remove|quota|share|caps``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import typer
 from rich.markup import escape
 
 from weft.commands.common import JsonOption, client_of
-from weft.models import Quota
+from weft.models import Caps, Quota, Share
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import table
 from weft.ui.times import ago
 from weft.words import size
 
-app = typer.Typer(no_args_is_help=True, help="Manage projects, their members and their quotas.")
+app = typer.Typer(no_args_is_help=True, help="Manage projects, their members, quotas and shares.")
 NameArgument = Annotated[str, typer.Argument(metavar="PROJECT", show_default=False)]
 UserArgument = Annotated[str, typer.Argument(metavar="USER", show_default=False)]
 _UNITS = {"mb": 10**6, "gb": 10**9, "tb": 10**12, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
@@ -121,6 +121,83 @@ def quota(
     for key in Quota.NAMES:
         limit = found.limits[key]
         made.add_row(key, _amount(key, found.used[key]), "none" if limit is None else _amount(key, limit))
+    show(made)
+
+
+@app.command("share")
+def share(
+    ctx: typer.Context,
+    name: NameArgument,
+    weight: Annotated[
+        float | None, typer.Option(min=0, help="Weight among the projects; 1 at first.", show_default=False)
+    ] = None,
+    cpus: Annotated[str | None, typer.Option(metavar="N|none", help="Guaranteed CPUs.", show_default=False)] = None,
+    gpus: Annotated[str | None, typer.Option(metavar="N|none", help="Guaranteed GPUs.", show_default=False)] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE|none", help="Guaranteed memory, such as 64Gb.", show_default=False)
+    ] = None,
+    borrow: Annotated[
+        bool | None,
+        typer.Option("--borrow/--no-borrow", help="May its jobs hold more than that?", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a project's part in the fair share, or change what you name (administrators)."""
+    projects = client_of(ctx).projects
+    found = projects.share(name)
+    asked = {"cpus": cpus, "gpus": gpus, "memory": memory}
+    changes = {key: _limit(key, text) for key, text in asked.items() if text is not None}
+    if changes or weight is not None or borrow is not None:
+        found = projects.set_share(
+            name,
+            found.weight if weight is None else weight,
+            {**found.guaranteed, **changes},
+            found.borrow if borrow is None else borrow,
+        )
+    if as_json:
+        show_json(dict(found.raw))
+        return
+    kept = [f"{_amount(key, value)} {key}" for key in Share.NAMES if (value := found.guaranteed[key]) is not None]
+    made = table("WEIGHT", "SHARE", "USED", "GUARANTEED", "MAY HOLD MORE")
+    parts = (f"{100 * part:.0f}%" for part in (found.share, found.used))
+    made.add_row(f"{found.weight:g}", *parts, ", ".join(kept) or "nothing", "yes" if found.borrow or not kept else "no")
+    show(made)
+
+
+@app.command("caps")
+def caps(
+    ctx: typer.Context,
+    name: NameArgument,
+    role: Annotated[
+        Literal["editor", "owner"], typer.Option(help="Role of the members whose cap you change.")
+    ] = "editor",
+    priority: Annotated[
+        str | None, typer.Option(metavar="N|none", help="Highest priority of their jobs.", show_default=False)
+    ] = None,
+    cpus: Annotated[str | None, typer.Option(metavar="N|none", help="CPUs of one member.", show_default=False)] = None,
+    gpus: Annotated[str | None, typer.Option(metavar="N|none", help="GPUs of one member.", show_default=False)] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE|none", help="Memory of one member.", show_default=False)
+    ] = None,
+    jobs: Annotated[
+        str | None, typer.Option(metavar="N|none", help="Running jobs of one member.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the caps on each member of a project, or change those that you name (owners, administrators)."""
+    projects = client_of(ctx).projects
+    found = projects.caps(name)
+    asked = {"priority": priority, "cpus": cpus, "gpus": gpus, "memory": memory, "jobs": jobs}
+    changes = {key: _limit(key, text) for key, text in asked.items() if text is not None}
+    if changes:
+        found = projects.set_caps(name, {**found.roles, role: {**found.roles[role], **changes}})
+    if as_json:
+        show_json(dict(found.raw))
+        return
+    made = table("", *(one.upper() for one in Caps.ROLES))
+    for key in Caps.NAMES:
+        limits = [found.roles[one][key] for one in Caps.ROLES]
+        made.add_row(key, *("none" if limit is None else _amount(key, limit) for limit in limits))
     show(made)
 
 

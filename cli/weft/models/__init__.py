@@ -1,6 +1,6 @@
 """The server's answers as frozen values. ``raw`` is the server's JSON, with fields that this version may not know."""
 
-from weft.models.access import AuditRecord, Member, Project, Quota, Token, User
+from weft.models.access import AuditRecord, Caps, Member, Project, Quota, Share, Token, User
 from weft.models.base import TERMINAL, Json, Problem, parse_time
 from weft.models.engines import Engine, EngineNode, WaitingJob
 from weft.models.jobs import (
@@ -22,6 +22,7 @@ __all__ = [
     "TERMINAL",
     "Attempt",
     "AuditRecord",
+    "Caps",
     "Checkpoint",
     "Datastore",
     "Delivery",
@@ -44,6 +45,7 @@ __all__ = [
     "Quota",
     "Round",
     "Secret",
+    "Share",
     "StateChange",
     "Token",
     "User",

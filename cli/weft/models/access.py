@@ -121,6 +121,48 @@ class Quota(ServerValue):
 
 
 @dataclass(frozen=True)
+class Share(ServerValue):
+    """A project's part in the fair share. ``share`` and ``used`` are parts of the whole, from 0 to 1."""
+
+    weight: float
+    guaranteed: Mapping[str, float | None]
+    borrow: bool
+    share: float
+    used: float
+
+    NAMES = ("cpus", "gpus", "memory")
+
+    @classmethod
+    def from_json(cls, data: Json) -> Share:
+        guaranteed = data.get("guaranteed") or {}
+        return cls(
+            weight=float(data.get("weight") or 1),
+            guaranteed={name: guaranteed.get(name) for name in cls.NAMES},
+            borrow=bool(data.get("borrow", True)),
+            share=float(data.get("share") or 0),
+            used=float(data.get("used") or 0),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class Caps(ServerValue):
+    """The caps on each member of a project, by role: ``priority``, ``cpus``, ``gpus``, ``memory`` (bytes), ``jobs``."""
+
+    roles: Mapping[str, Mapping[str, float | None]]
+
+    ROLES = ("editor", "owner")
+    NAMES = ("priority", "cpus", "gpus", "memory", "jobs")
+
+    @classmethod
+    def from_json(cls, data: Json) -> Caps:
+        return cls(
+            roles={role: {name: (data.get(role) or {}).get(name) for name in cls.NAMES} for role in cls.ROLES},
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
 class AuditRecord(ServerValue):
     """Who did what. ``actor`` is ``token``, ``session``, ``password``, ``learner``, ``anonymous`` or ``system``."""
 

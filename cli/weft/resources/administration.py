@@ -1,11 +1,11 @@
-"""Users, projects, members and quotas, for administrators."""
+"""Users, projects, members, quotas and shares, for administrators."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft.models import Member, Project, Quota, User
+from weft.models import Caps, Member, Project, Quota, Share, User
 from weft.transport.http import Transport, segment
 
 
@@ -38,7 +38,7 @@ class Users:
 
 
 class Projects:
-    """Projects, their members and quotas."""
+    """Projects, their members, quotas and shares."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -98,3 +98,30 @@ class Projects:
     def set_quota(self, name: str, limits: Mapping[str, float | None]) -> Quota:
         """Set the limits ``cpus``, ``gpus``, ``memory`` (bytes) and ``jobs``; None or a missing key means no limit."""
         return Quota.from_json(self._transport.json("PUT", f"/projects/{segment(name)}/quota", json=dict(limits)))
+
+    def share(self, name: str) -> Share:
+        """A project's part in the fair share, and what it has used of late."""
+        return Share.from_json(self._transport.json("GET", f"/projects/{segment(name)}/share"))
+
+    def set_share(
+        self, name: str, weight: float = 1, guaranteed: Mapping[str, float | None] | None = None, borrow: bool = True
+    ) -> Share:
+        """Set a project's part in the fair share.
+
+        Args:
+            guaranteed: ``cpus``, ``gpus`` and ``memory`` (bytes) that the project can always get back; None or a
+                missing key means nothing.
+            borrow: whether its jobs may hold more than that.
+        """
+        body = {"weight": weight, "guaranteed": dict(guaranteed or {}), "borrow": borrow}
+        return Share.from_json(self._transport.json("PUT", f"/projects/{segment(name)}/share", json=body))
+
+    def caps(self, name: str) -> Caps:
+        """The caps on the members of a project."""
+        return Caps.from_json(self._transport.json("GET", f"/projects/{segment(name)}/caps"))
+
+    def set_caps(self, name: str, caps: Mapping[str, Mapping[str, float | None]]) -> Caps:
+        """Set the caps by role (``editor``, ``owner``): ``priority``, ``cpus``, ``gpus``, ``memory`` (bytes) and
+        ``jobs``; None or a missing key means no cap."""
+        body = {role: dict(cap) for role, cap in caps.items()}
+        return Caps.from_json(self._transport.json("PUT", f"/projects/{segment(name)}/caps", json=body))

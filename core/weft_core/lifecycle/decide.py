@@ -28,7 +28,7 @@ from weft_core.lifecycle.progress import check_progress
 from weft_core.lifecycle.rules import check_rules
 from weft_core.lifecycle.sightings import missing
 from weft_core.lifecycle.states import ACTIVE, TERMINAL, TRANSITIONS, Desired, JobState, LearnerPhase, Outcome
-from weft_core.lifecycle.view import AttemptView, View
+from weft_core.lifecycle.view import AttemptView, View, preemption_words
 from weft_core.words import count, duration
 
 POLL = 2.0
@@ -94,6 +94,9 @@ def _decide_end(view: View, attempt: AttemptView) -> Action | None:
         return Settle(Outcome.HALTED, view.job.halt_reason, view.grace())
     if reason := abandoned(view):
         return Settle(Outcome.HALTED, reason, view.grace(GANG_GRACE))
+    # It saves as at a halt, and its room is free when its learners are gone. What is storing ends soon anyway.
+    if attempt.preempted_by and view.job.state is not JobState.STORING:
+        return Settle(Outcome.INTERRUPTED, preemption_words(attempt.preempted_by), view.grace())
     if attempt.launched_at is None:
         return Launch()
     if view.job.elastic and (more := tuple(member.rank for member in view.members if member.launched_at is None)):
@@ -232,6 +235,8 @@ def conclude(view: View) -> Conclusion:
             return _conclude_failed(view, attempt, reason, code)
         case Outcome.HALTED:
             state = JobState.HALTED
+        case Outcome.INTERRUPTED if attempt.preempted:
+            state = JobState.QUEUED
         case Outcome.INTERRUPTED | Outcome.DELETED:
             state, reason = JobState.QUEUED, f"starts again: {reason}"
         case None:
@@ -261,7 +266,7 @@ def backoff(attempt: AttemptView, failures: int) -> float:
     match attempt.outcome:
         case Outcome.FAILED | Outcome.LOST if failures:
             return float(min(60, 2 ** (min(failures, 7) - 1)))
-        case Outcome.INTERRUPTED:
+        case Outcome.INTERRUPTED if not attempt.preempted:
             return float(min(60, 2 ** (min(attempt.n, 7) - 1)))
         case _:
             return 0.0

@@ -66,6 +66,7 @@ class AttemptView:
     held_at: datetime | None = None
     stop_requested_at: datetime | None = None
     grace: float | None = None
+    preempted_by: str | None = None
     outcome: Outcome | None = None
     reason: str = ""
     error_code: str | None = None
@@ -75,6 +76,16 @@ class AttemptView:
     no_output_at: datetime | None = None
     stalled_at: datetime | None = None
     stalled_since: datetime | None = None
+
+    @property
+    def preempted(self) -> bool:
+        """Whether it has ended because a job has a right to its room, and for no other reason."""
+        return self.preempted_by is not None and self.reason == preemption_words(self.preempted_by)
+
+
+def preemption_words(by: str) -> str:
+    """The reason of an attempt that makes room for ``by``."""
+    return f"preempted by {by}"
 
 
 @dataclass(frozen=True)

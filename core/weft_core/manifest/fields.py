@@ -527,7 +527,9 @@ MANIFEST = Section(
             "Where the job runs: the name of an engine in the server's settings, or a type (`local`, `kubernetes`, "
             "`ray`) if only one engine is of this type.",
         ),
-        "priority": Field(Whole(0, 100), "In the queue of an engine, jobs with a higher priority go first."),
+        "priority": Field(
+            Whole(0, 100), "Jobs of a project with a higher priority go before its other jobs in the queue."
+        ),
         "learners": Field(
             Whole(1, 1024),
             "The number of learners. `cpus`, `gpus`, `memory` and `storage` are the sizes of each learner.",

@@ -120,6 +120,22 @@ def test_a_checkpoint_that_came_back_is_not_written_yet(start_api: StartApi, lau
     assert {beat["wrote"] for beat in beats if "wrote" in beat} == {False}
 
 
+def test_the_age_of_the_stored_checkpoint(start_api: StartApi, launch: Launch) -> None:
+    every = {"every_seconds": 0.2, "keep": 2}
+    api = start_api("echo 1 > $CHECKPOINT_DIR/state; sleep 1000", heartbeat_seconds=0.2, checkpoint=every)
+    agent = launch(api)
+    beats = api.learners[0].heartbeats
+
+    def ages() -> list[float]:
+        return [beat["saved_seconds"] for beat in beats if "saved_seconds" in beat]
+
+    api.wait_for(lambda: len(ages()) > 3)
+    assert ages() == sorted(ages()), "it counts from when the program wrote it, not from when it was stored"
+    assert "saved_seconds" not in beats[0]
+    agent.terminate()
+    assert agent.wait() == 143
+
+
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[str]]:
     started = subprocess.Popen(

@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
-from sqlalchemy import and_, func, or_, select, text
+from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from weft_core.engine import Capacity, EngineUnreachable, Preparation
+from weft_core.engine import EngineUnreachable, Preparation
 from weft_core.ids import new_id, run_name
-from weft_core.launch import Placement, Resources
-from weft_core.lifecycle.decide import backoff
 from weft_core.lifecycle.elastic import cooldown
 from weft_core.lifecycle.states import Desired, JobState
 from weft_core.lifecycle.view import View
-from weft_core.settings import Settings
 from weft_core.store.jobs import record_event, transition
-from weft_core.store.models import Attempt, EngineStatus, Job, Learner, Project
-from weft_core.store.quotas import Quota, usage
+from weft_core.store.models import Attempt, EngineStatus, Job, Learner
 from weft_core.tokens import new_token
 from weft_core.tracing import Attribute
 from weft_core.words import count
-from weft_workers.admission import Plan, Request, Running, more, plan
+from weft_workers.admission import Plan, binding, more
 from weft_workers.context import Context
 from weft_workers.lease import Lease, take
 from weft_workers.observing import ObservedEngine
-from weft_workers.quotas import Allowance
-from weft_workers.reconcile.load import attempt_view
+from weft_workers.reconcile.planning import make_plan, read_allowances, read_placement, read_resources, read_running
 from weft_workers.reconcile.preparing import note_progress, prepare
+from weft_workers.reconcile.queue import CONSIDERED
+from weft_workers.rooms import Request
 
 HEAD_POLL = 3.0
 """The first job of a queue checks for room this often, on behalf of all others: a node may have been added."""
@@ -41,8 +37,6 @@ IMAGE_POLL = 1.0
 """The first job whose image is still being made checks it this often, on behalf of all others."""
 GROW_POLL, LOOK_AGAIN = 10.0, 2.0
 """An elastic job that could have more learners checks for room this often, and continues with its other steps."""
-_QUEUE = 1000
-"""So many waiting jobs are considered; the others are behind them in the queue."""
 
 
 def admit(context: Context, lease: Lease, view: View) -> bool:
@@ -59,7 +53,7 @@ def admit(context: Context, lease: Lease, view: View) -> bool:
             return taken.release(HEAD_POLL)
     with context.database.transaction() as session:
         _lock(session, engine)
-        decided = _plan(session, context.settings, name, capacity, view.now, unready)
+        decided = make_plan(session, context.settings, name, capacity, view.now, unready)
         taken = take(session, lease)
         job = taken.job
         # The row is fresh and locked now: a halt that came in since the claim goes first.
@@ -79,7 +73,9 @@ def admit(context: Context, lease: Lease, view: View) -> bool:
             again = taken.release(IMAGE_POLL if decided.unready[0] == job.id else TAIL_POLL)
         else:
             # Impossible, and yet it ran here before: a node is away just now, which is no reason to give up.
-            _wait(session, job, decided.waiting.get(job.id) or why or f"queued behind {count(_QUEUE, 'job')} or more")
+            behind = f"queued behind {count(CONSIDERED, 'job')} or more"
+            _wait(session, job, decided.waiting.get(job.id) or why or behind)
+            job.place = decided.places_in_queue.get(job.id)
             first = next(iter(decided.waiting), job.id) == job.id
             again = taken.release(HEAD_POLL if first else TAIL_POLL)
         woken = _tell_others(session, decided, unready, job.id)
@@ -112,17 +108,19 @@ def grow(context: Context, lease: Lease, view: View) -> bool:
         place: tuple[str, ...] = ()
         if capacity is not None and not capacity.queue and engine.grows_runs:
             _lock(session, engine)
-            decided = _plan(session, context.settings, engine.name, capacity, view.now, unready)
+            decided = make_plan(session, context.settings, engine.name, capacity, view.now, unready)
             mine = view.job.project_id
             of_no_concern = {job_id for job_id, project in decided.held_back.items() if project != mine}
             if not (decided.places or decided.waiting.keys() - of_no_concern):
-                wanted = elastic.max - len(view.members)
-                if allowance := _allowances(session, {mine}).get(mine):
-                    each = read_resources(view.job.manifest["resources"])
-                    wanted = allowance.learners(each, wanted, running=True)
+                each = read_resources(view.job.manifest["resources"])
                 placement = read_placement(context.settings, view.job.manifest.get("profile"))
-                request = Request(view.job.id, wanted, read_resources(view.job.manifest["resources"]), placement)
-                place = more(capacity, _running(session, context.settings, engine.name), request) if wanted else ()
+                user = session.get_one(Job, view.job.id).user_id
+                request = Request(view.job.id, 0, each, placement, project=mine, user=user)
+                limits = binding(read_allowances(session, [request]), request)
+                most = elastic.max - len(view.members)
+                wanted = min((limit.learners(each, most, running=True) for limit in limits), default=most)
+                running = read_running(session, context.settings, engine.name, view.now)
+                place = more(capacity, running, replace(request, learners=wanted)) if wanted else ()
         taken = take(session, lease)
         row = session.get_one(Attempt, attempt.id)
         if not place or taken.asked is not None or taken.job.desired != Desired.RUNNING:
@@ -154,7 +152,7 @@ def survey(context: Context, engine_name: str) -> None:
     with context.database.transaction() as session:
         _lock(session, engine)
         now = session.execute(select(func.now())).scalar_one()
-        decided = _plan(session, context.settings, engine_name, capacity, now, unready)
+        decided = make_plan(session, context.settings, engine_name, capacity, now, unready)
         woken = _tell_others(session, decided, unready, "")
     for job_id in woken:
         context.wake.job(job_id)
@@ -171,137 +169,25 @@ def _lock(session: Session, engine: ObservedEngine) -> None:
         session.scalars(locked).one()
 
 
-def _plan(
-    session: Session,
-    settings: Settings,
-    engine: str,
-    capacity: Capacity,
-    now: datetime,
-    unready: Collection[str],
-) -> Plan:
-    profile = Job.manifest["profile"].astext
-    waiting = (
-        select(Job.id, Job.project_id, Job.learners, Job.manifest["resources"], profile, Job.manifest["elastic"])
-        .add_columns(Job.failures, Attempt)
-        .outerjoin(Attempt, and_(Attempt.job_id == Job.id, Attempt.n == Job.attempt))
-        .where(Job.engine == engine, Job.state == JobState.QUEUED.value, Job.desired == Desired.RUNNING.value)
-        .order_by(Job.priority.desc(), Job.created_at, Job.id)
-        .limit(_QUEUE)
-    )
-    queue = [
-        Request(
-            job_id,
-            learners,
-            read_resources(resources),
-            read_placement(settings, named),
-            elastic["min"] if elastic else None,
-            project_id,
-            ready=job_id not in unready,
-        )
-        for job_id, project_id, learners, resources, named, elastic, failures, last in session.execute(waiting)
-        if last is None or _rested(last, failures, now)
-    ]
-    allowances = _allowances(session, {request.project for request in queue})
-    return plan(engine, capacity, _running(session, settings, engine), queue, allowances)
-
-
-def _allowances(session: Session, project_ids: set[str]) -> dict[str, Allowance]:
-    """The rest of the quotas of those projects that have any, on all engines together.
-
-    The projects' rows are locked until the end of the transaction, so that the admissions of two engines never give the
-    same room away. They are locked after the engine's row and before any job's, and not against rows that only refer to
-    them.
-    """
-    limited = (
-        select(Project)
-        .where(Project.id.in_(project_ids), Project.quota != text("'{}'::jsonb"))
-        .order_by(Project.id)
-        .with_for_update(key_share=True)
-        .execution_options(populate_existing=True)
-    )
-    projects = session.scalars(limited).all() if project_ids else []
-    held = usage(session, [project.id for project in projects]) if projects else {}
-    return {project.id: Allowance(project.name, Quota.of(project.quota), held[project.id]) for project in projects}
-
-
-def _running(session: Session, settings: Settings, engine: str) -> list[Running]:
-    """The open attempts, with where the engine saw their learners, and where admission meant the others to be."""
-    seen: dict[str, dict[int, str]] = defaultdict(dict)
-    placed = (
-        select(Learner.attempt_id, Learner.rank, Learner.node, Learner.left_at)
-        .join(Attempt, Attempt.id == Learner.attempt_id)
-        .where(
-            Attempt.engine == engine,
-            Attempt.ended_at.is_(None),
-            or_(Learner.node.is_not(None), Learner.left_at.is_not(None)),
-        )
-    )
-    gone: dict[str, set[int]] = defaultdict(set)  # lost by an elastic attempt, which holds nothing for them any more
-    for attempt_id, rank, node, left_at in session.execute(placed):
-        if left_at is None:
-            seen[attempt_id][rank] = node or ""
-        else:
-            gone[attempt_id].add(rank)
-    opened = (
-        select(Attempt.id, Attempt.resources, Job.manifest["profile"].astext)
-        .join(Job, Job.id == Attempt.job_id)
-        .where(Attempt.engine == engine, Attempt.ended_at.is_(None))
-        .order_by(Attempt.created_at, Attempt.id)
-    )
-    running = []
-    for attempt_id, resources, named in session.execute(opened):
-        nodes, away = tuple(seen[attempt_id].values()), seen[attempt_id].keys() | gone[attempt_id]
-        meant = tuple(node for rank, node in enumerate(resources.get("nodes", ())) if rank not in away)
-        number = int(resources["learners"]) - len(gone[attempt_id])
-        running.append(Running(number, read_resources(resources), nodes, meant, read_placement(settings, named)))
-    return running
-
-
-def _rested(last: Attempt, failures: int, now: datetime) -> bool:
-    """Whether a job's pause after its last attempt is over."""
-    return last.ended_at is None or (now - last.ended_at).total_seconds() >= backoff(attempt_view(last), failures)
-
-
-def read_resources(manifest: Mapping[str, Any]) -> Resources:
-    """A manifest's resources of one learner."""
-    return Resources(
-        cpus=float(manifest["cpus"]),
-        gpus=int(manifest["gpus"]),
-        memory=int(manifest["memory"]),
-        storage=manifest.get("storage"),
-        gpu_type=manifest.get("gpu_type"),
-        extra=manifest.get("extra") or {},
-    )
-
-
-def read_placement(settings: Settings, profile: str | None) -> Placement:
-    """Where a job's profile lets its learners run; one that is gone from the settings: anywhere."""
-    found = settings.profiles.get(profile or "")
-    if found is None:
-        return Placement()
-    return Placement(
-        node_selector=found.node_selector,
-        tolerations=tuple(found.tolerations),
-        affinity=found.affinity,
-        priority_class=found.priority_class,
-        image_pull_secrets=tuple(found.image_pull_secrets),
-    )
-
-
 def _tell_others(session: Session, decided: Plan, unready: Mapping[str, Preparation], but: str) -> list[str]:
-    """Make the other jobs that fit, or whose image can't be made, due at once; renew the reasons of those that wait.
-    Returns whom to wake."""
+    """Make the other jobs that fit, that are to make room, or whose image can't be made, due at once; renew the reasons
+    of those that wait. Returns whom to wake."""
     failed = [job_id for job_id in decided.unready if unready[job_id].failed]
-    woken = sorted(job_id for job_id in (*decided.places, *failed) if job_id != but)
+    woken = sorted(job_id for job_id in (*decided.places, *decided.preempted, *failed) if job_id != but)
     rows = session.scalars(select(Job).where(Job.id.in_(woken)).order_by(Job.id).with_for_update()) if woken else ()
     for job in rows:
         job.next_step_at = func.now()
+        if by := decided.preempted.get(job.id):
+            mine = update(Attempt).where(Attempt.job_id == job.id, Attempt.ended_at.is_(None))
+            session.execute(mine.where(Attempt.outcome.is_(None)).values(preempted_by=by))
+    places = decided.places_in_queue
     # Best effort: a row that is locked is being stepped, and gets its reason there.
     others = [job_id for job_id in (*decided.waiting, *decided.unready) if job_id not in (but, *woken)]
     changed = (
         select(Job).where(Job.id.in_(others), Job.state == JobState.QUEUED.value).with_for_update(skip_locked=True)
     )
     for job in session.scalars(changed) if others else ():
+        job.place = places.get(job.id)
         if why := decided.waiting.get(job.id):
             _wait(session, job, why)
         else:
@@ -352,7 +238,7 @@ def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str
     session.add(attempt)
     session.flush()
     session.add_all(Learner(attempt_id=attempt.id, rank=rank, project_id=job.project_id) for rank in range(len(place)))
-    job.attempt, job.condition = n, None
+    job.attempt, job.condition, job.place = n, None, None
     where = f"{count(len(place), 'learner')} on engine {job.engine}"
     if len(place) < job.learners:
         where += f" ({job.learners} were asked for: more will join when there is room)"

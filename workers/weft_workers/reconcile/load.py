@@ -136,6 +136,7 @@ def attempt_view(row: Attempt) -> AttemptView:
         held_at=row.held_at,
         stop_requested_at=row.stop_requested_at,
         grace=row.grace_seconds,
+        preempted_by=row.preempted_by,
         outcome=Outcome(row.outcome) if row.outcome else None,
         reason=row.reason,
         error_code=row.error_code,

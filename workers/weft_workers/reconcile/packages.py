@@ -13,17 +13,17 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from weft_core.engine import Preparation
-from weft_core.lifecycle.states import Desired, JobState, Outcome
+from weft_core.lifecycle.states import JobState, Outcome
 from weft_core.objects import StoreError, overlay_key, results_prefix
 from weft_core.store.jobs import record_event
 from weft_core.store.models import Attempt, Job, Learner, LogChunk, Overlay, OverlayState
 from weft_core.store.packages import build_again, describe_lock
 from weft_core.store.scope import Scope
 from weft_workers.context import Context
+from weft_workers.reconcile.queue import considered
 
 log = structlog.get_logger(__name__)
 
-_QUEUE = 1000
 _MOST_BUILDS = 3
 """Of one overlay, while learners are lost that can't be blamed on the packages."""
 _LOCK_BYTES = 4 << 20
@@ -58,10 +58,8 @@ def await_packages(context: Context, engine: str) -> Mapping[str, Preparation]:
     waiting = (
         select(Job.id, Overlay.id)
         .join(Overlay, Overlay.id == Job.overlay_id)
-        .where(Job.engine == engine, Job.state == JobState.QUEUED.value, Job.desired == Desired.RUNNING.value)
-        .where(Overlay.state != OverlayState.READY)
+        .where(Job.id.in_(select(considered(engine).c.id)), Overlay.state != OverlayState.READY)
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
-        .limit(_QUEUE)
     )
     with context.database.transaction() as session:
         rows = [(job_id, overlay_id) for job_id, overlay_id in session.execute(waiting)]

@@ -50,10 +50,12 @@ from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, Job, Learner, LogChunk
 from weft_core.store.registry import keeps_results
 from weft_core.store.rules import act_on_firings, note_firing
+from weft_core.store.shares import record_use
 from weft_core.tracing import Attribute
 from weft_workers.context import Context
 from weft_workers.lease import Lease, renew, take
-from weft_workers.reconcile.admit import admit, grow, read_placement, read_resources, survey
+from weft_workers.reconcile.admit import admit, grow, survey
+from weft_workers.reconcile.planning import read_placement, read_resources
 
 log = structlog.get_logger(__name__)
 
@@ -347,16 +349,18 @@ def _settle(context: Context, lease: Lease, view: View, settle: Settle) -> float
         row.grace_seconds = round(settle.grace)
         if row.stop_requested_at is None:
             row.stop_requested_at = func.now()
-        _tell_outcome(session, taken.job, settle, lines)
+        _tell_outcome(session, taken.job, settle, lines, preempted=replace(attempt, reason=settle.reason).preempted)
         taken.release(0)
     log.info("outcome", outcome=settle.outcome.value, reason=settle.reason)
     return 0
 
 
-def _tell_outcome(session: Session, job: Job, settle: Settle, lines: list[str]) -> None:
+def _tell_outcome(session: Session, job: Job, settle: Settle, lines: list[str], preempted: bool) -> None:
     match settle.outcome:
         case Outcome.SUCCEEDED:
             return
+        case Outcome.INTERRUPTED if preempted:
+            record_event(session, job, "stopping", f"{settle.reason}: up to {settle.grace:g} s for a last checkpoint")
         case Outcome.HALTED | Outcome.DELETED:
             record_event(session, job, "stopping", f"stopping: up to {settle.grace:g} s for a last checkpoint")
         case _:
@@ -404,7 +408,9 @@ def _finish(context: Context, lease: Lease, view: View, attempt: AttemptView, se
         job = taken.job
         # The row is fresh and locked: what the user wishes by now counts.
         end = conclude(replace(view, job=replace(view.job, desired=Desired(job.desired))))
-        session.get_one(Attempt, attempt.id).ended_at = func.now()
+        row = session.get_one(Attempt, attempt.id)
+        record_use(session, context.settings.fair_share, row)
+        row.ended_at = func.now()
         _note_nodes(session, attempt.id, new_nodes(view, seen))  # of learners that ended before any other observation
         _set_condition(session, job, None)
         job.failures = end.failures

@@ -8,14 +8,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from weft_core.engine import Capacity, Preparation
-from weft_core.lifecycle.states import Desired, JobState
 from weft_core.store.jobs import record_event
 from weft_core.store.models import Job
 from weft_workers.context import Context
 from weft_workers.observing import ObservedEngine
 from weft_workers.reconcile.packages import await_packages
-
-_QUEUE = 1000  # as many jobs at a time
+from weft_workers.reconcile.queue import considered
 
 
 def prepare(context: Context, engine: ObservedEngine, capacity: Capacity) -> Mapping[str, Preparation]:
@@ -37,10 +35,8 @@ def _prepare_images(engine: ObservedEngine, context: Context, capacity: Capacity
     image = Job.manifest["framework"]["image"].astext.label("image")
     waiting = (
         select(Job.id, image)
-        .where(Job.engine == engine.name, Job.state == JobState.QUEUED.value, Job.desired == Desired.RUNNING.value)
-        .where(image.not_in(capacity.images or ()))
+        .where(Job.id.in_(select(considered(engine.name).c.id)), image.not_in(capacity.images or ()))
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
-        .limit(_QUEUE)
     )
     with context.database.transaction() as session:
         jobs = {row.id: str(row.image) for row in session.execute(waiting)}

@@ -21,7 +21,7 @@ from weft_core.store.models.metrics import (
 from weft_core.store.models.mlflow import MlflowExperiment, MlflowModel, MlflowPoint, MlflowRun
 from weft_core.store.models.notifications import Delivery, RuleFiring
 from weft_core.store.models.registry import Model, ModelPromotion, ModelVersion
-from weft_core.store.models.who import Installation, Member, Project, SignInLink, Token, User
+from weft_core.store.models.who import Installation, Member, Project, ProjectUsage, SignInLink, Token, User
 
 __all__ = [
     "ActorKind",
@@ -59,6 +59,7 @@ __all__ = [
     "Overlay",
     "OverlayState",
     "Project",
+    "ProjectUsage",
     "Round",
     "RuleFiring",
     "Secret",

@@ -35,6 +35,15 @@ class Job(Base):
         Index(
             "ix_jobs_queue", "engine", text("priority desc"), "created_at", postgresql_where=text("state = 'QUEUED'")
         ),
+        Index(
+            "ix_jobs_queue_project",
+            "engine",
+            "project_id",
+            text("priority desc"),
+            "created_at",
+            "id",
+            postgresql_where=text("state = 'QUEUED'"),
+        ),
         Index("ix_jobs_labels", "labels", postgresql_using="gin"),
         Index("ix_jobs_overlay_id", "overlay_id", postgresql_where=text("overlay_id is not null")),
         Index("ix_jobs_pretrained_id", "pretrained_id", postgresql_where=text("pretrained_id is not null")),
@@ -62,6 +71,7 @@ class Job(Base):
     halt_reason: Mapped[str | None]  # why it is to be halted, if its user has not asked for it
     reason: Mapped[str] = mapped_column(server_default="")  # why it is in this state, for the user
     error_code: Mapped[str | None]  # FfDL's code where one fits: S100, C201, …
+    place: Mapped[int | None]  # in its engine's queue, from 1, as the last plan had it
     condition: Mapped[str | None]  # what is unusual just now: 'Unreachable since …'
     attempt: Mapped[int] = mapped_column(server_default="0")  # n of the newest attempt; 0 before the first
     failures: Mapped[int] = mapped_column(server_default="0")  # attempts that counted against retries
@@ -114,6 +124,7 @@ class Attempt(Base):
     grow_at: Mapped[datetime | None]  # an elastic one: not before this it is given more learners
     stop_requested_at: Mapped[datetime | None]  # from here on heartbeats answer stop
     grace_seconds: Mapped[int | None]
+    preempted_by: Mapped[str | None]  # it is to save and end, for this job: 'job-… of project …'
     outcome: Mapped[str | None]  # decided first, then learners are stopped, then ended_at is set
     reason: Mapped[str] = mapped_column(server_default="")
     error_code: Mapped[str | None]
@@ -157,6 +168,7 @@ class Learner(Base):
     active_at: Mapped[datetime | None]  # the last heartbeat that told of work
     idle_since: Mapped[datetime | None]  # by its last heartbeat: no log, CPU or GPU since then; none: busy, or unknown
     wrote: Mapped[bool | None]  # whether it has written into its folder, RESULT_DIR or CHECKPOINT_DIR; none: unknown
+    saved_at: Mapped[datetime | None]  # of what moment its last stored checkpoint is, by its last heartbeat
     absent_since: Mapped[datetime | None]  # first observation in which the engine did not know it
     absences: Mapped[int] = mapped_column(server_default="0")
     exit_code: Mapped[int | None]

@@ -40,7 +40,22 @@ class Project(Base):
     name: Mapped[str] = mapped_column(unique=True)
     # What its running jobs may hold at once: {cpus, gpus, memory, jobs}; what is not in it has no limit.
     quota: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    # Fair share (docs/fair-share.md): {cpus, gpus, memory} that it can always get back, and whether it may hold more.
+    weight: Mapped[float] = mapped_column(server_default=text("1"))
+    guaranteed: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    borrows: Mapped[bool] = mapped_column(Boolean, server_default=text("true"))
+    # By role, for the jobs of one member: {priority, cpus, gpus, memory, jobs}.
+    caps: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
     created_at: Mapped[datetime] = created()
+
+
+class ProjectUsage(Base):
+    """What a project's ended attempts have used, decayed (weft_core.store.shares)."""
+
+    __tablename__ = "project_usage"
+    project_id: Mapped[str] = project(primary_key=True)
+    average: Mapped[float]  # CPUs held on average, with GPUs converted
+    at: Mapped[datetime]  # the moment that it is true for; it decays from there
 
 
 class Member(Base):

@@ -11,8 +11,9 @@ import { Loading } from "../../ui/Loading";
 import { toast } from "../../ui/toast";
 
 type Quota = components["schemas"]["QuotaView"];
+type Share = components["schemas"]["ShareView"];
 type Role = components["schemas"]["MemberView"]["role"];
-type Asked = { what: "new" } | { what: "member" | "quota" | "delete"; project: string; quota?: Quota };
+type Asked = { what: "new" } | { what: "member" | "quota" | "share" | "delete"; project: string; quota?: Quota; share?: Share };
 
 const ROLES: readonly Role[] = ["viewer", "editor", "owner"];
 const GIB = 2 ** 30;
@@ -52,6 +53,7 @@ export function Projects() {
               </button>
             </div>
             <QuotaLine project={one.name} change={(quota) => setAsked({ what: "quota", project: one.name, quota })} />
+            <ShareLine project={one.name} change={(share) => setAsked({ what: "share", project: one.name, share })} />
             <Members project={one.name} add={() => setAsked({ what: "member", project: one.name })} />
           </article>
         ))
@@ -87,6 +89,39 @@ function QuotaLine({ project, change }: { project: string; change: (quota: Quota
         onClick={() => change(data)}
       >
         Quota …
+      </button>
+    </div>
+  );
+}
+
+function ShareLine({ project, change }: { project: string; change: (share: Share) => void }) {
+  const { data, error } = useQuery({
+    queryKey: ["projects", project, "share"],
+    queryFn: ({ signal }) =>
+      body(api.GET("/api/v1/projects/{name}/share", { params: { path: { name: project } }, signal })),
+  });
+  if (!data) return error ? <ErrorNote error={error} /> : <Loading rows={1} />;
+  const cpus = data.guaranteed?.cpus;
+  const gpus = data.guaranteed?.gpus;
+  const memory = data.guaranteed?.memory;
+  const known = (one: number | null | undefined): one is number => one !== null && one !== undefined;
+  const guaranteed = [
+    ...(known(cpus) ? [`${value(cpus)} CPUs`] : []),
+    ...(known(gpus) ? [`${gpus} GPUs`] : []),
+    ...(known(memory) ? [`${size(memory)} of memory`] : []),
+  ];
+  return (
+    <div className="row quota">
+      <span className="nowrap">
+        Share <strong className="numbers">{Math.round(100 * data.share)}%</strong>
+        <span className="muted"> used of late {Math.round(100 * data.used)}%</span>
+      </span>
+      <span>
+        Guaranteed <strong className="numbers">{guaranteed.join(", ") || "nothing"}</strong>
+        {!data.borrow && guaranteed.length > 0 && <span className="muted"> and no more</span>}
+      </span>
+      <button type="button" className="button small" aria-label={`Share … of ${project}`} onClick={() => change(data)}>
+        Share …
       </button>
     </div>
   );
@@ -242,6 +277,50 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
         onClose={onClose}
       >
         <p className="muted">What its running jobs may hold at once, on all engines together. Others wait in the queue.</p>
+      </FormDialog>
+    );
+  }
+  if (asked.what === "share") {
+    const now = asked.share;
+    const first = (one: number | null | undefined) => (one === null || one === undefined ? "" : String(one));
+    const number = (text: string | undefined) => (text ? Number(text) : null);
+    const kept = now?.guaranteed?.memory;
+    return (
+      <FormDialog
+        title={`Share of ${project}`}
+        verb="Set"
+        fields={[
+          { name: "weight", label: "Weight", required: true, first: first(now?.weight), hint: "A number, such as 2 or 0.5." },
+          { name: "cpus", label: "Guaranteed CPUs", type: "number", min: 0, placeholder: "none", first: first(now?.guaranteed?.cpus) },
+          { name: "gpus", label: "Guaranteed GPUs", type: "number", min: 0, placeholder: "none", first: first(now?.guaranteed?.gpus) },
+          {
+            name: "memory",
+            label: "Guaranteed memory in GiB",
+            type: "number",
+            min: 0,
+            placeholder: "none",
+            first: kept === null || kept === undefined ? "" : String(kept / GIB),
+          },
+          { name: "borrow", label: "May hold more", type: "select", options: ["yes", "no"], first: now?.borrow === false ? "no" : "yes" },
+        ]}
+        submit={async ({ weight, cpus, gpus, memory, borrow }) => {
+          await api.PUT("/api/v1/projects/{name}/share", {
+            params: { path: { name: project } },
+            body: {
+              weight: Number(weight),
+              guaranteed: {
+                cpus: number(cpus),
+                gpus: number(gpus),
+                memory: memory ? Math.round(Number(memory) * GIB) : null,
+              },
+              borrow: borrow !== "no",
+            },
+          });
+          await look();
+        }}
+        onClose={onClose}
+      >
+        <p className="muted">Whose job is next, and what the project can always get back from others.</p>
       </FormDialog>
     );
   }

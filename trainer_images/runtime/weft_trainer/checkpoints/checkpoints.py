@@ -106,6 +106,13 @@ class Checkpoints:
         known = {key: stamp for key, (stamp, _) in dict(self._entries).items()} | self._foreign
         return all(known.get(key) == stamp for key, stamp in scan(self._folder).items())
 
+    @property
+    def saved_at(self) -> float | None:
+        """When the program wrote the newest file of the last stored generation (seconds since the epoch); None: it has
+        stored none."""
+        last = self._last
+        return last.since if last is not None and self._number else None
+
     def mirror(self, patience: float, round_number: int) -> int:
         """Make the folder equal to the last complete checkpoint, for a round of an elastic job; the number of files.
 

@@ -64,7 +64,7 @@ class Learner(Listener):
             api, control, Spool(self.folders.agent / LOG_SPOOL, api.instance), self.merged_log, spec.log, self.mask
         )
         self.metrics = LearnerMetrics(config, spec, self.folders, api, control, watchdog, self.log.say, self.mask)
-        self.vitals = Vitals(self._wrote, self._dump_stacks)
+        self.vitals = Vitals(self._wrote, self._dump_stacks, self._saved)
         self.heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self.vitals)
         self.checkpoints: Checkpoints | None = None if spec.elastic else self.new_checkpoints(spec)
         """None in an elastic job, unless this learner leads a round."""
@@ -165,6 +165,9 @@ class Learner(Listener):
         if self.checkpoints is not None and not self.checkpoints.untouched:
             return True
         return next(files_below(self.folders.result), None) is not None or self.job_folder.has_changed()
+
+    def _saved(self) -> float | None:
+        return None if self.checkpoints is None else self.checkpoints.saved_at
 
     def _dump_stacks(self) -> None:
         from weft_trainer.program.stacks import dump  # psutil takes 20 ms

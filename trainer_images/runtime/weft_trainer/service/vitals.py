@@ -19,11 +19,15 @@ class Vitals:
     Args:
         wrote: whether it has written into its folder, RESULT_DIR or CHECKPOINT_DIR.
         dump: writes the stacks of its processes into the log.
+        saved: when it wrote the checkpoint that is stored (seconds since the epoch); None: it has stored none.
     """
 
-    def __init__(self, wrote: Callable[[], bool], dump: Callable[[], None]) -> None:
+    def __init__(
+        self, wrote: Callable[[], bool], dump: Callable[[], None], saved: Callable[[], float | None] = lambda: None
+    ) -> None:
         self._has_written = wrote
         self._dump = dump
+        self._saved = saved
         self._running = False
         self._active_at = 0.0
         self._wrote = False
@@ -56,7 +60,9 @@ class Vitals:
         if not self._wrote and self._has_written():
             self._wrote = True
             self.touch()
-        return {"idle_seconds": round(time.monotonic() - self._active_at, 3), "wrote": self._wrote}
+        saved = self._saved()
+        unsaved = {} if saved is None else {"saved_seconds": max(0.0, round(time.time() - saved, 3))}
+        return {"idle_seconds": round(time.monotonic() - self._active_at, 3), "wrote": self._wrote, **unsaved}
 
     def asked(self, dump: str | None) -> None:
         """A heartbeat's answer asks for stacks. Each value of ``dump`` asks once."""
