@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -34,6 +36,16 @@ class Validation:
 
     manifest: Mapping[str, Any]
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WaitingLogin:
+    """A sign-in that waits for its user to confirm ``code`` at ``url``. ``interval`` in seconds."""
+
+    url: str
+    code: str
+    device_code: str = field(repr=False)
+    interval: float
 
 
 @dataclass(frozen=True)
@@ -197,6 +209,37 @@ class Client:
         """
         body = {"user": user, "password": password} | ({"project": project} if project else {})
         return str(self._transport.json("POST", "/login", json=body, signed=False, holds="token")["token"])
+
+    def begin_login(self, project: str | None = None) -> WaitingLogin:
+        """Begin a sign-in that a user confirms in a browser (the device flow of RFC 8628).
+
+        Raises:
+            ApiError: the server knows no such sign-in, or too many wait.
+        """
+        body = {"client": f"weft on {socket.gethostname()}"[:100]} | ({"project": project} if project else {})
+        made = self._transport.json("POST", "/device", json=body, signed=False, holds="device_code")
+        link = self.url + str(made["path_complete"])
+        wait = float(made.get("interval") or 5)
+        return WaitingLogin(link, str(made["user_code"]), str(made["device_code"]), wait)
+
+    def finish_login(self, waiting: WaitingLogin) -> str:
+        """Wait until the user has confirmed the sign-in; returns the token.
+
+        Raises:
+            ApiError: the user has refused it (``access_denied``), or it has expired (``expired_token``).
+        """
+        body = {"device_code": waiting.device_code}
+        seconds = waiting.interval
+        while True:
+            try:
+                made = self._transport.json("POST", "/device/token", json=body, signed=False, holds="token")
+            except ApiError as error:
+                if error.code not in ("authorization_pending", "slow_down"):
+                    raise
+                seconds += 5 * (error.code == "slow_down")  # as RFC 8628 has it
+                time.sleep(seconds)
+            else:
+                return str(made["token"])
 
     def sign_in_link(self) -> SignInLink:
         """A link that signs in a browser as this token's user, once and within minutes.

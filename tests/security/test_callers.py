@@ -27,6 +27,9 @@ PUBLIC = {
     "/metrics",
     "/api/v1/login",
     "/api/v1/session",
+    "/api/v1/session/provider",
+    "/api/v1/device",
+    "/api/v1/device/token",
     "/api/v1/signin",
     "/api/v1/schema/manifest",
 }

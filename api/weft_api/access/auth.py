@@ -26,7 +26,7 @@ from weft_core.store.scope import Scope
 from weft_core.tokens import ATTEMPT_PREFIX, MLFLOW_PREFIX, SESSION_PREFIX, USER_PREFIX, hash_token
 
 Role = Literal["viewer", "editor", "owner"]
-_RANK: dict[str, int] = {"viewer": 0, "editor": 1, "owner": 2}
+RANK: dict[str, int] = {"viewer": 0, "editor": 1, "owner": 2}
 
 
 class _HTTPBearer(HTTPBearer):
@@ -85,7 +85,7 @@ class Principal:
         return self.parent is not None and not self.admin
 
     def may(self, role: Role) -> bool:
-        return _RANK[self.role] >= _RANK[role]
+        return RANK[self.role] >= RANK[role]
 
 
 def find_principal(context: Context, sha256: str) -> Principal | None:

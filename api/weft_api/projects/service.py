@@ -111,14 +111,14 @@ def list_members(session: Session, who: Principal, name: str) -> list[MemberView
     """Owners first. Raises Problem not_found."""
     project = find_project(session, who, name)
     query = (
-        select(User.name, Member.role, User.disabled_at, Member.created_at)
+        select(User.name, Member.role, User.disabled_at, Member.created_at, Member.issuer)
         .join(User, User.id == Member.user_id)
         .where(Member.project_id == project.id)
         .order_by(case(_ORDER, value=Member.role), User.name)
     )
     return [
-        MemberView(user=user, role=role, disabled=disabled is not None, since=since)
-        for user, role, disabled, since in session.execute(query)
+        MemberView(user=user, role=role, disabled=disabled is not None, since=since, by_group=issuer is not None)
+        for user, role, disabled, since, issuer in session.execute(query)
     ]
 
 
@@ -140,6 +140,7 @@ def set_member(session: Session, who: Principal, name: str, user_name: str, role
     if member.role == "owner" and role != "owner":
         _another_owner(session, project, user)
     member.role = role
+    member.issuer = None  # from now on, no group changes it
 
 
 def remove_member(session: Session, who: Principal, name: str, user_name: str) -> None:

@@ -66,6 +66,85 @@ class LoginBody(BaseModel):
     project: str | None = Field(default=None, max_length=200, description="Required for members of several projects.")
 
 
+class DeviceBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"client": "weft on laptop"}]})
+
+    client: str | None = Field(
+        default=None,
+        max_length=100,
+        pattern=r"^[^\x00-\x1f\x7f]*$",
+        description="How the program names itself and its machine. Its user sees this.",
+    )
+    project: str | None = Field(
+        default=None, pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$", description="Default: the user's choice on the page."
+    )
+
+
+class DeviceCode(BaseModel):
+    """The codes of a program that waits to be signed in (RFC 8628)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "device_code": "weft_d_…",
+                    "user_code": "BCDF-GHJK",
+                    "path": "/device",
+                    "path_complete": "/device?code=BCDF-GHJK",
+                    "expires_in": 600,
+                    "interval": 3,
+                }
+            ]
+        }
+    )
+
+    device_code: str = Field(description="The program's secret, for `POST /device/token`.")
+    user_code: str = Field(description="The code that the program shows to its user.")
+    path: str = Field(description="The page of this server on which the user enters the code.")
+    path_complete: str = Field(description="The same page, with the code in it.")
+    expires_in: int = Field(description="Seconds for which the codes are valid.")
+    interval: int = Field(description="Seconds to wait between two questions.")
+
+
+class DeviceTokenBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"device_code": "weft_d_…"}]})
+
+    device_code: SecretText = Field(max_length=200)
+
+
+class DeviceView(BaseModel):
+    """A program that waits to be signed in."""
+
+    model_config = ConfigDict(
+        title="DeviceLogin",
+        json_schema_extra={
+            "examples": [
+                {
+                    "user_code": "BCDF-GHJK",
+                    "client": "weft on laptop",
+                    "address": "203.0.113.7",
+                    "project": None,
+                    "expires_at": "2026-01-31T08:25:02Z",
+                }
+            ]
+        },
+    )
+
+    user_code: str
+    client: str
+    address: str = Field(description="Where the program's request came from.")
+    project: str | None
+    expires_at: datetime
+
+
+class ConfirmBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"project": "vision"}]})
+
+    project: str | None = Field(
+        default=None, max_length=200, description="Default: the project that the program asks for, or the session's."
+    )
+
+
 class Me(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"user": "admin", "project": "default", "role": "owner"}]}

@@ -80,6 +80,12 @@ def login(context: Context, body: LoginBody, address: str) -> CreatedToken:
         return _issue(context, session, owner, "login", _LOGIN_DAYS, Once(None, "POST /login", ""))
 
 
+def issue_login(context: Context, session: Session, who: Principal, project: Project, once: Once) -> CreatedToken:
+    """The token of a program that ``who`` signs in to a project. It ends with the token behind the caller, if any."""
+    owner = _Owner(who.user_id, who.user, project.id, project.name, who.parent)
+    return _issue(context, session, owner, "login", _LOGIN_DAYS, once)
+
+
 def _choose_project(session: Session, user: User, name: str | None) -> Project:
     query = select(Project).join(Member, Member.project_id == Project.id).where(Member.user_id == user.id)
     projects = session.scalars(query.order_by(Project.name)).all()

@@ -78,7 +78,8 @@ def _check_current(context: Context, who: Principal, name: str, body: UserChange
     with context.database.transaction() as session:
         has_one = _get(session, name).password_hash is not None
     if not has_one:
-        if who.bound:  # a password opens all of the user's projects, a token only one
+        # A token opens one project, and an identity provider decides who comes in; a password would do neither.
+        if not who.admin:
             raise Problem(FORBIDDEN, "you have no password yet: ask an administrator to set the first")
         return
     if body.current_password is None:

@@ -122,7 +122,8 @@ class Quota(ServerValue):
 
 @dataclass(frozen=True)
 class AuditRecord(ServerValue):
-    """Who did what. ``actor`` is ``token``, ``session``, ``password``, ``learner``, ``anonymous`` or ``system``."""
+    """Who did what. ``actor`` is ``token``, ``session``, ``password``, ``provider``, ``learner``, ``anonymous`` or
+    ``system``."""
 
     id: int
     at: datetime | None

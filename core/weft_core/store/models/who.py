@@ -50,6 +50,20 @@ class Member(Base):
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, index=True)
     role: Mapped[str]
     created_at: Mapped[datetime] = created()
+    # Of the identity provider whose groups gave the role; none = somebody set it.
+    issuer: Mapped[str | None]
+
+
+class Identity(Base):
+    """An account at an identity provider, and the user that signs in with it. Nothing but issuer and subject names it:
+    another provider may claim the same e-mail address."""
+
+    __tablename__ = "identities"
+    issuer: Mapped[str] = mapped_column(primary_key=True)
+    subject: Mapped[str] = mapped_column(primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    created_at: Mapped[datetime] = created()
+    last_used_at: Mapped[datetime] = created()
 
 
 class Token(Base):
@@ -84,3 +98,20 @@ class SignInLink(Base):
     created_at: Mapped[datetime] = created()
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]
+
+
+class DeviceLogin(Base):
+    """A program that waits to be signed in by its user, who confirms its code in a browser (RFC 8628)."""
+
+    __tablename__ = "device_logins"
+    device_sha256: Mapped[str] = mapped_column(primary_key=True)
+    user_code: Mapped[str] = mapped_column(unique=True)
+    client: Mapped[str]  # how the program calls its machine
+    address: Mapped[str]
+    project: Mapped[str | None]  # the name of the wanted one
+    created_at: Mapped[datetime] = created()
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+    polled_at: Mapped[datetime | None]
+    denied_at: Mapped[datetime | None]
+    # The session or the token of the user who has confirmed it.
+    confirmed_with: Mapped[str | None] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"), index=True)
