@@ -20,7 +20,7 @@ from weft.bundle import Bundle, open_bundle
 from weft.errors import ApiError, WeftError
 from weft.models import Engine, parse_time
 from weft.resources import code as code_on_server
-from weft.resources.account import Me, Secrets, Tokens
+from weft.resources.account import Me, Secrets, ServiceAccounts, Tokens
 from weft.resources.administration import Projects, Users
 from weft.resources.audit import Audit
 from weft.resources.data import Data, Datastores
@@ -88,6 +88,7 @@ class Client:
         self.data = Data(self._transport)
         self.secrets = Secrets(self._transport)
         self.tokens = Tokens(self._transport)
+        self.service_accounts = ServiceAccounts(self._transport)
         self.users = Users(self._transport)
         self.projects = Projects(self._transport)
         self.audit = Audit(self._transport)

@@ -22,7 +22,8 @@ class OidcSettings(BaseModel):
     title: str = Field("", max_length=60)
     """The text of the button on the sign-in page: "Sign in with TITLE"; default: the name of the section."""
     scopes: list[str] = Field(default_factory=lambda: ["openid", "profile", "email"])
-    """The scopes that Weft asks for. Some providers send groups only with a scope of their own, such as ``groups``."""
+    """The scopes that Weft asks for; default: ``openid``, ``profile``, ``email``. Some providers send groups only with
+    a scope of their own, such as ``groups``."""
     name_claim: str = "preferred_username"
     """The claim that a new user's name is made of."""
     groups_claim: str = "groups"

@@ -1,5 +1,7 @@
 """Users of identity providers, roles by their groups, and sign-ins of programs by a code."""
 
+from datetime import datetime
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -11,7 +13,7 @@ depends_on = None
 _BEFORE = "'token', 'session', 'password', 'learner', 'anonymous', 'system'"
 
 
-def _time(name, nullable=False):
+def _time(name: str, nullable: bool = False) -> sa.Column[datetime]:
     default = None if nullable else sa.func.now()
     return sa.Column(name, sa.DateTime(timezone=True), nullable=nullable, server_default=default)
 

@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -16,6 +17,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
 from weft_api.http.problems import Problem
+from weft_api.sessions import oidc
 from weft_api.sessions.oidc import Person, Provider
 from weft_core.oidc_settings import OidcSettings
 from weft_core.outgoing import Outgoing
@@ -234,3 +236,26 @@ def test_keys_that_are_none_are_no_error_of_the_servers(provider: Provider, faul
     with pytest.raises(Problem) as caught:
         sign_in(provider, faulty)
     assert caught.value.kind.code == "provider_unavailable"
+
+
+def test_a_provider_that_hangs_does_not_hold_all_threads(
+    provider: Provider, faulty: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oidc, "_SLOTS", threading.BoundedSemaphore(1))
+    asked, answer = threading.Event(), threading.Event()
+    page = faulty.page
+
+    def hang(path: str) -> tuple[int, dict[str, str], bytes]:
+        asked.set()
+        answer.wait(60)
+        return page(path)
+
+    monkeypatch.setattr(faulty, "page", hang)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(provider.begin)
+        assert asked.wait(60)
+        with pytest.raises(Problem) as caught:
+            provider.begin()
+        assert caught.value.kind.code == "too_many_sign_ins"
+        answer.set()
+        assert first.result()[0].startswith(faulty.issuer)

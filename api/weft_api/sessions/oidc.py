@@ -39,8 +39,8 @@ _SECONDS: Final = 10.0
 _MOST_BYTES: Final = 1 << 20
 _FRESH: Final = 600.0
 """Seconds for which the provider's metadata and keys are kept."""
-_AT_ONCE: Final = 8
-"""Sign-ins that may wait for providers at the same time, in each process: they hold threads that answer requests."""
+_SLOTS: Final = threading.BoundedSemaphore(8)
+"""Requests to providers at the same time, in this process: they hold threads that answer requests."""
 _LEEWAY: Final = 60
 """Seconds by which the provider's clock may differ."""
 
@@ -271,7 +271,6 @@ class _Session:
 
     def __init__(self, outgoing: Outgoing) -> None:
         self._outgoing = outgoing
-        self._slots = threading.BoundedSemaphore(_AT_ONCE)
 
     def get(self, url: str, headers: Mapping[str, str]) -> _Answer:
         return self._request(url, headers, None)
@@ -282,7 +281,7 @@ class _Session:
         return self._request(url, sent, body.encode())
 
     def _request(self, url: str, headers: Mapping[str, str], body: bytes | None) -> _Answer:
-        if not self._slots.acquire(blocking=False):
+        if not _SLOTS.acquire(blocking=False):
             raise Problem(TOO_MANY_SIGN_INS, f"many people sign in now: try again in {TOO_MANY_SIGN_INS.retry_after} s")
         try:
             asking = self._outgoing.get(url, headers) if body is None else self._outgoing.post(url, headers, body)
@@ -294,7 +293,7 @@ class _Session:
             detail = "the identity provider does not answer; try again in a moment"
             raise Problem(PROVIDER_UNAVAILABLE, detail) from None
         finally:
-            self._slots.release()
+            _SLOTS.release()
 
 
 def _again() -> Problem:

@@ -59,6 +59,8 @@ def open_session(context: Context, body: SessionBody, address: str, browser: str
     wanted = body.project
     if body.token is not None or body.link is not None:
         opened_with = _by_token_or_link(context, body)
+        if opened_with.service:
+            raise Problem(FORBIDDEN, f"{opened_with.user} is a service account: it works with its token only")
         user_id = opened_with.user_id
         wanted = wanted or opened_with.project
         if opened_with.bound and wanted != opened_with.project:
@@ -83,6 +85,7 @@ def open_session(context: Context, body: SessionBody, address: str, browser: str
         )
         if opened_with is not None:
             row.opened_with = opened_with.token_id
+            row.role = opened_with.limit
             row.ends_at = func.least(func.now() + LONGEST, limit_of(session, opened_with.token_id))
         Scope(session, _project(session, user_id, wanted)).add(row)
         session.flush()
@@ -151,7 +154,7 @@ def describe(context: Context, who: Principal) -> SessionView:
         if who.bound:
             query = query.where(Project.id == who.project_id)
         rows = session.execute(query.where(Member.user_id == who.user_id).order_by(Project.name))
-        projects = [Membership(name=name, role=role) for name, role in rows]
+        projects = [Membership(name=name, role=who.role if who.limit else role) for name, role in rows]
         expires = session.scalar(select(Token.expires_at).where(Token.id == who.token_id))
     return SessionView(
         user=who.user,

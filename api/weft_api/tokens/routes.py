@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from typing import Annotated
 
-from weft_api.access.auth import Viewer, address_of
+from fastapi import APIRouter, Path, Request
+
+from weft_api.access.auth import Owner, Viewer, address_of
 from weft_api.context import Ctx
 from weft_api.http.audited import audited, unaudited
 from weft_api.http.idempotency import KeyHeader, once
@@ -12,6 +14,7 @@ from weft_api.http.problems import (
     ACCESS_DENIED,
     AUTHORIZATION_PENDING,
     CONFLICT,
+    EXISTS,
     EXPIRED_TOKEN,
     FORBIDDEN,
     IDEMPOTENCY_CONFLICT,
@@ -22,7 +25,7 @@ from weft_api.http.problems import (
     UNAUTHENTICATED,
     responses,
 )
-from weft_api.tokens import device, service
+from weft_api.tokens import device, service, service_accounts
 from weft_api.tokens.schemas import (
     ConfirmBody,
     CreatedToken,
@@ -32,11 +35,15 @@ from weft_api.tokens.schemas import (
     DeviceView,
     LoginBody,
     Me,
+    NewServiceAccount,
+    ServiceAccountList,
+    ServiceAccountView,
     TokenBody,
     TokenList,
 )
 
 router = APIRouter(prefix="/api/v1", tags=["tokens"])
+AccountName = Annotated[str, Path(max_length=100, examples=["ci"])]
 
 
 @router.get("/me", summary="Show your user, project and role")
@@ -117,7 +124,7 @@ def get_tokens(context: Ctx, who: Viewer) -> TokenList:
 @router.post(
     "/tokens",
     status_code=201,
-    summary="Create a token with your own rights",
+    summary="Create a token with your own rights, or fewer",
     responses=responses(IDEMPOTENCY_CONFLICT),
     openapi_extra=audited("tokens.create", "token"),
 )
@@ -126,6 +133,57 @@ def post_token(body: TokenBody, context: Ctx, who: Viewer, key: KeyHeader = None
     `expires_in_days`, or with more days than are left of that token, it expires at the same time."""
     request = once(context.settings, key, "POST /tokens", [who.user_id, body.model_dump()])
     return service.create_token(context, who, body, request)
+
+
+@router.get("/service-accounts", summary="List the project's service accounts")
+def get_service_accounts(context: Ctx, who: Viewer) -> ServiceAccountList:
+    with context.database.transaction() as session:
+        return ServiceAccountList(service_accounts=service_accounts.list_accounts(session, who))
+
+
+@router.post(
+    "/service-accounts",
+    status_code=201,
+    summary="Create a service account (owners)",
+    responses=responses(FORBIDDEN, EXISTS, IDEMPOTENCY_CONFLICT),
+    openapi_extra=audited("service_accounts.create", "service_account"),
+)
+def post_service_account(
+    body: NewServiceAccount, context: Ctx, who: Owner, key: KeyHeader = None
+) -> ServiceAccountView:
+    """An account of the project for machines, such as a CI. It has tokens, no password, and no access to the page."""
+    request = once(context.settings, key, "POST /service-accounts", body.model_dump())
+    return service_accounts.create_account(context, who, body, request)
+
+
+@router.delete(
+    "/service-accounts/{name}",
+    status_code=204,
+    summary="Delete a service account (owners)",
+    responses=responses(FORBIDDEN, NOT_FOUND),
+    openapi_extra=audited("service_accounts.delete", "service_account:{name}"),
+)
+def delete_service_account(name: AccountName, context: Ctx, who: Owner) -> None:
+    """Its tokens end at once, and streams that it has open within 5 s."""
+    with context.database.transaction() as session:
+        service_accounts.delete_account(session, who, name)
+
+
+@router.post(
+    "/service-accounts/{name}/tokens",
+    status_code=201,
+    summary="Create a token of a service account (owners)",
+    responses=responses(FORBIDDEN, NOT_FOUND, IDEMPOTENCY_CONFLICT),
+    openapi_extra=audited("service_accounts.create_token", "token"),
+)
+def post_service_token(
+    name: AccountName, body: TokenBody, context: Ctx, who: Owner, key: KeyHeader = None
+) -> CreatedToken:
+    """A token that is created with a token, or in a session that a token opened, ends with that token."""
+    parts = [who.user_id, name, body.model_dump()]
+    return service_accounts.create_token(
+        context, who, name, body, once(context.settings, key, "POST /service-accounts/tokens", parts)
+    )
 
 
 @router.delete(

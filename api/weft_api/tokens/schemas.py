@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from weft_api.access.auth import Role
 from weft_api.http.secret_text import SecretText
 
 _TOKEN: dict[str, Any] = {
@@ -15,6 +16,7 @@ _TOKEN: dict[str, Any] = {
     "name": "laptop",
     "prefix": "weft_u_Kx3v",
     "user": "admin",
+    "role": None,
     "created_at": "2026-01-31T08:00:00Z",
     "expires_at": None,
     "last_used_at": None,
@@ -29,6 +31,7 @@ class TokenView(BaseModel):
     name: str
     prefix: str = Field(description="The token's first characters.")
     user: str
+    role: Role | None = Field(description="The most that the token may do. Null: all that its user may.")
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
@@ -50,10 +53,17 @@ class CreatedToken(TokenView):
 
 
 class TokenBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"name": "ci", "expires_in_days": 90}]})
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"name": "ci", "expires_in_days": 90, "role": "viewer"}]}
+    )
 
     name: str = Field(min_length=1, max_length=100)
     expires_in_days: int | None = Field(default=None, ge=1, le=3650)
+    role: Role | None = Field(
+        default=None,
+        description="The most that the token may do, whatever its user may: `viewer` reads, `editor` also submits, "
+        "`owner` also manages the project. Such a token never manages the installation. Default: all that you may.",
+    )
 
 
 class LoginBody(BaseModel):
@@ -143,6 +153,40 @@ class ConfirmBody(BaseModel):
     project: str | None = Field(
         default=None, max_length=200, description="Default: the project that the program asks for, or the session's."
     )
+
+
+class NewServiceAccount(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"name": "ci", "role": "editor"}]})
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")
+    role: Role = "editor"
+
+
+class ServiceAccountView(BaseModel):
+    model_config = ConfigDict(
+        title="ServiceAccount",
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "ci",
+                    "user": "service:ci@vision",
+                    "role": "editor",
+                    "tokens": 1,
+                    "created_at": "2026-01-31T08:00:00Z",
+                }
+            ]
+        },
+    )
+
+    name: str
+    user: str = Field(description="Its name as a user: in jobs, events and the audit trail.")
+    role: Role
+    tokens: int = Field(description="The number of its valid tokens.")
+    created_at: datetime
+
+
+class ServiceAccountList(BaseModel):
+    service_accounts: list[ServiceAccountView]
 
 
 class Me(BaseModel):

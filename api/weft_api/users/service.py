@@ -20,8 +20,9 @@ from weft_core.store.models import Member, Project, Token, User
 
 
 def list_users(session: Session) -> list[UserView]:
-    """All users of the installation, by name."""
-    return _views(session, session.scalars(select(User).order_by(User.name)).all())
+    """All people of the installation, by name."""
+    people = select(User).where(User.service_of.is_(None)).order_by(User.name)
+    return _views(session, session.scalars(people).all())
 
 
 def create_user(context: Context, who: Principal, body: NewUser, once: Once) -> UserView:
@@ -102,7 +103,8 @@ def _end_sessions(session: Session, user_id: str, but: str) -> None:
 
 
 def _find(session: Session, name: str) -> User | None:
-    return session.scalars(select(User).where(User.name == name)).one_or_none()
+    """A person: service accounts are their projects'."""
+    return session.scalars(select(User).where(User.name == name, User.service_of.is_(None))).one_or_none()
 
 
 def _get(session: Session, name: str) -> User:

@@ -30,6 +30,8 @@ class User(Base):
     is_admin: Mapped[bool] = mapped_column(server_default=text("false"))
     disabled_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = created()
+    # The project whose service account it is; none = a person.
+    service_of: Mapped[str | None] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
 
 
 class Project(Base):
@@ -71,7 +73,10 @@ class Token(Base):
     would add nothing."""
 
     __tablename__ = "tokens"
-    __table_args__ = (CheckConstraint("kind in ('api', 'browser')", name="kind"),)
+    __table_args__ = (
+        CheckConstraint("kind in ('api', 'browser')", name="kind"),
+        CheckConstraint("role in ('owner', 'editor', 'viewer')", name="role"),
+    )
     id: Mapped[str] = mapped_column(primary_key=True)
     project_id: Mapped[str] = project()
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
@@ -82,6 +87,7 @@ class Token(Base):
     expires_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+    role: Mapped[str | None]  # the most that it may do; none = all that its user may
     # Of a session: each use moves expires_at on, up to this; and the token that it was opened with, if any.
     kind: Mapped[str] = mapped_column(server_default="api")
     ends_at: Mapped[datetime | None]
