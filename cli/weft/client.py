@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +20,7 @@ from weft.bundle import Bundle, open_bundle
 from weft.errors import ApiError, WeftError
 from weft.models import Engine, parse_time
 from weft.resources import code as code_on_server
-from weft.resources.account import Me, Secrets, Tokens
+from weft.resources.account import Me, Secrets, ServiceAccounts, Tokens
 from weft.resources.administration import Projects, Users
 from weft.resources.audit import Audit
 from weft.resources.data import Data, Datastores
@@ -34,6 +36,16 @@ class Validation:
 
     manifest: Mapping[str, Any]
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WaitingLogin:
+    """A sign-in that waits for its user to confirm ``code`` at ``url``. ``interval`` in seconds."""
+
+    url: str
+    code: str
+    device_code: str = field(repr=False)
+    interval: float
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,7 @@ class Client:
         self.data = Data(self._transport)
         self.secrets = Secrets(self._transport)
         self.tokens = Tokens(self._transport)
+        self.service_accounts = ServiceAccounts(self._transport)
         self.users = Users(self._transport)
         self.projects = Projects(self._transport)
         self.audit = Audit(self._transport)
@@ -197,6 +210,37 @@ class Client:
         """
         body = {"user": user, "password": password} | ({"project": project} if project else {})
         return str(self._transport.json("POST", "/login", json=body, signed=False, holds="token")["token"])
+
+    def begin_login(self, project: str | None = None) -> WaitingLogin:
+        """Begin a sign-in that a user confirms in a browser (the device flow of RFC 8628).
+
+        Raises:
+            ApiError: the server knows no such sign-in, or too many wait.
+        """
+        body = {"client": f"weft on {socket.gethostname()}"[:100]} | ({"project": project} if project else {})
+        made = self._transport.json("POST", "/device", json=body, signed=False, holds="device_code")
+        link = self.url + str(made["path_complete"])
+        wait = float(made.get("interval") or 5)
+        return WaitingLogin(link, str(made["user_code"]), str(made["device_code"]), wait)
+
+    def finish_login(self, waiting: WaitingLogin) -> str:
+        """Wait until the user has confirmed the sign-in; returns the token.
+
+        Raises:
+            ApiError: the user has refused it (``access_denied``), or it has expired (``expired_token``).
+        """
+        body = {"device_code": waiting.device_code}
+        seconds = waiting.interval
+        while True:
+            try:
+                made = self._transport.json("POST", "/device/token", json=body, signed=False, holds="token")
+            except ApiError as error:
+                if error.code not in ("authorization_pending", "slow_down"):
+                    raise
+                seconds += 5 * (error.code == "slow_down")  # as RFC 8628 has it
+                time.sleep(seconds)
+            else:
+                return str(made["token"])
 
     def sign_in_link(self) -> SignInLink:
         """A link that signs in a browser as this token's user, once and within minutes.

@@ -191,6 +191,16 @@ class Answer:
             raise NoAnswer("the answer is too short")
         return b"".join(pieces)
 
+    def read_all(self) -> bytes:
+        """All the bytes. Raises: NoAnswer: there are too many."""
+        pieces = []
+        while piece := self._answer.read(_PIECE):
+            self._left -= len(piece)
+            if self._left < 0:
+                raise NoAnswer("the answer is too large")
+            pieces.append(piece)
+        return b"".join(pieces)
+
 
 class _Stream(io.RawIOBase):
     """A connection, as http.client needs it. All reads and writes together end by ``deadline``, however slowly the

@@ -21,10 +21,14 @@ from pydantic_settings import (
 )
 
 from weft_core.engine_settings import EngineSettings, LocalSettings, PlacementSettings
+from weft_core.oidc_settings import OidcSettings
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::[1-9]\d{0,4})?")
 
 _HOST = re.compile(r"(?!\d+(\.|$))[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+
+
+_PROVIDER = re.compile(r"[a-z0-9][a-z0-9-]{0,29}")
 
 
 _EXPORT = re.compile(r"(?:file|syslog):/.+|syslog:(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[1-9]\d{0,4}")
@@ -346,6 +350,7 @@ class Settings(BaseSettings):
     s3: S3Settings = Field(default_factory=S3Settings)
     datastore: DatastoreSettings = Field(default_factory=DatastoreSettings)
     api: ApiSettings = Field(default_factory=ApiSettings)
+    oidc: dict[str, OidcSettings] = Field(default_factory=dict)
     engines: dict[str, EngineSettings] = Field(default_factory=_local)
     profiles: dict[str, ProfileSettings] = Field(default_factory=dict)
     images: ImageSettings = Field(default_factory=ImageSettings)
@@ -362,6 +367,14 @@ class Settings(BaseSettings):
     def _split_keys(cls, values: object) -> object:
         if isinstance(values, dict) and isinstance(values.get("secret_keys"), str):
             values["secret_keys"] = [key for key in values["secret_keys"].split(",") if key]
+        return values
+
+    @field_validator("oidc")
+    @classmethod
+    def _providers(cls, values: dict[str, OidcSettings]) -> dict[str, OidcSettings]:
+        for name in values:
+            if not _PROVIDER.fullmatch(name):
+                raise ValueError(f"expected names of lower-case letters, digits and hyphens: {name!r}")
         return values
 
     @model_validator(mode="after")

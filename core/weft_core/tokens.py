@@ -15,8 +15,15 @@ USER_PREFIX = "weft_u_"
 ATTEMPT_PREFIX = "weft_a_"
 SESSION_PREFIX = "weft_s_"
 LINK_PREFIX = "weft_l_"
+DEVICE_PREFIX = "weft_d_"
 MLFLOW_PREFIX = "weft_m_"
-_PREFIXES = {"user": USER_PREFIX, "attempt": ATTEMPT_PREFIX, "session": SESSION_PREFIX, "link": LINK_PREFIX}
+_PREFIXES = {
+    "user": USER_PREFIX,
+    "attempt": ATTEMPT_PREFIX,
+    "session": SESSION_PREFIX,
+    "link": LINK_PREFIX,
+    "device": DEVICE_PREFIX,
+}
 
 _passwords = PasswordHasher()
 
@@ -30,7 +37,7 @@ class NewToken:
     sha256: str
 
 
-def new_token(kind: Literal["user", "attempt", "session", "link"]) -> NewToken:
+def new_token(kind: Literal["user", "attempt", "session", "link", "device"]) -> NewToken:
     """A token of 256 random bits, with a prefix that secret scanners and people recognise."""
     start = _PREFIXES[kind]
     plain = start + secrets.token_urlsafe(32)

@@ -21,6 +21,7 @@ import { NotFound, PageError } from "./pages/errors";
 import { JobsPage } from "./pages/jobs/JobsPage";
 import { readJobsSearch } from "./pages/jobs/search";
 import { readLogSearch } from "./pages/logs/search";
+import { ownPath } from "./pages/provider";
 import { SignInPage } from "./pages/SignInPage";
 
 interface RouterContext {
@@ -45,11 +46,16 @@ const signIn = createRoute({
   getParentRoute: () => root,
   path: "/signin",
   validateSearch: (search): { next?: string } => {
-    const next = search["next"];
-    // A path of this page only: `//elsewhere` would lead to another host.
-    return typeof next === "string" && /^\/(?![/\\])/.test(next) ? { next } : {};
+    const next = ownPath(search["next"]);
+    return next ? { next } : {};
   },
   component: SignInPage,
+});
+
+const provider = createRoute({
+  getParentRoute: () => root,
+  path: "/signin/$provider",
+  component: lazyRouteComponent(code(() => import("./pages/ProviderPage")), "ProviderPage"),
 });
 
 /** All that needs a session. Without one: sign in first, and then back to the same URL. */
@@ -154,6 +160,15 @@ const tokens = createRoute({
   path: "/tokens",
   component: lazyRouteComponent(code(() => import("./pages/access/TokensPage")), "TokensPage"),
 });
+const device = createRoute({
+  getParentRoute: () => inside,
+  path: "/device",
+  validateSearch: (search): { code?: string } => {
+    const found = text(search["code"]);
+    return found ? { code: found } : {};
+  },
+  component: lazyRouteComponent(code(() => import("./pages/access/DevicePage")), "DevicePage"),
+});
 const audit = createRoute({
   getParentRoute: () => inside,
   path: "/audit",
@@ -185,6 +200,7 @@ const codeOfJob = createRoute({
 
 const tree = root.addChildren([
   signIn,
+  provider,
   inside.addChildren([
     jobs,
     job.addChildren([
@@ -204,6 +220,7 @@ const tree = root.addChildren([
     cluster,
     stores,
     tokens,
+    device,
     audit,
     admin,
   ]),

@@ -36,8 +36,8 @@ type = "kubernetes"                      # WEFT_ENGINES__GPU__TYPE=kubernetes
 egress = ["10.0.0.0/8"]                  # WEFT_ENGINES__GPU__EGRESS='["10.0.0.0/8"]'
 ```
 
-In environment variables, lists and tables are written as JSON, and names of engines and profiles become lower-case.
-Sizes are in bytes and times in seconds, unless the text says otherwise.
+In environment variables, lists and tables are written as JSON, and names of engines, profiles and identity providers
+become lower-case. Sizes are in bytes and times in seconds, unless the text says otherwise.
 """
 _GENERAL = "These keys stand at the top of the file, above all sections."
 _ENGINES = """

@@ -23,7 +23,15 @@ _FOLLOWED = "/api/v1/jobs/{job_id}/logs/follow"
 _PER_OPERATION = int(os.environ.get("EXAMPLES", "6"))
 
 
-_OPEN = {"post /api/v1/login", "post /api/v1/session", "get /api/v1/signin", "get /api/v1/schema/manifest"}
+_OPEN = {
+    "post /api/v1/login",
+    "post /api/v1/session",
+    "post /api/v1/session/provider",
+    "post /api/v1/device",
+    "post /api/v1/device/token",
+    "get /api/v1/signin",
+    "get /api/v1/schema/manifest",
+}
 
 
 def test_every_operation_is_described(api: Api) -> None:

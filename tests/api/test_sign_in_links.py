@@ -123,13 +123,13 @@ def test_the_profile_file_is_named_on_its_own_machine(
     api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     nobody = api.client()
-    assert nobody.get("/api/v1/signin").json() == {"profile_file": None}
+    assert nobody.get("/api/v1/signin").json() == {"profile_file": None, "providers": []}
     file = tmp_path / "home" / "client.toml"
     monkeypatch.setattr(api.settings, "api", api.settings.api.model_copy(update={"profile_file": file}))
-    assert nobody.get("/api/v1/signin").json() == {"profile_file": str(file)}
+    assert nobody.get("/api/v1/signin").json() == {"profile_file": str(file), "providers": []}
     # As uvicorn says it of a request that a proxy has passed on.
     monkeypatch.setattr("weft_api.sessions.routes.from_this_machine", lambda request: False)
-    assert nobody.get("/api/v1/signin").json() == {"profile_file": None}
+    assert nobody.get("/api/v1/signin").json() == {"profile_file": None, "providers": []}
 
 
 @pytest.mark.parametrize(

@@ -72,3 +72,43 @@ def test_a_sign_in_link_is_printed_and_nothing_is_kept(double: Double, weft: Wef
     assert double.seen[0].headers["authorization"] == "Bearer weft_u_test"
     assert not (tmp_path / "profile").exists()
     assert weft("login", "--browser", "--token").code == ExitCode.USAGE
+
+
+def test_login_by_a_code_waits_for_the_user(
+    double: Double, weft: Weft, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = {
+        "device_code": "weft_d_secret",
+        "user_code": "BCDF-GHJK",
+        "path_complete": "/device?code=BCDF-GHJK",
+        "interval": 3,
+    }
+    waited: list[float] = []
+    monkeypatch.setattr("weft.client.time.sleep", waited.append)
+    double.on("POST", "device", as_json(made, 201))
+    pending = [problem(400, code) for code in ("authorization_pending", "slow_down", "authorization_pending")]
+    double.on("POST", "device/token", *pending, as_json({"token": "weft_u_issued"}))
+    double.on("GET", "me", as_json({"user": "ada@acme", "project": "vision", "role": "editor"}))
+    done = weft("login", double.url, "--sso", "--project", "vision")
+    assert (done.code, done.out) == (0, f"{double.url}/device?code=BCDF-GHJK\n")
+    assert "BCDF-GHJK" in done.err
+    assert "ada@acme" in done.err
+    assert "weft_d_secret" not in done.out + done.err
+    asked = double.requests("POST", "device")[0]
+    assert asked.json["project"] == "vision"
+    assert asked.json["client"].startswith("weft on ")
+    assert waited == [3, 8, 8]
+    assert "authorization" not in asked.headers
+    assert "weft_u_issued" in (tmp_path / "profile" / "config.toml").read_text()
+
+
+def test_a_refused_code_keeps_the_old_profile(double: Double, weft: Weft, tmp_path: Path) -> None:
+    made = {"device_code": "weft_d_secret", "user_code": "BCDF-GHJK", "path_complete": "/device", "interval": 0}
+    double.on("POST", "device", as_json(made, 201))
+    double.on("POST", "device/token", problem(400, "access_denied", "the sign-in was refused on Weft's page"))
+    done = weft("login", double.url, "--sso")
+    assert done.code != 0
+    assert "the sign-in was refused" in done.err
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "profile" / "config.toml").exists()
+    assert weft("login", double.url, "--sso", "--token").code == ExitCode.USAGE

@@ -121,3 +121,29 @@ def test_the_client_reads_page_after_page(api: Api, monkeypatch: pytest.MonkeyPa
     with Client(api.url, ann.token) as client:
         assert [record.object_id for record in client.audit.list()] == jobs[::-1]
         assert [record.object_id for record in client.audit.list(limit=3)] == jobs[:1:-1]
+
+
+@pytest.mark.slow
+def test_a_machine_gets_an_account_and_a_token_that_reads(api: Api, root: Weft) -> None:
+    made = root("service-accounts", "create", "ci")
+    assert made.returncode == 0, made.stderr
+    assert "service:ci@" in made.stderr
+    tokens = [
+        root("service-accounts", "token", "ci", "--days", "3").stdout.strip(),
+        root("service-accounts", "token", "ci", "--role", "viewer").stdout.strip(),
+        root("tokens", "create", "looks", "--role", "viewer").stdout.strip(),
+    ]
+    with Client(api.url, tokens[0]) as client:
+        assert client.me().user.startswith("service:ci@")
+    roles = []
+    for token in tokens:
+        with Client(api.url, token) as client:
+            roles.append(client.me().role)
+    assert roles == ["editor", "viewer", "viewer"]
+    [listed] = json.loads(root("service-accounts", "list", "--json").stdout)
+    assert (listed["name"], listed["role"], listed["tokens"]) == ("ci", "editor", 2)
+    assert "service:ci@" in root("service-accounts", "list").stdout
+    assert "viewer" in root("tokens", "list").stdout
+    assert root("service-accounts", "delete", "ci").returncode == 0
+    assert root("service-accounts", "delete", "ci").returncode != 0
+    assert json.loads(root("service-accounts", "list", "--json").stdout) == []

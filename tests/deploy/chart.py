@@ -76,6 +76,13 @@ EVERYTHING: dict[str, Any] = {
         "limits": {"bundle_bytes": 1073741824},
         "notify": {"retry_seconds": 3600, "smtp": {"host": "mail.example.org", "sender": "weft@example.org"}},
         "outgoing": {"allow": ["git.example.org"]},
+        "oidc": {
+            "acme": {
+                "issuer": "https://login.example.org",
+                "client_id": "weft",
+                "groups": {"ML Team": {"vision": "editor", "speech": "viewer"}},
+            }
+        },
         "timings": {"grace": 60.5, "absences": 4},
         "telemetry": {"otlp_endpoint": "http://collector.monitoring:4318"},
         "audit": {"retention_days": 90, "export": "syslog:logs.example.org:514"},

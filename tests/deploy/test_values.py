@@ -12,6 +12,7 @@ from tests.deploy.chart import CHART, EXTERNAL, HelmError, merged, render
 
 from weft_core.engine_settings import KubernetesSettings, NodePool, PlacementSettings, RaySettings
 from weft_core.launch import Toleration
+from weft_core.oidc_settings import OidcSettings
 from weft_core.settings import (
     AuditSettings,
     FairShareSettings,
@@ -132,6 +133,7 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
     for name, model in sections.items():
         # A credential is no setting of the chart's: it stands in a Secret.
         assert fields(settings[name]) == set(model.model_fields) - {"metrics_token"}, name
+    assert fields(settings["oidc"]["additionalProperties"]) == set(OidcSettings.model_fields) - {"client_secret"}
     assert fields(settings["notify"]["properties"]["smtp"]) == set(SmtpSettings.model_fields) - {"password"}
     defined: dict[str, type[BaseModel]] = {
         "kubernetes": KubernetesSettings,

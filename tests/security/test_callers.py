@@ -27,6 +27,9 @@ PUBLIC = {
     "/metrics",
     "/api/v1/login",
     "/api/v1/session",
+    "/api/v1/session/provider",
+    "/api/v1/device",
+    "/api/v1/device/token",
     "/api/v1/signin",
     "/api/v1/schema/manifest",
 }
@@ -34,6 +37,8 @@ PUBLIC = {
 OUTSIDERS = ("nobody", "unknown", "expired", "revoked", "disabled", "removed", "ended")
 """Callers who are nobody to the API, or nobody any more."""
 MEMBERS = ("viewer", "editor", "owner")
+MACHINES = ("reads", "service")
+"""A token of the owner's that may only read, and a service account that is an editor."""
 NOWHERE = "job-000000000000"
 
 
@@ -72,19 +77,27 @@ class Callers:
         tokens = {name: person.token for name, person in people.items()}
         tokens |= {"unknown": "weft_u_" + "x" * 43, "ended": ended.token}
         tokens |= {"learner": attempt.token, "mlflow": f"{learner}.0"}
+        tokens["reads"] = self._made(self.owner.http, "tokens", role="viewer")
+        self.owner.http.post("/api/v1/service-accounts", json={"name": "ci", "role": "editor"}).raise_for_status()
+        tokens["service"] = self._made(self.owner.http, "service-accounts/ci/tokens")
         self.clients: dict[str, httpx.Client] = {"nobody": api.client()}
         self.clients |= {name: api.client(tokens[name]) for name in (*OUTSIDERS[1:], "learner", "mlflow", "foreign")}
-        self.clients |= {name: api.client(tokens[name]) for name in (*MEMBERS, "admin")}
+        self.clients |= {name: api.client(tokens[name]) for name in (*MEMBERS, *MACHINES, "admin")}
         # A page of another site that uses the browser of the owner, who is signed in.
         browser = api.client()
         opened = browser.post("/api/v1/session", json={"token": self.owner.token})
         assert opened.status_code < 300, opened.text
         self.clients["cross-site"] = browser
 
+    @staticmethod
+    def _made(by: httpx.Client, path: str, **body: str) -> str:
+        answer = by.post(f"/api/v1/{path}", json={"name": "test", **body})
+        return str(answer.raise_for_status().json()["token"])
+
     def ask(self, caller: str, method: str, path: str) -> int:
         """The status of the answer to a request about the project's job."""
         # Whoever may change something asks about a job that is not there, or the next caller would find none.
-        changes = method not in ("GET", "HEAD") and caller in (*MEMBERS, "admin", "learner", "mlflow")
+        changes = method not in ("GET", "HEAD") and caller in (*MEMBERS, *MACHINES, "admin", "learner", "mlflow")
         values = {"job_id": NOWHERE if changes else self.job, "model_id": NOWHERE if changes else self.job}
         project = "nowhere" if changes else self.owner.project
         values |= {"project": project, "name": project if "/projects/" in path else "nothing"}

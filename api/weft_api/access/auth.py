@@ -27,7 +27,7 @@ from weft_core.store.scope import Scope
 from weft_core.tokens import ATTEMPT_PREFIX, MLFLOW_PREFIX, SESSION_PREFIX, USER_PREFIX, hash_token
 
 Role = Literal["viewer", "editor", "owner"]
-_RANK: dict[str, int] = {"viewer": 0, "editor": 1, "owner": 2}
+RANK: dict[str, int] = {"viewer": 0, "editor": 1, "owner": 2}
 
 
 class _HTTPBearer(HTTPBearer):
@@ -76,6 +76,11 @@ class Principal:
     parent: str | None = None
     """The id of the token that ends everything the caller creates: the caller's own, or the one that opened the
     session. None for a caller who gave a password."""
+    service: bool = False
+    """A service account of the project, not a person."""
+    limit: str | None = None
+    """The most that the caller may do, and whatever the caller creates; ``role`` is no higher. None: all that the user
+    may."""
 
     def scope(self, session: Session) -> Scope:
         return Scope(session, self.project_id)
@@ -86,7 +91,7 @@ class Principal:
         return self.parent is not None and not self.admin
 
     def may(self, role: Role) -> bool:
-        return _RANK[self.role] >= _RANK[role]
+        return RANK[self.role] >= RANK[role]
 
 
 def find_principal(context: Context, sha256: str) -> Principal | None:
@@ -96,7 +101,7 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
     """
     query = (
         select(Token.id, Token.user_id, User.name, Token.project_id, Project.name, Member.role, _unnoted())
-        .add_columns(User.is_admin, Token.kind, Token.opened_with)
+        .add_columns(User.is_admin, Token.kind, Token.opened_with, Token.role, User.service_of)
         .join(User, User.id == Token.user_id)
         .join(Project, Project.id == Token.project_id)
         .join(Member, (Member.project_id == Token.project_id) & (Member.user_id == Token.user_id))
@@ -106,14 +111,19 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
         row = session.execute(query).one_or_none()
         if row is None:
             return None
-        token_id, user_id, user, project_id, project, role, unnoted, admin, kind, opened_with = row
+        token_id, user_id, user, project_id, project, role, unnoted, admin, kind, opened_with, limit, service_of = row
         if unnoted:
             _note_use(session, [sha256])
     browser = kind == "browser"
     parent = opened_with if browser else token_id
     how = ActorKind.SESSION if browser else ActorKind.TOKEN
     acting(how, user_id=user_id, user=user, token_id=token_id, project=(project_id, project))
-    return Principal(token_id, sha256, user_id, user, project_id, project, role, admin, browser, parent)
+    if limit is not None:
+        role, admin = min(role, limit, key=RANK.__getitem__), False
+    service = service_of is not None
+    return Principal(
+        token_id, sha256, user_id, user, project_id, project, role, admin, browser, parent, service=service, limit=limit
+    )
 
 
 def find_member(context: Context, user_id: str, project_id: str) -> Principal | None:
@@ -296,6 +306,7 @@ def _require(role: Role) -> Callable[[Principal], Principal]:
 
 Viewer = Annotated[Principal, Depends(_authenticate)]
 Editor = Annotated[Principal, Depends(_require("editor"))]
+Owner = Annotated[Principal, Depends(_require("owner"))]
 
 
 def _administrator(principal: Viewer) -> Principal:

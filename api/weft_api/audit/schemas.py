@@ -36,8 +36,8 @@ class AuditView(BaseModel):
     id: int
     at: datetime
     actor: ActorKind = Field(
-        description="How the actor was known: by a token, a session, a password, as a learner (with the token of its "
-        "attempt), as Weft itself (`system`), or not at all."
+        description="How the actor was known: by a token, a session, a password, an identity provider (`provider`), "
+        "as a learner (with the token of its attempt), as Weft itself (`system`), or not at all."
     )
     user: str | None = Field(description="The user's name. Null if the actor is no user.")
     user_id: str | None

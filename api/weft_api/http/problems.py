@@ -38,6 +38,10 @@ CODE_MISSING = Kind(
     "no code with this sha256: PUT it to /api/v1/code/{sha256} first",
 )
 STORE_REFUSED = Kind("store_refused", 400, "The data store refused", "container 'data' does not exist at http://…")
+AUTHORIZATION_PENDING = Kind("authorization_pending", 400, "Not confirmed yet", "ask again in 3 s")
+SLOW_DOWN = Kind("slow_down", 400, "Asked too early", "ask again in 3 s")
+ACCESS_DENIED = Kind("access_denied", 400, "The sign-in was refused", "the sign-in was refused on Weft's page")
+EXPIRED_TOKEN = Kind("expired_token", 400, "The sign-in has expired", "this sign-in has expired; begin another")
 UNAUTHENTICATED = Kind("unauthenticated", 401, "Not signed in", "send 'Authorization: Bearer <token>'")
 FORBIDDEN = Kind("forbidden", 403, "Not allowed", "this needs the role editor, the token has viewer")
 CROSS_SITE = Kind(
@@ -77,6 +81,9 @@ TOO_MANY_LINES = Kind(
 NOT_SUPPORTED = Kind("not_supported", 501, "Not supported", "multipart uploads are not supported: send it with PUT")
 INTERNAL = Kind("internal", 500, "Something went wrong on the server", "it is in the server's log as request 1f0c…")
 STORE_UNAVAILABLE = Kind("store_unavailable", 503, "The object store does not answer", "can't reach http://…", 5)
+PROVIDER_UNAVAILABLE = Kind(
+    "provider_unavailable", 503, "The identity provider does not answer", "try again in a moment", 5
+)
 AUDIT_UNAVAILABLE = Kind(
     "audit_unavailable",
     503,

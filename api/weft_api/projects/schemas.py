@@ -50,6 +50,9 @@ class NewProject(BaseModel):
     )
 
 
+_MEMBER: dict[str, Any] = {"disabled": False, "since": "2026-01-31T08:00:00Z", "by_group": False}
+
+
 class MemberView(BaseModel):
     model_config = ConfigDict(title="Member")
 
@@ -57,6 +60,10 @@ class MemberView(BaseModel):
     role: Role
     disabled: bool
     since: datetime
+    by_group: bool = Field(
+        description="Whether the user's groups at an identity provider gave the role. It then follows the groups at "
+        "each sign-in."
+    )
 
 
 class MemberList(BaseModel):
@@ -65,8 +72,20 @@ class MemberList(BaseModel):
             "examples": [
                 {
                     "members": [
-                        {"user": "ada", "role": "owner", "disabled": False, "since": "2026-01-31T08:00:00Z"},
-                        {"user": "bob", "role": "viewer", "disabled": False, "since": "2026-02-01T09:30:00Z"},
+                        {
+                            "user": "ada",
+                            "role": "owner",
+                            "disabled": False,
+                            "since": "2026-01-31T08:00:00Z",
+                            "by_group": False,
+                        },
+                        {
+                            "user": "bob",
+                            "role": "viewer",
+                            "disabled": False,
+                            "since": "2026-02-01T09:30:00Z",
+                            "by_group": True,
+                        },
                     ]
                 }
             ]

@@ -39,7 +39,9 @@ _ORDER = {"owner": 0, "editor": 1, "viewer": 2}
 def list_projects(session: Session, who: Principal) -> list[ProjectView]:
     """The projects that the user is a member of; an administrator sees all."""
     own = select(Member.role).where(Member.project_id == Project.id, Member.user_id == who.user_id).scalar_subquery()
-    query = select(Project, own, _number(Member), _number(Job)).order_by(Project.name)
+    people = select(func.count()).select_from(Member).join(User, User.id == Member.user_id)
+    people = people.where(Member.project_id == Project.id, User.service_of.is_(None)).correlate(Project)
+    query = select(Project, own, people.scalar_subquery(), _number(Job)).order_by(Project.name)
     if not who.admin:
         query = query.where(own.is_not(None))
     views = [
@@ -126,14 +128,14 @@ def list_members(session: Session, who: Principal, name: str) -> list[MemberView
     """Owners first. Raises Problem not_found."""
     project = find_project(session, who, name)
     query = (
-        select(User.name, Member.role, User.disabled_at, Member.created_at)
+        select(User.name, Member.role, User.disabled_at, Member.created_at, Member.issuer)
         .join(User, User.id == Member.user_id)
-        .where(Member.project_id == project.id)
+        .where(Member.project_id == project.id, User.service_of.is_(None))
         .order_by(case(_ORDER, value=Member.role), User.name)
     )
     return [
-        MemberView(user=user, role=role, disabled=disabled is not None, since=since)
-        for user, role, disabled, since in session.execute(query)
+        MemberView(user=user, role=role, disabled=disabled is not None, since=since, by_group=issuer is not None)
+        for user, role, disabled, since, issuer in session.execute(query)
     ]
 
 
@@ -155,11 +157,12 @@ def set_member(session: Session, who: Principal, name: str, user_name: str, role
     if member.role == "owner" and role != "owner":
         _another_owner(session, project, user)
     member.role = role
+    member.issuer = None  # from now on, no group changes it
 
 
 def remove_member(session: Session, who: Principal, name: str, user_name: str) -> None:
     """Their tokens and sessions for it end at once. Raises as :func:`set_member`; everyone may leave by himself."""
-    own = user_name == who.user
+    own = user_name == who.user and who.limit is None
     project = _own(who, find_project(session, who, name, lock=True)) if own else _owned(session, who, name)
     user = _user(session, user_name)
     member = session.get(Member, (project.id, user.id)) if user else None
@@ -251,7 +254,8 @@ def _owned(session: Session, who: Principal, name: str) -> Project:
     """Locked, so that an owner remains when two owners remove each other."""
     project = _own(who, find_project(session, who, name, lock=True))
     member = session.get(Member, (project.id, who.user_id))
-    if not who.admin and (member is None or member.role != "owner"):
+    owns = who.may("owner") if who.bound else member is not None and member.role == "owner"
+    if not who.admin and not owns:
         raise Problem(FORBIDDEN, f"this needs the role owner in project {name!r}")
     return project
 
@@ -264,15 +268,15 @@ def _own(who: Principal, project: Project) -> Project:
 
 
 def _another_owner(session: Session, project: Project, user: User) -> None:
-    others = select(Member.user_id).where(
-        Member.project_id == project.id, Member.role == "owner", Member.user_id != user.id
-    )
+    owners = select(Member.user_id).join(User, User.id == Member.user_id).where(User.service_of.is_(None))
+    others = owners.where(Member.project_id == project.id, Member.role == "owner", Member.user_id != user.id)
     if session.scalars(others.limit(1)).one_or_none() is None:
         raise Problem(CONFLICT, f"{user.name!r} is the last owner of {project.name!r}: make another one first")
 
 
 def _user(session: Session, name: str) -> User | None:
-    return session.scalars(select(User).where(User.name == name)).one_or_none()
+    """A person: service accounts are no members."""
+    return session.scalars(select(User).where(User.name == name, User.service_of.is_(None))).one_or_none()
 
 
 def _number(model: type[Base]) -> ScalarSelect[int]:

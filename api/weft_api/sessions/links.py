@@ -26,10 +26,10 @@ def make_link(context: Context, who: Principal) -> LinkView:
     referrer.
 
     Raises:
-        Problem: forbidden for a session: a browser that is signed in needs no link.
+        Problem: forbidden for a session (a browser that is signed in needs no link) and for a service account.
     """
-    if who.session or not who.token_id:
-        raise Problem(FORBIDDEN, "a sign-in link is made with a token")
+    if who.session or not who.token_id or who.service:
+        raise Problem(FORBIDDEN, "a sign-in link is made with a person's token")
     plain = new_token("link")
     with context.database.transaction() as session:
         link = SignInLink(sha256=plain.sha256, token_id=who.token_id, expires_at=func.now() + LIFETIME)

@@ -6,11 +6,12 @@ from fastapi import APIRouter, Request, Response
 
 from weft_api.access.auth import COOKIE, Viewer, address_of, from_elsewhere, from_this_machine
 from weft_api.context import Context, Ctx
-from weft_api.http.audited import audited
+from weft_api.http.audited import audited, unaudited
 from weft_api.http.problems import (
     CROSS_SITE,
     FORBIDDEN,
     NOT_FOUND,
+    PROVIDER_UNAVAILABLE,
     TOO_MANY_ATTEMPTS,
     TOO_MANY_SIGN_INS,
     UNAUTHENTICATED,
@@ -19,11 +20,24 @@ from weft_api.http.problems import (
 )
 from weft_api.sessions import service
 from weft_api.sessions.links import make_link
-from weft_api.sessions.schemas import LinkView, ProjectBody, SessionBody, SessionView, SignInView
+from weft_api.sessions.oidc import LIFETIME
+from weft_api.sessions.schemas import (
+    LinkView,
+    ProjectBody,
+    ProviderName,
+    ProviderUrl,
+    ProviderView,
+    SessionBody,
+    SessionView,
+    SignInView,
+)
 
 router = APIRouter(prefix="/api/v1", tags=["sessions"])
 
 _PATH = "/api/v1"
+_BEGUN = "weft_sign_in"
+"""The cookie of a sign-in that a browser has begun at an identity provider."""
+_BEGUN_PATH = "/api/v1/session"
 
 
 def _secure(context: Context, request: Request) -> bool:
@@ -36,7 +50,15 @@ def _secure(context: Context, request: Request) -> bool:
 @router.post(
     "/session",
     summary="Sign in a browser",
-    responses=responses(UNAUTHENTICATED, FORBIDDEN, CROSS_SITE, NOT_FOUND, TOO_MANY_ATTEMPTS, TOO_MANY_SIGN_INS),
+    responses=responses(
+        UNAUTHENTICATED,
+        FORBIDDEN,
+        CROSS_SITE,
+        NOT_FOUND,
+        TOO_MANY_ATTEMPTS,
+        TOO_MANY_SIGN_INS,
+        PROVIDER_UNAVAILABLE,
+    ),
     openapi_extra=audited("sessions.open", "session"),
 )
 def post_session(body: SessionBody, context: Ctx, request: Request, response: Response) -> SessionView:
@@ -47,7 +69,10 @@ def post_session(body: SessionBody, context: Ctx, request: Request, response: Re
     if from_elsewhere(context, request):
         raise Problem(CROSS_SITE, "sign in on this server's own page")
     browser = request.headers.get("user-agent", "")[:100] or "browser"
-    opened = service.open_session(context, body, address_of(request), browser)
+    sealed = request.cookies.get(_BEGUN)
+    opened = service.open_session(context, body, address_of(request), browser, sealed)
+    if body.provider is not None:
+        response.delete_cookie(_BEGUN, path=_BEGUN_PATH)
     response.set_cookie(
         COOKIE,
         opened.cookie,
@@ -58,6 +83,30 @@ def post_session(body: SessionBody, context: Ctx, request: Request, response: Re
         samesite="strict",
     )
     return opened.view
+
+
+@router.post(
+    "/session/provider",
+    summary="Begin to sign in at an identity provider",
+    responses=responses(CROSS_SITE, NOT_FOUND, TOO_MANY_SIGN_INS, PROVIDER_UNAVAILABLE),
+    openapi_extra=unaudited("nobody is signed in by it; `sessions.open` records the end of the sign-in"),
+)
+def post_session_provider(body: ProviderName, context: Ctx, request: Request, response: Response) -> ProviderUrl:
+    """The provider sends the browser back to `/signin/NAME`. That page ends the sign-in with `POST /session`, which
+    needs the cookie that this call sets, within 15 minutes. This call needs no token."""
+    if from_elsewhere(context, request):
+        raise Problem(CROSS_SITE, "sign in on this server's own page")
+    url, sealed = service.begin_at_provider(context, body.name)
+    response.set_cookie(
+        _BEGUN,
+        sealed,
+        max_age=LIFETIME,
+        path=_BEGUN_PATH,
+        secure=_secure(context, request),
+        httponly=True,
+        samesite="strict",
+    )
+    return ProviderUrl(url=url)
 
 
 @router.post(
@@ -77,7 +126,11 @@ def post_link(context: Ctx, who: Viewer) -> LinkView:
 def get_sign_in(context: Ctx, request: Request) -> SignInView:
     """This call needs no token."""
     file = context.settings.api.profile_file
-    return SignInView(profile_file=str(file) if file and from_this_machine(request) else None)
+    providers = context.settings.oidc.items()
+    return SignInView(
+        providers=[ProviderView(name=name, title=provider.title or name) for name, provider in providers],
+        profile_file=str(file) if file and from_this_machine(request) else None,
+    )
 
 
 @router.get("/session", summary="Show the signed-in user")

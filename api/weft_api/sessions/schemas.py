@@ -10,8 +10,40 @@ from weft_api.access.auth import Membership, Role
 from weft_api.http.secret_text import SecretText
 
 
+class ProviderBody(BaseModel):
+    """What an identity provider sent with the browser to ``/signin/NAME``."""
+
+    model_config = ConfigDict(
+        title="ProviderAnswer",
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"name": "acme", "code": "…", "state": "…", "issuer": "https://login.acme.com"}]
+        },
+    )
+
+    name: str = Field(max_length=100, description="The provider, as `GET /signin` names it.")
+    code: SecretText = Field(max_length=8000)
+    state: str = Field(max_length=200)
+    issuer: str | None = Field(default=None, max_length=2000, description="The parameter `iss`, if there is one.")
+
+
+class ProviderName(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"name": "acme"}]})
+
+    name: str = Field(max_length=100, description="The provider, as `GET /signin` names it.")
+
+
+class ProviderUrl(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"url": "https://login.acme.com/authorize?client_id=weft&state=…"}]}
+    )
+
+    url: str = Field(description="The page of the provider that the browser is to open.")
+
+
 class SessionBody(BaseModel):
-    """A user name and a password, or a token, or the part of a sign-in link after the ``#``."""
+    """A user name and a password, or a token, or the part of a sign-in link after the ``#``, or the answer of an
+    identity provider."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -24,6 +56,7 @@ class SessionBody(BaseModel):
     password: SecretText | None = Field(default=None, max_length=1000)
     token: SecretText | None = Field(default=None, max_length=200)
     link: SecretText | None = Field(default=None, max_length=200)
+    provider: ProviderBody | None = None
     project: str | None = Field(
         default=None,
         max_length=200,
@@ -33,10 +66,11 @@ class SessionBody(BaseModel):
 
     @model_validator(mode="after")
     def _one_way(self) -> SessionBody:
-        given = {name for name in ("user", "password", "token", "link") if getattr(self, name) is not None}
-        if given in ({"user", "password"}, {"token"}, {"link"}):
+        ways = ("user", "password", "token", "link", "provider")
+        given = {name for name in ways if getattr(self, name) is not None}
+        if given in ({"user", "password"}, {"token"}, {"link"}, {"provider"}):
             return self
-        raise ValueError("either user and password, or token, or link")
+        raise ValueError("either user and password, or token, or link, or provider")
 
 
 class LinkView(BaseModel):
@@ -51,12 +85,29 @@ class LinkView(BaseModel):
     expires_at: datetime
 
 
+class ProviderView(BaseModel):
+    model_config = ConfigDict(title="Provider")
+
+    name: str
+    title: str = Field(description="The provider's name for people.")
+
+
 class SignInView(BaseModel):
     """Hints for signing in to this server."""
 
     model_config = ConfigDict(
-        title="SignIn", json_schema_extra={"examples": [{"profile_file": "/home/ada/.weft/client.toml"}]}
+        title="SignIn",
+        json_schema_extra={
+            "examples": [
+                {
+                    "profile_file": "/home/ada/.weft/client.toml",
+                    "providers": [{"name": "acme", "title": "Acme"}],
+                }
+            ]
+        },
     )
+
+    providers: list[ProviderView] = Field(description="The identity providers by which users can sign in.")
 
     profile_file: str | None = Field(
         description="The CLI's profile file that holds a token, if `weft up` runs this server. Only callers on the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from hmac import compare_digest
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
@@ -11,12 +12,14 @@ from sqlalchemy.orm import Session
 from weft_api.access.auth import Membership, Principal, find_principal, limit_of, revoke, session_expiry
 from weft_api.access.passwords import check_password
 from weft_api.context import Context
-from weft_api.http.audited import about
-from weft_api.http.problems import FORBIDDEN, UNAUTHENTICATED, Problem, not_found
+from weft_api.http.audited import about, acting
+from weft_api.http.problems import FORBIDDEN, NOT_FOUND, UNAUTHENTICATED, Problem, not_found
+from weft_api.sessions.identities import sign_in
 from weft_api.sessions.links import use_link
-from weft_api.sessions.schemas import SessionBody, SessionView
+from weft_api.sessions.oidc import PROVIDERS, Begun, Provider
+from weft_api.sessions.schemas import ProviderBody, SessionBody, SessionView
 from weft_core.ids import new_id
-from weft_core.store.models import Member, Project, Token
+from weft_core.store.models import ActorKind, Member, Project, Token
 from weft_core.store.scope import Scope
 from weft_core.tokens import USER_PREFIX, hash_token, new_token
 
@@ -30,25 +33,40 @@ class OpenSession:
     view: SessionView
 
 
-def open_session(context: Context, body: SessionBody, address: str, browser: str) -> OpenSession:
+def begin_at_provider(context: Context, name: str) -> tuple[str, str]:
+    """The URL at an identity provider where the user signs in, and a sealed text that the end of the sign-in needs.
+
+    Raises:
+        Problem: not_found, provider_unavailable, too_many_sign_ins.
+    """
+    url, begun = _provider(context, name).begin()
+    return url, begun.seal(context.box)
+
+
+def open_session(context: Context, body: SessionBody, address: str, browser: str, sealed: str | None) -> OpenSession:
     """Sign a browser in.
 
     Args:
         address: where the request comes from.
         browser: what its row is called in the list of tokens.
+        sealed: what :func:`begin_at_provider` has given this browser.
 
     Raises:
         Problem: unauthenticated, too_many_attempts; not_found for a project that the user is no member of; forbidden
-            for another project than the token's.
+            for another project than the token's, or for a person without a role; provider_unavailable.
     """
     opened_with: Principal | None = None
     wanted = body.project
     if body.token is not None or body.link is not None:
         opened_with = _by_token_or_link(context, body)
+        if opened_with.service:
+            raise Problem(FORBIDDEN, f"{opened_with.user} is a service account: it works with its token only")
         user_id = opened_with.user_id
         wanted = wanted or opened_with.project
         if opened_with.bound and wanted != opened_with.project:
             raise _other_project(opened_with)
+    elif body.provider is not None:
+        user_id = _by_provider(context, body.provider, sealed)
     else:
         assert body.user is not None
         assert body.password is not None
@@ -67,6 +85,7 @@ def open_session(context: Context, body: SessionBody, address: str, browser: str
         )
         if opened_with is not None:
             row.opened_with = opened_with.token_id
+            row.role = opened_with.limit
             row.ends_at = func.least(func.now() + LONGEST, limit_of(session, opened_with.token_id))
         Scope(session, _project(session, user_id, wanted)).add(row)
         session.flush()
@@ -88,6 +107,26 @@ def _by_token_or_link(context: Context, body: SessionBody) -> Principal:
     if principal is None:
         raise Problem(UNAUTHENTICATED, "this token is unknown, expired or revoked")
     return principal
+
+
+def _by_provider(context: Context, returned: ProviderBody, sealed: str | None) -> str:
+    """The id of the user who has signed in at an identity provider."""
+    provider = _provider(context, returned.name)
+    begun = Begun.unseal(context.box, sealed or "")
+    # Another browser's answer would sign this one in as another person.
+    if begun.provider != returned.name or not compare_digest(begun.state.encode(), returned.state.encode()):
+        raise Problem(UNAUTHENTICATED, "this browser has begun no such sign-in; sign in again")
+    person = provider.finish(begun, returned.code.get_secret_value(), returned.issuer)
+    user = sign_in(context.database, provider, person)
+    acting(ActorKind.PROVIDER, user_id=user.id, user=user.name)
+    return user.id
+
+
+def _provider(context: Context, name: str) -> Provider:
+    provider = PROVIDERS.of(context).get(name)
+    if provider is None:
+        raise Problem(NOT_FOUND, f"no identity provider {name[:100]!r}")
+    return provider
 
 
 def _project(session: Session, user_id: str, name: str | None) -> str:
@@ -115,7 +154,7 @@ def describe(context: Context, who: Principal) -> SessionView:
         if who.bound:
             query = query.where(Project.id == who.project_id)
         rows = session.execute(query.where(Member.user_id == who.user_id).order_by(Project.name))
-        projects = [Membership(name=name, role=role) for name, role in rows]
+        projects = [Membership(name=name, role=who.role if who.limit else role) for name, role in rows]
         expires = session.scalar(select(Token.expires_at).where(Token.id == who.token_id))
     return SessionView(
         user=who.user,

@@ -34,6 +34,8 @@ class _Owner:
     project: str
     parent: str | None = None
     """The token that the new one ends with."""
+    limit: str | None = None
+    """The most that the new one may do."""
 
 
 def list_tokens(scope: Scope, who: Principal) -> list[TokenView]:
@@ -49,19 +51,28 @@ def list_tokens(scope: Scope, who: Principal) -> list[TokenView]:
 
 
 def create_token(context: Context, who: Principal, body: TokenBody, once: Once) -> CreatedToken:
-    """Make a token with the caller's own rights. The same Idempotency-Key gets the same token again.
+    """Make a token with the caller's own rights, or fewer. The same Idempotency-Key gets the same token again.
 
     A token that a token made, directly or through a session, ends with it.
+
+    Raises:
+        Problem: invalid_request for a higher role than the caller's.
     """
-    owner = _Owner(who.user_id, who.user, who.project_id, who.project, who.parent)
+    if body.role is not None and not who.may(body.role):
+        raise invalid("body.role", f"you are {who.role} here", accepted=f"no higher role than {who.role}")
+    owner = _Owner(who.user_id, who.user, who.project_id, who.project, who.parent, body.role or who.limit)
     with context.database.transaction() as session:
         return _issue(context, session, owner, body.name, body.expires_in_days, once)
 
 
 def revoke_token(scope: Scope, who: Principal, token_id: str) -> None:
-    """Raises Problem not_found: also for the token of another user, unless the caller is an owner."""
+    """Raises Problem not_found: also for the token of another user, unless the caller is an owner. A token with a role
+    of its own ends itself and what it has made, and as an owner all."""
     row = scope.find(Token, Token.id == token_id, Token.revoked_at.is_(None))
-    if row is None or (row.user_id != who.user_id and not who.may("owner")):
+    theirs = row is not None and row.user_id == who.user_id
+    if row is not None and who.limit is not None:
+        theirs = who.parent in (row.id, row.opened_with)
+    if row is None or not (theirs or who.may("owner")):
         raise not_found("token", token_id[:100])
     revoke(scope.session, [row.id])
 
@@ -78,6 +89,20 @@ def login(context: Context, body: LoginBody, address: str) -> CreatedToken:
         acting(ActorKind.PASSWORD, project=(project.id, project.name))
         owner = _Owner(user.id, user.name, project.id, project.name)
         return _issue(context, session, owner, "login", _LOGIN_DAYS, Once(None, "POST /login", ""))
+
+
+def issue_login(context: Context, session: Session, who: Principal, project: Project, once: Once) -> CreatedToken:
+    """The token of a program that ``who`` signs in to a project. It ends with the token behind the caller, if any."""
+    owner = _Owner(who.user_id, who.user, project.id, project.name, who.parent, who.limit)
+    return _issue(context, session, owner, "login", _LOGIN_DAYS, once)
+
+
+def issue_service_token(
+    context: Context, session: Session, who: Principal, account: User, body: TokenBody, role: str, once: Once
+) -> CreatedToken:
+    """A token of a service account with ``role``. It ends with the token behind the caller, if any."""
+    owner = _Owner(account.id, account.name, who.project_id, who.project, who.parent, role)
+    return _issue(context, session, owner, body.name, body.expires_in_days, once)
 
 
 def _choose_project(session: Session, user: User, name: str | None) -> Project:
@@ -115,6 +140,7 @@ def _issue(context: Context, session: Session, owner: _Owner, name: str, days: i
                 sha256=token.sha256,
                 expires_at=func.least(*ends) if ends else None,
                 opened_with=owner.parent,
+                role=owner.limit,
             )
         )
         session.flush()
@@ -133,6 +159,7 @@ def _view(row: Token, user: str) -> TokenView:
         name=row.name,
         prefix=row.prefix,
         user=user,
+        role=row.role,
         created_at=row.created_at,
         expires_at=row.expires_at,
         last_used_at=row.last_used_at,

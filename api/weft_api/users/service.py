@@ -21,8 +21,9 @@ from weft_core.store.row_security import across_projects
 
 
 def list_users(session: Session) -> list[UserView]:
-    """All users of the installation, by name."""
-    return _views(session, session.scalars(select(User).order_by(User.name)).all())
+    """All people of the installation, by name."""
+    people = select(User).where(User.service_of.is_(None)).order_by(User.name)
+    return _views(session, session.scalars(people).all())
 
 
 def create_user(context: Context, who: Principal, body: NewUser, once: Once) -> UserView:
@@ -81,7 +82,8 @@ def _check_current(context: Context, who: Principal, name: str, body: UserChange
     with context.database.transaction() as session:
         has_one = _get(session, name).password_hash is not None
     if not has_one:
-        if who.bound:  # a password opens all of the user's projects, a token only one
+        # A token opens one project, and an identity provider decides who comes in; a password would do neither.
+        if not who.admin:
             raise Problem(FORBIDDEN, "you have no password yet: ask an administrator to set the first")
         return
     if body.current_password is None:
@@ -104,7 +106,8 @@ def _end_sessions(session: Session, user_id: str, but: str) -> None:
 
 
 def _find(session: Session, name: str) -> User | None:
-    return session.scalars(select(User).where(User.name == name)).one_or_none()
+    """A person: service accounts are their projects'."""
+    return session.scalars(select(User).where(User.name == name, User.service_of.is_(None))).one_or_none()
 
 
 def _get(session: Session, name: str) -> User:

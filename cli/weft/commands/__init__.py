@@ -52,6 +52,9 @@ COMMANDS: dict[str, Entry] = {
     "secrets": Entry("secrets", "Manage the secrets that manifests name and learners receive.", DATA, group=True),
     "login": Entry("account", "Sign in to a server and store the token in the profile file.", SERVER),
     "tokens": Entry("tokens", "List, create and revoke API tokens.", SERVER, group=True),
+    "service-accounts": Entry(
+        "service_accounts", "Manage the project's accounts for machines (owners).", SERVER, group=True
+    ),
     "projects": Entry("projects", "Manage projects, their members and their quotas.", SERVER, group=True),
     "users": Entry("users", "Manage the users of the server (administrators).", SERVER, group=True),
     "audit": Entry("audit", "List who did what, newest first (administrators, owners).", SERVER),

@@ -27,6 +27,10 @@ def login(
         bool, typer.Option("--token", help="Sign in with a token, which the command asks for or reads from stdin.")
     ] = False,
     user: Annotated[str | None, typer.Option("--user", help="Sign in with the password of this user.")] = None,
+    sso: Annotated[
+        bool,
+        typer.Option("--sso", help="Sign in in a browser, in any of its ways, and confirm a code there."),
+    ] = False,
     project: Annotated[str | None, typer.Option(help="The project, if the user has several.")] = None,
     browser: Annotated[
         bool, typer.Option("--browser", help="Print a link that signs in a browser once, with the stored token.")
@@ -38,9 +42,9 @@ def login(
     """
     options = ctx.find_root().obj or {}
     if browser:
-        if by_token or user or project:
+        if by_token or user or project or sso:
             raise typer.BadParameter(
-                "this uses the stored token; leave out --token, --user and --project", param_hint="--browser"
+                "this uses the stored token; leave out --token, --user, --sso and --project", param_hint="--browser"
             )
         with Client(url or options.get("url"), profile=options.get("profile")) as kept:
             link = kept.sign_in_link()
@@ -51,8 +55,13 @@ def login(
     server = profiles.normalise_url(url or options.get("url") or _known_url(name))
     if by_token and user:
         raise typer.BadParameter("--user signs in with a password; leave out --token or --user", param_hint="--token")
+    if sso and (by_token or user):
+        raise typer.BadParameter("this signs in in a browser; leave out --token and --user", param_hint="--sso")
     with Client(transport=Transport(profiles.Server(server))) as nobody:
         nobody.check()  # before the command asks for a secret and sends it
+        if sso:
+            _keep(name, server, _by_code(nobody, project))
+            return
     if user is None and not by_token and sys.stdin.isatty():
         user = typer.prompt("User (leave empty to use a token)", default="", show_default=False, err=True) or None
     secret = ask_secret(f"Password of {user}" if user else "Token")
@@ -61,6 +70,19 @@ def login(
             token = unsigned.login(user, secret, project)
     else:
         token = secret.strip()
+    _keep(name, server, token)
+
+
+def _by_code(client: Client, project: str | None) -> str:
+    """The token of a user who signs in in a browser."""
+    waiting = client.begin_login(project)
+    print(waiting.url, flush=True)
+    say(f"Open this link in a browser, on any machine, and confirm the code [bold]{escape(waiting.code)}[/].")
+    return client.finish_login(waiting)
+
+
+def _keep(name: str, server: str, token: str) -> None:
+    """Check a token and store it in the profile file."""
     with Client(server, token) as client:
         me = client.me()
     path = profiles.profile_path()

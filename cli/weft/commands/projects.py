@@ -68,7 +68,9 @@ def members(ctx: typer.Context, name: NameArgument, as_json: JsonOption = False)
         return
     made = table("USER", "ROLE", "", "SINCE")
     for member in found:
-        made.add_row(escape(member.user), member.role, "disabled" if member.disabled else "", ago(member.since))
+        marks = {"by group": member.by_group, "disabled": member.disabled}
+        notes = ", ".join(word for word, holds in marks.items() if holds)
+        made.add_row(escape(member.user), member.role, notes, ago(member.since))
     show(made)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -23,11 +23,17 @@ def list_tokens(ctx: typer.Context, as_json: JsonOption = False) -> None:
     if as_json:
         show_json([dict(token.raw) for token in tokens])
         return
-    made = table("ID", "NAME", "TOKEN", "CREATED", "LAST USED", "EXPIRES")
+    made = table("ID", "NAME", "TOKEN", "ROLE", "CREATED", "LAST USED", "EXPIRES")
     for token in tokens:
         expires = moment(token.expires_at) if token.expires_at else "never"
         made.add_row(
-            token.id, escape(token.name), f"{token.prefix}…", ago(token.created_at), ago(token.last_used_at), expires
+            token.id,
+            escape(token.name),
+            f"{token.prefix}…",
+            token.role or "yours",
+            ago(token.created_at),
+            ago(token.last_used_at),
+            expires,
         )
     show(made)
 
@@ -39,10 +45,14 @@ def create(
     days: Annotated[
         int | None, typer.Option("--days", min=1, help="Number of days until the token expires. Default: never.")
     ] = None,
+    role: Annotated[
+        Literal["viewer", "editor", "owner"] | None,
+        typer.Option(help="The most that the token may do. Default: all that you may.", show_default=False),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a token and print it. It can't be shown again."""
-    made = client_of(ctx).tokens.create(name, days)
+    made = client_of(ctx).tokens.create(name, days, role)
     if as_json:
         show_json(dict(made.raw))
         return

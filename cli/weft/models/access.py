@@ -11,7 +11,8 @@ from weft.models.base import Json, ServerValue, parse_time
 
 @dataclass(frozen=True)
 class Token(ServerValue):
-    """An API token. ``token`` is the token itself, only in the answer to its creation."""
+    """An API token. ``role`` is the most that it may do, or None for all that its user may. ``token`` is the token
+    itself, only in the answer to its creation."""
 
     id: str
     name: str
@@ -19,6 +20,7 @@ class Token(ServerValue):
     created_at: datetime | None = None
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
+    role: str | None = None
     token: str | None = field(default=None, repr=False)
 
     @classmethod
@@ -30,7 +32,31 @@ class Token(ServerValue):
             created_at=parse_time(data.get("created_at")),
             expires_at=parse_time(data.get("expires_at")),
             last_used_at=parse_time(data.get("last_used_at")),
+            role=data.get("role"),
             token=data.get("token"),
+            raw=data,
+        )
+
+
+@dataclass(frozen=True)
+class ServiceAccount(ServerValue):
+    """An account of a project for machines. ``user`` is its name in jobs and in the audit trail; ``tokens`` the number
+    of its valid tokens."""
+
+    name: str
+    user: str
+    role: str
+    tokens: int = 0
+    created_at: datetime | None = None
+
+    @classmethod
+    def from_json(cls, data: Json) -> ServiceAccount:
+        return cls(
+            name=str(data["name"]),
+            user=str(data.get("user") or ""),
+            role=str(data.get("role") or ""),
+            tokens=int(data.get("tokens") or 0),
+            created_at=parse_time(data.get("created_at")),
             raw=data,
         )
 
@@ -83,12 +109,13 @@ class Project(ServerValue):
 
 @dataclass(frozen=True)
 class Member(ServerValue):
-    """A member of a project."""
+    """A member of a project. ``by_group``: the user's groups at an identity provider gave the role."""
 
     user: str
     role: str
     disabled: bool = False
     since: datetime | None = None
+    by_group: bool = False
 
     @classmethod
     def from_json(cls, data: Json) -> Member:
@@ -97,6 +124,7 @@ class Member(ServerValue):
             role=str(data.get("role") or ""),
             disabled=bool(data.get("disabled")),
             since=parse_time(data.get("since")),
+            by_group=bool(data.get("by_group")),
             raw=data,
         )
 
@@ -164,7 +192,8 @@ class Caps(ServerValue):
 
 @dataclass(frozen=True)
 class AuditRecord(ServerValue):
-    """Who did what. ``actor`` is ``token``, ``session``, ``password``, ``learner``, ``anonymous`` or ``system``."""
+    """Who did what. ``actor`` is ``token``, ``session``, ``password``, ``provider``, ``learner``, ``anonymous`` or
+    ``system``."""
 
     id: int
     at: datetime | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.models import Secret, Token
+from weft.models import Secret, ServiceAccount, Token
 from weft.transport.http import Transport, segment
 
 
@@ -52,15 +52,18 @@ class Tokens:
         page = self._transport.json("GET", "/tokens")
         return [Token.from_json(token) for token in page.get("tokens") or []]
 
-    def create(self, name: str, expires_in_days: int | None = None) -> Token:
+    def create(self, name: str, expires_in_days: int | None = None, role: str | None = None) -> Token:
         """Create a token; only this answer contains ``token``.
 
         Args:
             expires_in_days: None: the token is valid until it is revoked.
+            role: the most that the token may do: ``viewer``, ``editor`` or ``owner``; None: all that its user may.
         """
         body: dict[str, object] = {"name": name}
         if expires_in_days is not None:
             body["expires_in_days"] = expires_in_days
+        if role is not None:
+            body["role"] = role
         return Token.from_json(self._transport.json("POST", "/tokens", json=body))
 
     def revoke(self, token_id: str) -> None:
@@ -70,3 +73,50 @@ class Tokens:
             NotFound: there is no such token.
         """
         self._transport.request("DELETE", f"/tokens/{segment(token_id)}")
+
+
+class ServiceAccounts:
+    """The project's accounts for machines. Owners of the project create and delete them."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> list[ServiceAccount]:
+        """The service accounts of the project, by name."""
+        page = self._transport.json("GET", "/service-accounts")
+        return [ServiceAccount.from_json(one) for one in page.get("service_accounts") or []]
+
+    def create(self, name: str, role: str = "editor") -> ServiceAccount:
+        """Create a service account.
+
+        Raises:
+            Conflict: the name is taken.
+        """
+        body = {"name": name, "role": role}
+        return ServiceAccount.from_json(self._transport.json("POST", "/service-accounts", json=body))
+
+    def delete(self, name: str) -> None:
+        """Delete a service account; its tokens stop working at once.
+
+        Raises:
+            NotFound: there is no such account.
+        """
+        self._transport.request("DELETE", f"/service-accounts/{segment(name)}")
+
+    def create_token(
+        self, account: str, name: str, expires_in_days: int | None = None, role: str | None = None
+    ) -> Token:
+        """Create a token of a service account; only this answer contains ``token``.
+
+        Args:
+            account: the service account's name.
+            name: the token's.
+            expires_in_days: None: the token is valid until it is revoked.
+            role: no higher than the account's, which is the default.
+
+        Raises:
+            NotFound: there is no such account.
+        """
+        given = {"name": name, "expires_in_days": expires_in_days, "role": role}
+        body = {key: value for key, value in given.items() if value is not None}
+        return Token.from_json(self._transport.json("POST", f"/service-accounts/{segment(account)}/tokens", json=body))

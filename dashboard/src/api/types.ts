@@ -20,6 +20,7 @@ export type LogPage = Schemas["LogPage"];
 export type SearchPage = Schemas["SearchPage"];
 export type FileEntry = Schemas["FileView"];
 export type Problem = Schemas["Problem"];
+export type ProviderUrl = Schemas["ProviderUrl"];
 export type FieldProblem = Schemas["FieldProblem"];
 
 export const STATES = [

@@ -4,11 +4,12 @@ import { type FormEvent, useEffect, useId, useRef, useState } from "react";
 
 import { AwayError, json } from "../api/client";
 import { sessionQuery, signInQuery } from "../api/queries";
-import type { Session } from "../api/types";
+import type { ProviderUrl, Session } from "../api/types";
 import { Away } from "../app/Shell";
 import { ErrorNote } from "../ui/ErrorNote";
 import { useTitle } from "../ui/useTitle";
 import logo from "../weft.svg";
+import { rememberNext } from "./provider";
 
 const route = getRouteApi("/signin");
 const LINK = "weft_l_";
@@ -46,6 +47,18 @@ export function SignInPage() {
       setError(problem);
       setBusy(false);
       if (!(problem instanceof AwayError)) setOpened(null);
+    }
+  };
+  const leave = async (name: string) => {
+    setBusy(true);
+    setError(null);
+    try {
+      const { url } = await json<ProviderUrl>("/session/provider", "POST", { name });
+      rememberNext(next);
+      window.location.assign(url);
+    } catch (problem) {
+      setError(problem);
+      setBusy(false);
     }
   };
   const submit = (event: FormEvent<HTMLFormElement>) => {
@@ -153,6 +166,22 @@ export function SignInPage() {
               {byToken ? "Use a password instead" : "Use a token instead"}
             </button>
           </form>
+          {help && help.providers.length > 0 && (
+            <div className="stack providers" hidden={opened !== null && !busy}>
+              <span className="or muted">or</span>
+              {help.providers.map((provider) => (
+                <button
+                  key={provider.name}
+                  type="button"
+                  className="button"
+                  disabled={busy}
+                  onClick={() => void leave(provider.name)}
+                >
+                  Sign in with {provider.title}
+                </button>
+              ))}
+            </div>
+          )}
           {help?.profile_file && (
             <p className="muted">
               Or by a link, which this prints:

@@ -128,6 +128,8 @@ def test_tokens_of_others_are_the_owners_affair(api: Api, ann: Person) -> None:
 
 # Of the routes with an id in them; every other body is refused before the id is looked at.
 _BODIES: dict[str, dict[str, Any]] = {
+    "POST /api/v1/device/{user_code}/confirm": {},
+    "POST /api/v1/service-accounts/{name}/tokens": {"name": "ci"},
     "PUT /api/v1/datastores/{name}": {"endpoint": "http://127.0.0.1:9", "user_name": "a", "password": "b"},
     "POST /api/v1/datastores/{name}/uploads": {"container": "abc", "key": "k", "size": 1},
     "POST /api/v1/datastores/{name}/uploads:complete": {
@@ -173,6 +175,7 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
         "version": "1",
         "stage": "production",
         "user": bob.name,
+        "user_code": "BBBB-BBBB",
     }
     routes = [
         f"{method.upper()} {path}"

@@ -21,7 +21,17 @@ from weft_core.store.models.metrics import (
 from weft_core.store.models.mlflow import MlflowExperiment, MlflowModel, MlflowPoint, MlflowRun
 from weft_core.store.models.notifications import Delivery, RuleFiring
 from weft_core.store.models.registry import Model, ModelPromotion, ModelVersion
-from weft_core.store.models.who import Installation, Member, Project, ProjectUsage, SignInLink, Token, User
+from weft_core.store.models.who import (
+    DeviceLogin,
+    Identity,
+    Installation,
+    Member,
+    Project,
+    ProjectUsage,
+    SignInLink,
+    Token,
+    User,
+)
 
 __all__ = [
     "ActorKind",
@@ -32,9 +42,11 @@ __all__ = [
     "CodeBundle",
     "Datastore",
     "Delivery",
+    "DeviceLogin",
     "EngineStatus",
     "Event",
     "IdempotencyKey",
+    "Identity",
     "Installation",
     "Job",
     "JobMetric",

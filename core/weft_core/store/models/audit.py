@@ -17,6 +17,7 @@ class ActorKind(StrEnum):
     TOKEN = "token"  # noqa: S105 - a word
     SESSION = "session"
     PASSWORD = "password"  # noqa: S105 - a word
+    PROVIDER = "provider"
     LEARNER = "learner"
     ANONYMOUS = "anonymous"
     SYSTEM = "system"

@@ -30,6 +30,8 @@ class User(Base):
     is_admin: Mapped[bool] = mapped_column(server_default=text("false"))
     disabled_at: Mapped[datetime | None]
     created_at: Mapped[datetime] = created()
+    # The project whose service account it is; none = a person.
+    service_of: Mapped[str | None] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
 
 
 class Project(Base):
@@ -65,6 +67,20 @@ class Member(Base):
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, index=True)
     role: Mapped[str]
     created_at: Mapped[datetime] = created()
+    # Of the identity provider whose groups gave the role; none = somebody set it.
+    issuer: Mapped[str | None]
+
+
+class Identity(Base):
+    """An account at an identity provider, and the user that signs in with it. Nothing but issuer and subject names it:
+    another provider may claim the same e-mail address."""
+
+    __tablename__ = "identities"
+    issuer: Mapped[str] = mapped_column(primary_key=True)
+    subject: Mapped[str] = mapped_column(primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    created_at: Mapped[datetime] = created()
+    last_used_at: Mapped[datetime] = created()
 
 
 class Token(Base):
@@ -72,7 +88,10 @@ class Token(Base):
     would add nothing."""
 
     __tablename__ = "tokens"
-    __table_args__ = (CheckConstraint("kind in ('api', 'browser')", name="kind"),)
+    __table_args__ = (
+        CheckConstraint("kind in ('api', 'browser')", name="kind"),
+        CheckConstraint("role in ('owner', 'editor', 'viewer')", name="role"),
+    )
     id: Mapped[str] = mapped_column(primary_key=True)
     project_id: Mapped[str] = project()
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
@@ -83,6 +102,7 @@ class Token(Base):
     expires_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+    role: Mapped[str | None]  # the most that it may do; none = all that its user may
     # Of a session: each use moves expires_at on, up to this; and the token that it was opened with, if any.
     kind: Mapped[str] = mapped_column(server_default="api")
     ends_at: Mapped[datetime | None]
@@ -99,3 +119,20 @@ class SignInLink(Base):
     created_at: Mapped[datetime] = created()
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]
+
+
+class DeviceLogin(Base):
+    """A program that waits to be signed in by its user, who confirms its code in a browser (RFC 8628)."""
+
+    __tablename__ = "device_logins"
+    device_sha256: Mapped[str] = mapped_column(primary_key=True)
+    user_code: Mapped[str] = mapped_column(unique=True)
+    client: Mapped[str]  # how the program calls its machine
+    address: Mapped[str]
+    project: Mapped[str | None]  # the name of the wanted one
+    created_at: Mapped[datetime] = created()
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+    polled_at: Mapped[datetime | None]
+    denied_at: Mapped[datetime | None]
+    # The session or the token of the user who has confirmed it.
+    confirmed_with: Mapped[str | None] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"), index=True)

@@ -155,6 +155,7 @@ function Members({ project, add }: { project: string; add: () => void }) {
             <span className="break">
               {one.user}
               {one.disabled && <span className="muted"> (disabled)</span>}
+              {one.by_group && <span className="muted"> (by group)</span>}
             </span>
             <select
               className="input"

@@ -4,8 +4,7 @@ import { useState } from "react";
 
 import { api, body } from "../../api/client";
 import type { components } from "../../api/schema";
-import { Copy } from "../../ui/Copy";
-import { Confirm, Dialog } from "../../ui/Dialog";
+import { Confirm } from "../../ui/Dialog";
 import { Empty } from "../../ui/Empty";
 import { ErrorNote } from "../../ui/ErrorNote";
 import { ago, dateTime } from "../../ui/format";
@@ -14,9 +13,13 @@ import { Loading } from "../../ui/Loading";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { useTitle } from "../../ui/useTitle";
+import { type Created, MadeToken } from "./MadeToken";
+import { ServiceAccounts } from "./ServiceAccounts";
 
 type Token = components["schemas"]["TokenView"];
-type Created = components["schemas"]["CreatedToken"];
+
+const ALL = "all that I may";
+const ROLES = ["viewer", "editor", "owner"] as const;
 
 export function TokensPage() {
   useTitle("Tokens");
@@ -57,6 +60,7 @@ export function TokensPage() {
                 "Kind",
                 "Begins with",
                 "User",
+                "Role",
                 "Made",
                 "Last used",
                 "Ends",
@@ -73,6 +77,7 @@ export function TokensPage() {
                   <td>{one.kind === "browser" ? "browser" : "token"}</td>
                   <td className="mono">{one.prefix}…</td>
                   <td>{one.user}</td>
+                  <td>{one.role ?? "the user’s"}</td>
                   <td>
                     <Time at={one.created_at}>{ago(one.created_at)}</Time>
                   </td>
@@ -100,34 +105,36 @@ export function TokensPage() {
           verb="Make"
           fields={[
             { name: "name", label: "Name", required: true, hint: "Where it is used: laptop, ci, …" },
+            {
+              name: "role",
+              label: "Role",
+              type: "select",
+              options: [ALL, ...ROLES],
+              first: ALL,
+              hint: "The most that it may do. A viewer reads, an editor also submits.",
+            },
             { name: "days", label: "Ends after days", type: "number", min: 1, placeholder: "never", first: "90" },
           ]}
-          submit={async ({ name = "", days }) => {
+          submit={async ({ name = "", days, role }) => {
             const token = await body(
-              api.POST("/api/v1/tokens", { body: { name, expires_in_days: days ? Number(days) : null } }),
+              api.POST("/api/v1/tokens", {
+                body: {
+                  name,
+                  expires_in_days: days ? Number(days) : null,
+                  role: ROLES.find((one) => one === role) ?? null,
+                },
+              }),
             );
             setMade(token);
             await look();
           }}
           onClose={() => setMaking(false)}
         >
-          <p className="muted">It has your own rights in this project.</p>
+          <p className="muted">It is for this project only.</p>
         </FormDialog>
       )}
-      {made && (
-        <Dialog title={`Token ${made.name}`} onClose={() => setMade(null)}>
-          <p>This is the only time that it is shown.</p>
-          <span className="command">
-            <code>{made.token}</code>
-            <Copy text={made.token} what="the token" />
-          </span>
-          <div className="actions">
-            <button type="button" className="button primary" onClick={() => setMade(null)}>
-              I have it
-            </button>
-          </div>
-        </Dialog>
-      )}
+      {made && <MadeToken made={made} onClose={() => setMade(null)} />}
+      <ServiceAccounts />
       {revoked && (
         <Confirm
           title={`Revoke ${revoked.name}?`}

@@ -114,6 +114,13 @@ bucket = {{ toJson .Values.s3.bucket }}
 {{- include "weft.toml.keys" $profile }}
 {{- end }}
 {{- end }}
+{{- range $name, $provider := $settings.oidc }}
+{{- if $provider }}
+
+[oidc.{{ include "weft.toml.key" $name }}]
+{{- include "weft.toml.keys" $provider }}
+{{- end }}
+{{- end }}
 {{- range $section := list "fair_share" "images" "limits" "notify" "outgoing" "timings" "telemetry" "audit" }}
 {{- with index $settings $section }}
 
