@@ -14,6 +14,7 @@ from weft_core.engine_settings import KubernetesSettings, NodePool, PlacementSet
 from weft_core.launch import Toleration
 from weft_core.settings import (
     AuditSettings,
+    IdentitySettings,
     ImageSettings,
     LimitSettings,
     NotifySettings,
@@ -87,7 +88,8 @@ def test_every_value_of_the_schema_has_a_default_and_a_place() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 
     sections = {
-        f".settings.{name}" for name in ("images", "limits", "notify", "outgoing", "timings", "telemetry", "audit")
+        f".settings.{name}"
+        for name in ("images", "limits", "notify", "outgoing", "timings", "telemetry", "audit", "identity")
     }  # as in weft.toml
 
     def compare(part: dict[str, Any], here: Any, path: str) -> None:
@@ -125,6 +127,7 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
         "timings": TimingSettings,
         "telemetry": TelemetrySettings,
         "audit": AuditSettings,
+        "identity": IdentitySettings,
     }
     for name, model in sections.items():
         # A credential is no setting of the chart's: it stands in a Secret.

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import update
-from tests.api.conftest import Api
+from tests.api.conftest import HELLO, Api
 
-from weft_core.settings import Settings
+from weft_core.settings import IdentitySettings, Settings
 from weft_core.store.models import User
 
 _CONFIG = Path(__file__).parent / "schemathesis.toml"
@@ -29,7 +29,8 @@ def api(api_settings: Settings) -> Iterator[Api]:
     limits = api_settings.limits.model_copy(
         update={"requests_per_minute": _MANY, "requests_burst": _MANY, "learner_requests_per_minute": _MANY}
     )
-    running = Api(api_settings.model_copy(update={"limits": limits}))
+    identity = IdentitySettings(issuer="https://weft.example.com")
+    running = Api(api_settings.model_copy(update={"limits": limits, "identity": identity}))
     yield running
     running.stop()
 
@@ -52,7 +53,7 @@ def test_nothing_is_found(api: Api, tmp_path: Path) -> None:
         "WEFT_AUTH": str(tmp_path / "auth.json"),
         "WEFT_ENDED_JOB": ended,
         "WEFT_HOOKS": str(_CONFIG.with_name("schemathesis_hooks.py")),
-        "WEFT_LEARNER": api.attempt(ann.submit()["id"]).token,
+        "WEFT_LEARNER": api.attempt(ann.submit(HELLO + "identity: {audience: weft}")["id"]).token,
     }
     command = [
         Path(sys.executable).with_name("schemathesis"),

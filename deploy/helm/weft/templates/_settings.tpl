@@ -114,7 +114,7 @@ bucket = {{ toJson .Values.s3.bucket }}
 {{- include "weft.toml.keys" $profile }}
 {{- end }}
 {{- end }}
-{{- range $section := list "images" "limits" "notify" "outgoing" "timings" "telemetry" "audit" }}
+{{- range $section := list "images" "limits" "notify" "outgoing" "timings" "telemetry" "audit" "identity" }}
 {{- with index $settings $section }}
 
 [{{ $section }}]
