@@ -15,6 +15,7 @@ import pytest
 from joserfc import jwt
 from joserfc.errors import ExpiredTokenError, InvalidClaimError, InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
+from pydantic import SecretStr
 from sqlalchemy import select, update
 from tests.api.conftest import Api, Person, code_of
 from tests.api.test_real_agent import log, start
@@ -171,7 +172,7 @@ def test_private_keys_are_kept_encrypted_and_rotate(api: Api, ann: Person) -> No
     with api.context.database.transaction() as session:
         kept = session.scalars(select(SigningKey)).one()
     assert b"PRIVATE" not in kept.private_ciphertext
-    new = type(api.context.settings.secret_keys[0])(generate_key())
+    new = SecretStr(generate_key())
     try:
         rotate(api.context.database, SecretBox([new, *api.context.settings.secret_keys]))
         with api.context.database.transaction() as session:

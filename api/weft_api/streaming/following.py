@@ -37,7 +37,7 @@ LastEventId = Annotated[
         alias="Last-Event-ID",
         max_length=20,
         description="Resume after this event. Browsers send the header by themselves.",
-        json_schema_extra={"pattern": "^[0-9]*$"},
+        json_schema_extra={"pattern": "^[0-9]{0,15}$"},
     ),
 ]
 
