@@ -24,15 +24,15 @@ def api(api_settings: Settings) -> Iterator[Api]:
 
 class _Redirects(BaseHTTPRequestHandler):
     def _redirect(self) -> None:
+        assert isinstance(self.server, _Server)
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.send_response(302)
         # A region, too: boto asks the store of another region again.
         self.send_header("x-amz-bucket-region", "eu-west-1")
-        self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/elsewhere")
+        self.send_header("Location", f"http://127.0.0.1:{self.server.server_port}/elsewhere")
         self.send_header("Content-Length", "0")
         self.end_headers()
         if self.path.startswith("/elsewhere"):
-            assert isinstance(self.server, _Server)
             self.server.followed.append(self.path)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _redirect  # noqa: N815

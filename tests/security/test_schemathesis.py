@@ -56,9 +56,9 @@ def test_nothing_is_found(api: Api, tmp_path: Path) -> None:
         "WEFT_LEARNER": api.attempt(ann.submit(HELLO + "identity: {audience: weft}")["id"]).token,
     }
     command = [
-        Path(sys.executable).with_name("schemathesis"),
+        str(Path(sys.executable).with_name("schemathesis")),
         "--config-file",
-        _CONFIG,
+        str(_CONFIG),
         "run",
         "--no-color",
         f"{api.url}/openapi.json",
