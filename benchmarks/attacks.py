@@ -71,10 +71,12 @@ def measure(folder: Path) -> None:
 def _beside(service: Service, target: Target, name: str) -> list[float]:
     """How long the tenant's requests take while the attack runs."""
     process = multiprocessing.get_context("spawn")
-    enough = process.Event()
-    attack = process.Process(target=_attack, args=(name, target, enough), daemon=True)
+    begun, enough = process.Event(), process.Event()
+    attack = process.Process(target=_attack, args=(name, target, begun, enough), daemon=True)
     attack.start()
     try:
+        if not begun.wait(60):
+            raise RuntimeError(f"the attack with {name} did not begin")
         _answers(service, _WARM)
         return _answers(service, SECONDS)
     finally:
@@ -105,8 +107,9 @@ def _ms(times: list[float], share: float) -> str:
 # --- the attackers' process -------------------------------------------------------------------------------------
 
 
-def _attack(name: str, target: Target, enough: Event) -> None:
+def _attack(name: str, target: Target, begun: Event, enough: Event) -> None:
     os.nice(19)
+    begun.set()
     asyncio.run(_until(enough, ATTACKS[name](target)))
 
 
