@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from sqlalchemy import select, update
 from tests.api.conftest import Api, Person, code_of
 from tests.api.test_real_agent import log, start
+from tests.servers import Servers
 
 from weft_api.access import identity_tokens
 from weft_core.secrets import SecretBox, generate_key
@@ -33,12 +34,14 @@ HELLO = MANIFEST % "echo hello"
 
 
 @pytest.fixture(scope="module")
-def api(api_settings: Settings) -> Iterator[Api]:
-    settings = api_settings.model_copy()
-    running = Api(settings)
-    settings.identity = IdentitySettings(issuer=running.url)  # its port is known by now
-    yield running
-    running.stop()
+def api(api_settings: Settings, servers: Servers) -> Iterator[Api]:
+    """With a database of its own: it holds what is under this module's keys, and nothing else."""
+    with servers.database_url() as url:
+        settings = api_settings.model_copy(update={"database_url": SecretStr(url)})
+        running = Api(settings)
+        settings.identity = IdentitySettings(issuer=running.url)  # its port is known by now
+        yield running
+        running.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import update
 from tests.api.conftest import HELLO, Api
+from tests.servers import Servers
 
 from weft_core.settings import IdentitySettings, Settings
 from weft_core.store.models import User
@@ -25,14 +27,16 @@ _MANY = 1_000_000
 
 
 @pytest.fixture(scope="module")
-def api(api_settings: Settings) -> Iterator[Api]:
+def api(api_settings: Settings, servers: Servers) -> Iterator[Api]:
     limits = api_settings.limits.model_copy(
         update={"requests_per_minute": _MANY, "requests_burst": _MANY, "learner_requests_per_minute": _MANY}
     )
     identity = IdentitySettings(issuer="https://weft.example.com")
-    running = Api(api_settings.model_copy(update={"limits": limits, "identity": identity}))
-    yield running
-    running.stop()
+    with servers.database_url() as url:
+        own = {"limits": limits, "identity": identity, "database_url": SecretStr(url)}
+        running = Api(api_settings.model_copy(update=own))
+        yield running
+        running.stop()
 
 
 @pytest.mark.slow
