@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.e2e.stack import Stack, running
 
 from benchmarks import (
+    attacks,
     clusters,
     data,
     flood,
@@ -41,6 +42,7 @@ ALONE: dict[str, Callable[[Path], None]] = {
     "metrics": metrics.measure,
     "mlflow": mlflow.measure,
     "isolation": isolation.measure,
+    "attacks": attacks.measure,
 }
 
 

@@ -30,6 +30,7 @@ from weft_api.health.routes import router as health
 from weft_api.http import errors
 from weft_api.http.middleware import LimitedBodies, Observed
 from weft_api.http.patience import PatientBodies
+from weft_api.identity.routes import router as identity
 from weft_api.jobs.routes import router as jobs
 from weft_api.learner.routes import router as learner
 from weft_api.logs.routes import router as logs
@@ -123,7 +124,21 @@ def create_app(settings: Settings) -> FastAPI:
     data = (files, checkpoints, models, datastores)
     access = (secrets, sessions, tokens, users, projects, audit)
     # Routers are tried in this order, so the one with the most frequent and the cheapest calls is the first.
-    for router in (mlflow, jobs, code, logs, metrics, events, deliveries, *data, *access, engines, learner, health):
+    for router in (
+        mlflow,
+        jobs,
+        code,
+        logs,
+        metrics,
+        events,
+        deliveries,
+        *data,
+        *access,
+        engines,
+        identity,
+        learner,
+        health,
+    ):
         app.include_router(router)
     ffdl.install(app)
     errors.install(app, _in_clients_form)

@@ -11,7 +11,15 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path  # type: ignore[import-untyped]
 
-from weft_api.http.problems import INTERNAL, INVALID_REQUEST, TOO_MANY_REQUESTS, UNAUTHENTICATED, ProblemBody, responses
+from weft_api.http.problems import (
+    INTERNAL,
+    INVALID_REQUEST,
+    TOO_LARGE,
+    TOO_MANY_REQUESTS,
+    UNAUTHENTICATED,
+    ProblemBody,
+    responses,
+)
 from weft_api.jobs.schemas import SubmitBody
 from weft_api.logs.schemas import LogsCall
 from weft_api.metrics.schemas import MetricsCall
@@ -49,6 +57,7 @@ _TAGS = (
     "projects",
     "audit",
     "engines",
+    "identity",
     "learner",
     "health",
 )
@@ -106,6 +115,8 @@ def _true_answers(operation: dict[str, Any], signed_in: bool) -> None:
     answers = operation["responses"]
     answers.pop("422", None)
     general = [INVALID_REQUEST, INTERNAL] + ([UNAUTHENTICATED, TOO_MANY_REQUESTS] if signed_in else [])
+    if "requestBody" in operation:
+        general += [TOO_LARGE]
     for status, answer in responses(*general).items():
         have = answers.setdefault(str(status), answer)
         if have is not answer:

@@ -130,6 +130,14 @@ class StoreKeys(_Wire):
     """How long the keys are good from now on."""
 
 
+class IdentityToken(_Wire):
+    """A token of OpenID Connect, by which a service that trusts the installation knows the learner."""
+
+    token: str = Field(repr=False)
+    seconds: float
+    """How long the token is good from now on."""
+
+
 class DataInput(_Wire):
     """An entry of the manifest's ``training_data``. It is downloaded to ``DATA_DIR``, where all entries share the
     folder in the order of the manifest, or it is streamed."""
@@ -284,6 +292,8 @@ class LearnerSpec(_Wire):
     store_keys: StoreKeys | None = None
     """The keys for all locations that are ``temporary``: they read this attempt's inputs, read and write its results
     and checkpoints, and open nothing else. `POST /api/v1/learner/store-keys` renews them."""
+    identity: IdentityToken | None = None
+    """None: the manifest asks for none. `POST /api/v1/learner/identity-token` renews it."""
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
     log: LogSpec | None = None
     """None: the agent's defaults."""

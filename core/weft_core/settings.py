@@ -321,6 +321,24 @@ class AuditSettings(_Section):
         return value
 
 
+class IdentitySettings(_Section):
+    """Identity tokens of learners, for clouds and services that trust this installation (docs/cloud-identity.md)."""
+
+    issuer: str = ""
+    """The https URL under which the verifiers reach this API. They read ``/.well-known/openid-configuration`` below it.
+    Empty: manifests with ``identity`` are refused."""
+    key_days: int = Field(30, ge=2, le=3650)
+    """How many days a key signs tokens. Then a new key takes its place."""
+
+    @field_validator("issuer")
+    @classmethod
+    def _is_url(cls, value: str) -> str:
+        local = re.fullmatch(r"http://(127\.0\.0\.1|localhost)(:\d+)?", value)
+        if value and not local and not re.fullmatch(r"https://[A-Za-z0-9.:-]+(/[A-Za-z0-9._~/-]*[A-Za-z0-9])?", value):
+            raise ValueError(f"expected an https URL without a slash at its end: {value!r}")
+        return value
+
+
 def _local() -> dict[str, EngineSettings]:
     return {"local": LocalSettings()}
 
@@ -361,6 +379,7 @@ class Settings(BaseSettings):
     notify: NotifySettings = Field(default_factory=NotifySettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     audit: AuditSettings = Field(default_factory=AuditSettings)
+    identity: IdentitySettings = Field(default_factory=IdentitySettings)
 
     @model_validator(mode="before")
     @classmethod

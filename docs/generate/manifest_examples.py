@@ -10,7 +10,7 @@ import re
 from docs.generate.unset import unset_settings
 
 from weft_core.engine_settings import KubernetesSettings, LocalSettings, RaySettings
-from weft_core.settings import ProfileSettings, Settings
+from weft_core.settings import IdentitySettings, ProfileSettings, Settings
 
 WHOLE = """
 name: mnist-horovod
@@ -266,6 +266,9 @@ data_stores:
     f"{_GROUPS}.etimes": _REGEX,
     f"{_GROUPS}.etimes.NAME.type": _REGEX,
     f"{_GROUPS}.etimes.NAME.value": _REGEX,
+    "identity": "identity: {audience: sts.amazonaws.com}",
+    "identity.audience": "identity: {audience: sts.amazonaws.com}",
+    "identity.subject": "identity: {audience: 'api://AzureADTokenExchange', subject: project}",
     "notify": "notify: [{url: https://example.org/hook, on: [COMPLETED, FAILED]}]",
     "notify[].url": "notify: {url: https://example.org/hook}",
     "notify[].email": "notify: {email: ada@example.org}",
@@ -293,4 +296,5 @@ def installation() -> Settings:
     return unset_settings(
         engines={"local": LocalSettings(), "kubernetes": KubernetesSettings(), "ray": RaySettings()},
         profiles={"a100x2": ProfileSettings(cpus=8, gpus=2, gpu_type="A100", memory=64 << 30)},
+        identity=IdentitySettings(issuer="https://weft.example.com"),
     )

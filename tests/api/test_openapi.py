@@ -1,27 +1,11 @@
-"""The OpenAPI document, the page that shows it, and what the API makes of whatever the document allows and forbids."""
+"""The OpenAPI document, and the page that shows it."""
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any
 
-import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis.core.result import Ok
 from tests.api.conftest import Api, Person
-
-
-@schemathesis.serializer("application/zip")
-def _bytes(_: Any, value: Any) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
-
-
-# What would wait for events, or whose 5xx is right (a store that is away).
-_FOLLOWED = "/api/v1/jobs/{job_id}/logs/follow"
-_PER_OPERATION = int(os.environ.get("EXAMPLES", "6"))
-
 
 _OPEN = {
     "post /api/v1/login",
@@ -95,7 +79,8 @@ def test_answers_have_safe_headers(api: Api, ann: Person) -> None:
         assert answer.headers["cache-control"] == "no-store"
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
         assert "server" not in answer.headers or "uvicorn" in answer.headers["server"]
-    assert ann.http.patch("/api/v1/jobs").json()["code"] == "method_not_allowed"
+    refused = ann.http.patch("/api/v1/jobs")
+    assert (refused.json()["code"], refused.headers["allow"]) == ("method_not_allowed", "GET, POST")
     assert ann.http.get("/nothing").json()["code"] == "not_found"
 
 
@@ -105,47 +90,3 @@ def test_metrics(ann: Person) -> None:
     assert re.search(r'weft_jobs\{state="QUEUED"\} [1-9]', text)
     assert 'weft_api_request_seconds_count{method="POST",route="/api/v1/jobs",status="201"}' in text
     assert "job-" not in text, "templates, not paths"
-
-
-@pytest.mark.slow
-def test_no_input_makes_a_5xx(api: Api) -> None:
-    """A bounded number of examples for each operation, valid and invalid ones."""
-    schema = schemathesis.openapi.from_dict(api.openapi)
-    schema.config.base_url = api.url
-    owner = api.person()
-    job = owner.submit()
-    learner_token = api.attempt(job["id"]).token
-    operations = 0
-    for result in schema.get_all_operations():
-        assert isinstance(result, Ok), result
-        operation = result.ok()
-        if operation.path == _FOLLOWED:
-            continue
-        operations += 1
-        token = learner_token if "/learner/" in operation.path else owner.token
-        _try(operation, {"Authorization": f"Bearer {token}"}, job["id"])
-    assert operations > 40
-
-
-def _try(operation: Any, headers: dict[str, str], job_id: str) -> None:
-    @settings(
-        max_examples=_PER_OPERATION,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    def check(case: Any) -> None:
-        if "job_id" in case.path_parameters:
-            case.path_parameters["job_id"] = job_id
-        if operation.path == "/api/v1/learner/peers":
-            case.query = {**(case.query or {}), "wait": 0}
-        answer = case.call(headers=headers, timeout=60)
-        if answer.status_code == 503 and "store_unavailable" in answer.text:
-            return  # a data store at an address that was made up
-        assert answer.status_code < 500, f"{case.as_curl_command()}\n{answer.text}"
-        if answer.status_code >= 400:
-            assert answer.headers["content-type"] == ["application/problem+json"], answer.text
-
-    given(case=operation.as_strategy())(check)()

@@ -23,7 +23,7 @@ from weft_core.manifest import (
     parse_manifest,
 )
 from weft_core.manifest.fields import MANIFEST
-from weft_core.settings import ImageSettings, ProfileSettings, Settings
+from weft_core.settings import IdentitySettings, ImageSettings, ProfileSettings, Settings
 
 SETTINGS = Settings(
     default_engine="here",
@@ -34,6 +34,7 @@ SETTINGS = Settings(
         "ray-2": RaySettings(),
     },
     profiles={"v100x2": ProfileSettings(cpus=8, gpus=2, gpu_type="v100", memory=64 << 30, storage=1 << 40)},
+    identity=IdentitySettings(issuer="https://weft.example.com"),
     images=ImageSettings(aliases={"tensorflow:1.0": "tensorflow:2.21", "pytorch:lost": "pytorch:0.1"}),
 )
 
@@ -82,6 +83,7 @@ retries: 2
 max_runtime: 2d
 env: {KEY: yes, OCTAL: 010, NOTHING: , TILDE: ~, HOROVOD_CYCLE_TIME: 20}
 secrets: {WANDB_API_KEY: wandb}
+identity: {audience: sts.amazonaws.com, subject: project}
 results: [model.pt, "out/**"]
 keep_leftovers: no
 evaluation_metrics: {type: tensorboard, in: $JOB_STATE_DIR/logs/tb}
@@ -185,6 +187,7 @@ def test_every_field() -> None:
         "max_runtime_seconds": 172800.0,
         "env": {"KEY": "yes", "OCTAL": "010", "NOTHING": "", "TILDE": "~", "HOROVOD_CYCLE_TIME": "20"},
         "secrets": {"WANDB_API_KEY": "wandb"},
+        "identity": {"audience": "sts.amazonaws.com", "subject": "project"},
         "results": ["model.pt", "out/**"],
         "keep_leftovers": False,
         "evaluation_metrics": {

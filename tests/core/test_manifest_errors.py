@@ -6,7 +6,7 @@ import pytest
 
 from weft_core.engine_settings import KubernetesSettings, LocalSettings, RaySettings
 from weft_core.manifest import ManifestError, Problem, parse_manifest
-from weft_core.settings import ProfileSettings, Settings
+from weft_core.settings import IdentitySettings, ProfileSettings, Settings
 
 SETTINGS = Settings(
     default_engine="here",
@@ -464,3 +464,19 @@ def test_wheels_of_a_data_store(store: str, path: str, message: str) -> None:
 )
 def test_no_password_of_a_repository_or_an_index_is_shown(text: str) -> None:
     assert "hidden" not in repr(problem(text))
+
+
+def test_identity_tokens() -> None:
+    """With them, as an installation that issues none refuses the key itself."""
+    found = problem(PLAIN + "identity: {audience: sts.amazonaws.com}\n")
+    assert (found.path, found.line) == ("identity", 3)
+    assert "identity.issuer" in found.message
+    issuing = SETTINGS.model_copy(update={"identity": IdentitySettings(issuer="https://weft.example.com")})
+    for text, path in (
+        ("{}", "identity.audience"),
+        ("{audience: 'two words'}", "identity.audience"),
+        ("{audience: x, subject: learner}", "identity.subject"),
+    ):
+        with pytest.raises(ManifestError) as caught:
+            parse_manifest(f"{PLAIN}identity: {text}\n", issuing)
+        assert [each.path for each in caught.value.problems] == [path]

@@ -86,6 +86,7 @@ EVERYTHING: dict[str, Any] = {
         "timings": {"grace": 60.5, "absences": 4},
         "telemetry": {"otlp_endpoint": "http://collector.monitoring:4318"},
         "audit": {"retention_days": 90, "export": "syslog:logs.example.org:514"},
+        "identity": {"issuer": "https://weft.example.org", "key_days": 60},
     },
     "engineSecrets": {"elsewhere": {"existingSecret": "kubeconfigs"}, "ray": {"existingSecret": "ray-token"}},
     "learners": {"quota": {"requests.nvidia.com/gpu": "16", "pods": "100"}},

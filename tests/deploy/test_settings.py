@@ -124,6 +124,7 @@ def test_values_reach_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (settings.notify.retry_seconds, settings.notify.smtp.sender) == (3600, "weft@example.org")
     assert (settings.timings.grace, settings.timings.absences) == (60.5, 4)
     assert settings.telemetry.otlp_endpoint == "http://collector.monitoring:4318"
+    assert (settings.identity.issuer, settings.identity.key_days) == ("https://weft.example.org", 60)
     assert (settings.audit.retention_days, settings.audit.export) == (90, "syslog:logs.example.org:514")
     assert settings.api.public_url == "https://weft.example.org"
     assert settings.s3.public_endpoint == "https://s3.example.org"

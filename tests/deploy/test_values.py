@@ -16,6 +16,7 @@ from weft_core.oidc_settings import OidcSettings
 from weft_core.settings import (
     AuditSettings,
     FairShareSettings,
+    IdentitySettings,
     ImageSettings,
     LimitSettings,
     NotifySettings,
@@ -90,7 +91,7 @@ def test_every_value_of_the_schema_has_a_default_and_a_place() -> None:
 
     sections = {
         f".settings.{name}"
-        for name in ("fair_share", "images", "limits", "notify", "outgoing", "timings", "telemetry", "audit")
+        for name in ("fair_share", "images", "limits", "notify", "outgoing", "timings", "telemetry", "audit", "identity")
     }  # as in weft.toml
 
     def compare(part: dict[str, Any], here: Any, path: str) -> None:
@@ -129,6 +130,7 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
         "fair_share": FairShareSettings,
         "telemetry": TelemetrySettings,
         "audit": AuditSettings,
+        "identity": IdentitySettings,
     }
     for name, model in sections.items():
         # A credential is no setting of the chart's: it stands in a Secret.

@@ -16,6 +16,7 @@ import yaml
 from weft_core.launch import LearnerSpec
 from weft_core.manifest import ParsedManifest, TrainingData, parse_manifest
 from weft_core.settings import Settings
+from weft_embedded.run import __main__
 from weft_embedded.run.data_dir import LinkedData, LocalInput
 from weft_embedded.run.folder import choose_folder
 from weft_embedded.run.learners import Gang
@@ -37,6 +38,12 @@ def parsed(*stores: dict[str, Any], **fields: Any) -> ParsedManifest:
 
 def request(folder: Path, **fields: Any) -> Request:
     return Request(manifest="", folder=folder, **fields)
+
+
+def test_what_needs_a_server_is_left_out_with_a_note(tmp_path: Path) -> None:
+    manifest = "name: x\nframework: {name: python, command: 'true'}\nidentity: {audience: sts.example.com}\n"
+    _, notes = __main__._parse(Request(manifest=manifest, folder=tmp_path), __main__._settings())
+    assert notes == ["identity is left out: nobody issues tokens here, and there is no WEFT_ID_TOKEN_FILE"]
 
 
 # --- data and results -------------------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ PUBLIC = {
     "/healthz",
     "/readyz",
     "/metrics",
+    "/.well-known/openid-configuration",
+    "/.well-known/jwks.json",
     "/api/v1/login",
     "/api/v1/session",
     "/api/v1/session/provider",

@@ -37,6 +37,8 @@ Key = Annotated[
     str,
     Field(min_length=1, max_length=900, pattern=r"^[^\x00-\x1f\x7f]+$", examples=["train-images-idx3-ubyte.gz"]),
 ]
+_PRINTABLE: dict[str, Any] = {"pattern": r"^[\x20-\x7e]+$"}
+"""Of secrets, for the OpenAPI document: pydantic does not compare them with patterns."""
 # Strings for headers and signatures: no control characters, nothing beyond Latin-1.
 _HeaderText = Annotated[str, Field(pattern=r"^[\x20-\x7e]+$", max_length=2000)]
 
@@ -47,15 +49,21 @@ class DatastoreBody(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         title="DatastoreSettings",
-        json_schema_extra={"examples": [{k: v for k, v in _STORE.items() if k != "name"} | {"password": "…"}]},
+        json_schema_extra={"examples": [{k: v for k, v in _STORE.items() if k != "name"} | {"password": "EXAMPLEKEY"}]},
     )
 
     endpoint: _HeaderText = Field(description="URL of the S3 endpoint.")
     region: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,63}$")] | None = None
     user_name: _HeaderText = Field(description="The access key.")
-    password: SecretText = Field(description="The secret key.", min_length=1, max_length=4096)
+    password: SecretText = Field(
+        description="The secret key.", min_length=1, max_length=4096, json_schema_extra=_PRINTABLE
+    )
     session_token: SecretText | None = Field(
-        default=None, min_length=1, max_length=16_384, description="The session token of temporary credentials."
+        default=None,
+        min_length=1,
+        max_length=16_384,
+        description="The session token of temporary credentials.",
+        json_schema_extra=_PRINTABLE,
     )
     ca: str | None = Field(
         default=None,
@@ -86,7 +94,7 @@ class DatastoreBody(BaseModel):
 
 class NewDatastore(DatastoreBody):
     model_config = ConfigDict(
-        extra="forbid", title="NewDatastore", json_schema_extra={"examples": [{**_STORE, "password": "…"}]}
+        extra="forbid", title="NewDatastore", json_schema_extra={"examples": [{**_STORE, "password": "EXAMPLEKEY"}]}
     )
 
     name: str = Field(pattern=NAME_PATTERN)
@@ -174,7 +182,11 @@ class Upload(BaseModel):
 class CompleteBody(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"examples": [{"container": "digits", "key": "train.gz", "upload_id": "…", "etags": ["…"]}]},
+        json_schema_extra={
+            "examples": [
+                {"container": "digits", "key": "train.gz", "upload_id": "2~VXhbTd", "etags": ["9f86d081884c7d65"]}
+            ]
+        },
     )
 
     container: Container

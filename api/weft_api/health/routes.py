@@ -33,6 +33,7 @@ def readyz(context: Ctx, response: Response) -> Readiness:
     summary="Get metrics for Prometheus",
     response_class=Response,
     responses={200: {"content": {"text/plain": {}}}, **responses(UNAUTHENTICATED, FORBIDDEN)},
+    openapi_extra={"security": [{"token": []}, {}]},
 )
 def metrics(context: Ctx, request: Request, bearer: Bearer) -> Response:
     """With the setting `telemetry.metrics_token`, the call needs that token (`Authorization: Bearer`). Without it, the

@@ -15,6 +15,7 @@ from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalErr
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match, Mount
 from starlette.websockets import WebSocketState
 
 from weft_api.http import problems
@@ -34,6 +35,7 @@ _BY_STATUS: dict[int, Kind] = {
     413: problems.TOO_LARGE,
     415: problems.UNSUPPORTED_MEDIA,
 }
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _MOST = 50
 _FAILED = 1011
 """The close code of a WebSocket after an error."""
@@ -77,12 +79,26 @@ def _also_for_websockets(handler: Callable[[Any, Any], JSONResponse], form: Prob
     return handle
 
 
-def _http(_: Request, error: HTTPException) -> JSONResponse:
+def _http(request: Request, error: HTTPException) -> JSONResponse:
     if isinstance(error, Problem):
         return answer(error.kind, error.text, error.problems, error.headers)
+    if error.status_code == 405:
+        detail = "this method is not served at this path"
+        return answer(problems.METHOD_NOT_ALLOWED, detail, headers={"Allow": _methods_at(request)})
     kind = _BY_STATUS.get(error.status_code, problems.INVALID_REQUEST)
-    detail = {404: "nothing is served at this path", 405: "this method is not served at this path"}
-    return answer(kind, detail.get(error.status_code, str(error.detail)), headers=error.headers)
+    detail = "nothing is served at this path" if error.status_code == 404 else str(error.detail)
+    return answer(kind, detail, headers=error.headers)
+
+
+def _methods_at(request: Request) -> str:
+    """The value of ``Allow``: the methods of all routes at this path. Starlette names those of one route only."""
+    routes = [route for route in request.app.routes if not isinstance(route, Mount)]  # files: of any path
+
+    def served(method: str) -> bool:
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] == Match.FULL for route in routes)
+
+    return ", ".join(method for method in _METHODS if served(method)) or "GET, HEAD"
 
 
 _SECRETS = frozenset(["password", "current_password", "value", "session_token", "token", "link", "manifest"])

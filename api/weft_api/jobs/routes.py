@@ -42,7 +42,7 @@ from weft_core.manifest import Manifest, manifest_text
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
-_YAML = "name: hello\nframework:\n  name: pytorch\n  command: python train.py\n"
+_MANIFEST = {"name": "hello", "framework": {"name": "pytorch", "command": "python train.py"}}
 _MULTIPART = {
     "type": "object",
     "required": ["manifest"],
@@ -70,7 +70,7 @@ async def _yaml_body(request: Request, context: Ctx, _: Viewer) -> bytes:
         **unaudited("it only checks"),
         "requestBody": {
             "required": True,
-            "content": {"text/yaml": {"schema": {"type": "string"}, "example": _YAML}},
+            "content": {"text/yaml": {"schema": {"type": "object"}, "example": _MANIFEST}},
         },
     },
 )
@@ -215,7 +215,7 @@ def halt_job(
     summary="Get a job's manifest as YAML",
     response_class=Response,
     responses={
-        200: {"content": {"text/yaml": {"schema": {"type": "string"}, "example": _YAML}}},
+        200: {"content": {"text/yaml": {"schema": {"type": "object"}, "example": _MANIFEST}}},
         **responses(NOT_FOUND),
     },
 )

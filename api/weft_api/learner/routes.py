@@ -32,6 +32,7 @@ from weft_api.learner.schemas import (
     ExitCall,
     HeartbeatAnswer,
     HeartbeatCall,
+    IdentityTokenCall,
     ObjectsAnswer,
     ObjectsCall,
     Peers,
@@ -47,7 +48,7 @@ from weft_api.learner.schemas import (
 )
 from weft_api.logs.ingest import accept as accept_logs
 from weft_api.metrics.ingest import accept as accept_metrics
-from weft_core.launch import LearnerSpec, StoreKeys
+from weft_core.launch import IdentityToken, LearnerSpec, StoreKeys
 from weft_core.lifecycle.states import LearnerPhase
 from weft_core.service_log import note
 
@@ -68,6 +69,8 @@ _SPEC = LearnerSpec(
 ).model_dump(mode="json")
 
 _STORE_KEYS = {"access_key": "ASIAEXAMPLE", "secret_key": "…", "session_token": "…", "seconds": 3600}
+
+_IDENTITY_TOKEN = {"token": "eyJhbGciOiJSUzI1NiI…", "seconds": 3600}
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5  # seconds
 
@@ -97,6 +100,21 @@ def start(call: StartCall, context: Ctx, token: Token) -> LearnerSpec:
 def store_keys(call: StoreKeysCall, context: Ctx, token: Token) -> StoreKeys:
     """The keys open the locations of the spec that are `temporary`. There are new keys as long as the attempt lasts."""
     return service.renew_store_keys(context, token, call)
+
+
+@router.post(
+    "/identity-token",
+    summary="Renew the identity token",
+    responses={
+        200: {"content": {"application/json": {"example": _IDENTITY_TOKEN}}},
+        **responses(CONFLICT),
+    },
+    openapi_extra=unaudited("the start, which hands out the first token, is recorded"),
+)
+def identity_token(call: IdentityTokenCall, context: Ctx, token: Token) -> IdentityToken:
+    """The token is for the audience that the manifest's `identity` names. There are new tokens as long as the attempt
+    lasts."""
+    return service.renew_identity_token(context, token, call)
 
 
 @router.post(

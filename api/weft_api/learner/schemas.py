@@ -20,6 +20,10 @@ class StoreKeysCall(LearnerCall):
     model_config = call_examples()
 
 
+class IdentityTokenCall(LearnerCall):
+    model_config = call_examples()
+
+
 class AddressCall(LearnerCall):
     model_config = call_examples(address="10.0.0.7", ports=[40001, 40002, 40003, 40004])
 

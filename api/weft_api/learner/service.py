@@ -25,6 +25,7 @@ from weft_api.learner.schemas import (
     ExitCall,
     HeartbeatAnswer,
     HeartbeatCall,
+    IdentityTokenCall,
     Peer,
     Peers,
     PhaseCall,
@@ -36,7 +37,7 @@ from weft_api.learner.schemas import (
 from weft_api.learner.spec import SpecBuilder
 from weft_api.storage.locations import StoreGone
 from weft_api.storage.temporary_keys import TEMPORARY_KEYS
-from weft_core.launch import LearnerSpec, StoreKeys
+from weft_core.launch import IdentityToken, LearnerSpec, StoreKeys
 from weft_core.lifecycle.leftovers import leftover_events
 from weft_core.lifecycle.states import LearnerPhase
 from weft_core.lifecycle.storing import may_store
@@ -115,6 +116,24 @@ def renew_store_keys(context: Context, token: AttemptToken, call: StoreKeysCall)
     if keys is None:
         raise Problem(CONFLICT, "this learner's stores issue no temporary keys")
     return keys
+
+
+def renew_identity_token(context: Context, token: AttemptToken, call: IdentityTokenCall) -> IdentityToken:
+    """A new identity token, as long as the attempt lasts.
+
+    Raises:
+        Problem: stale_attempt; conflict, if the learner gets none.
+    """
+    with context.database.transaction() as session:
+        job, attempt = fence(session, token, change=False)
+        present_learner(session, attempt, call.rank, call.instance, lock=False)
+        try:
+            found = SpecBuilder(context, Scope(session, attempt.project_id), job, attempt).identity(call.rank)
+        except SecretsUnreadable as error:
+            raise Problem(CONFLICT, f"there is no identity token any more: {error}") from error
+    if found is None:
+        raise Problem(CONFLICT, "this learner gets no identity token")
+    return found
 
 
 def _act(session: Session, attempt: Attempt) -> None:

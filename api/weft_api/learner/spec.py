@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from sqlalchemy import func
 
+from weft_api.access.identity_tokens import identity_token
 from weft_api.context import Context
 from weft_api.http.audited import must_record
 from weft_api.storage.locations import OpenStore, StoreGone, checkpoints_in, open_job_store, version_location
 from weft_core.launch import (
     BundleInput,
     DataInput,
+    IdentityToken,
     LearnerSpec,
     LeftoverSpec,
     LogSpec,
@@ -87,6 +89,7 @@ class SpecBuilder:
             registers=manifest.registers is not None,
             checkpoints=checkpoints,
             checkpoint=manifest.checkpoint,
+            identity=self.identity(rank),
             log=self._log(),
             leftovers=LeftoverSpec(
                 results=manifest.results,
@@ -102,6 +105,14 @@ class SpecBuilder:
             grace_seconds=timings.grace,
             max_runtime_seconds=manifest.max_runtime_seconds,
         )
+
+    def identity(self, rank: int) -> IdentityToken | None:
+        """A new token, if the manifest asks for one. Raises SecretsUnreadable."""
+        wanted = self._manifest.identity
+        if wanted is None:
+            return None
+        must_record()
+        return identity_token(self._context, self._scope.session, self._job, self._attempt, rank, wanted)
 
     def _log(self) -> LogSpec:
         """An even share of what the job may log, so that its agents need not ask each other; on disk no more than a

@@ -32,7 +32,7 @@ from weft_api.logs.schemas import (
     Text,
 )
 from weft_api.logs.search import search
-from weft_api.streaming.following import LastEventId, last_event_id, streamed
+from weft_api.streaming.following import EVENT_STREAM, LastEventId, last_event_id, streamed
 from weft_core.lifecycle.states import TERMINAL
 
 router = APIRouter(prefix="/api/v1", tags=["logs"], responses=responses(NOT_FOUND))
@@ -148,7 +148,7 @@ def _follower(
     "/jobs/{job_id}/logs/follow",
     summary="Follow a job's log (server-sent events)",
     response_class=EventSourceResponse,
-    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+    responses={200: {"content": EVENT_STREAM}},
 )
 def follow_logs(
     job_id: str,

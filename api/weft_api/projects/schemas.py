@@ -111,7 +111,7 @@ class QuotaBody(BaseModel):
 
     cpus: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False)
     gpus: int | None = Field(default=None, ge=0, le=10**9)
-    memory: int | None = Field(default=None, ge=0, le=2**62, description="Memory in bytes.")
+    memory: int | None = Field(default=None, ge=0, le=2**53, description="Memory in bytes.")
     jobs: int | None = Field(default=None, ge=0, le=10**9, description="Number of jobs that run at once.")
 
 

@@ -37,9 +37,24 @@ LastEventId = Annotated[
         alias="Last-Event-ID",
         max_length=20,
         description="Resume after this event. Browsers send the header by themselves.",
+        json_schema_extra={"pattern": "^[0-9]{0,15}$"},
     ),
 ]
 
+EVENT_STREAM: dict[str, Any] = {
+    "text/event-stream": {
+        "schema": {
+            "type": "object",
+            "description": "A server-sent event.",
+            "properties": {
+                "event": {"type": "string"},
+                "id": {"type": "string"},
+                "data": {"type": "string", "description": "JSON."},
+            },
+        }
+    }
+}
+"""The OpenAPI entry for an answer that follows something."""
 
 News = TypeVar("News")
 

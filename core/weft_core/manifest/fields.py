@@ -641,6 +641,23 @@ MANIFEST = Section(
             "Environment variables whose values are secrets that the server keeps (`weft secrets set`): the name of "
             "each variable, and the name of its secret.",
         ),
+        "identity": Field(
+            Section(
+                {
+                    "audience": Field(
+                        Text("the audience of the token", most=200, pattern=r"[\x21-\x7e]+"),
+                        "The claim `aud` of the token: the name by which the verifier knows itself.",
+                        required=True,
+                    ),
+                    "subject": Field(
+                        Choice("job", "project"),
+                        "The claim `sub`: `job` is `project:ID:job:ID`, `project` is `project:ID`.",
+                    ),
+                }
+            ),
+            "A token of OpenID Connect for each learner, by which clouds know the job without stored credentials. "
+            "`WEFT_ID_TOKEN_FILE` names its file, and the agent renews it.",
+        ),
         "results": Field(
             ListOf(
                 Text("a pattern such as 'model.pt' or 'out/**'", most=900, check=_result),

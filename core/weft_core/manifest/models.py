@@ -156,6 +156,13 @@ class Rule(_Form):
     then: list[Literal["notify", "halt"]]
 
 
+class Identity(_Form):
+    """The identity token of the learners, for a service that trusts this installation."""
+
+    audience: str
+    subject: Literal["job", "project"] = "job"
+
+
 class Manifest(_Form):
     """A job, as its user has described it."""
 
@@ -181,6 +188,8 @@ class Manifest(_Form):
     env: dict[str, str] = Field(default_factory=dict)
     secrets: dict[str, str] = Field(default_factory=dict)
     """Names of environment variables, and for each the name of a secret that the server keeps."""
+    identity: Identity | None = None
+    """None: the learners get no identity token."""
     results: list[str] = Field(default_factory=list)
     """Globs of files in the folder of the code that are stored besides RESULT_DIR."""
     keep_leftovers: bool = True

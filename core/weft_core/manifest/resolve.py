@@ -13,7 +13,7 @@ from weft_core.catalogue import Catalogue, CatalogueError, Image, UnknownVersion
 from weft_core.launch import CheckpointSpec, ElasticSpec, Launcher, Resources
 from weft_core.manifest.findings import INVALID, Findings
 from weft_core.manifest.metrics import resolve_metrics
-from weft_core.manifest.models import Credentials, Framework, Manifest, ParsedManifest, Repository, Stall
+from weft_core.manifest.models import Credentials, Framework, Identity, Manifest, ParsedManifest, Repository, Stall
 from weft_core.manifest.notifications import resolve_notifications
 from weft_core.manifest.problems import did_you_mean, one_of
 from weft_core.manifest.stores import resolve_stores
@@ -65,6 +65,7 @@ def resolve(
     _environment(values, findings)
     repository = _repository(values, findings)
     targets, rules = resolve_notifications(values, findings)
+    identity = _identity(values.get("identity"), settings, findings)
     if findings.problems or framework is None:
         return None
     default, checkpoint = CheckpointSpec(), values.get("checkpoint", {})
@@ -81,12 +82,26 @@ def resolve(
         ),
         stall=_stall(values.get("stall"), settings),
         max_runtime_seconds=values.get("max_runtime"),
+        identity=identity,
         evaluation_metrics=metrics,
         notify=targets,
         rules=rules,
         notes=notes,
     )
     return ParsedManifest(manifest, credentials, findings.position)
+
+
+def _identity(values: Any, settings: Settings, findings: Findings) -> Identity | None:
+    if not isinstance(values, dict):
+        return None
+    if not settings.identity.issuer:
+        findings.add(
+            "identity", "this installation issues no identity tokens (the administrator's setting identity.issuer)"
+        )
+        return None
+    if findings.has("identity"):
+        return None
+    return Identity(**values)
 
 
 def _engine(values: dict[str, Any], settings: Settings, findings: Findings) -> str:

@@ -44,6 +44,8 @@ def manifest_text(manifest: Manifest) -> str:
         written["stall"] = {"after": _seconds(manifest.stall.after_seconds), "action": manifest.stall.action}
     if manifest.max_runtime_seconds is not None:
         written["max_runtime"] = _seconds(manifest.max_runtime_seconds)
+    if manifest.identity is not None:
+        written["identity"] = canonical["identity"]
     if manifest.results:
         written["results"] = manifest.results
     if not manifest.keep_leftovers:

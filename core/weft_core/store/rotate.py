@@ -18,11 +18,11 @@ from sqlalchemy.orm import Session
 from weft_core.secrets import SecretBox, SecretsUnreadable
 from weft_core.settings import load_settings
 from weft_core.store.database import Database
-from weft_core.store.models import Attempt, IdempotencyKey, Secret
+from weft_core.store.models import Attempt, IdempotencyKey, Secret, SigningKey
 
 
 def rotate(database: Database, box: SecretBox) -> int:
-    """Re-encrypt all secrets, and the tokens of attempts that are still open; returns how many.
+    """Re-encrypt all secrets, the tokens of attempts that are still open, and signing keys; returns how many.
 
     Raises:
         SecretsUnreadable: a secret is under none of the keys; nothing has been changed.
@@ -34,8 +34,11 @@ def rotate(database: Database, box: SecretBox) -> int:
             secret.ciphertext = box.rotate(secret.ciphertext)
         for attempt in attempts:
             attempt.token_ciphertext = box.rotate(attempt.token_ciphertext)
+        keys = session.scalars(select(SigningKey).with_for_update()).all()
+        for key in keys:
+            key.private_ciphertext = box.rotate(key.private_ciphertext)
         _rotate_answers(session, box)
-        return len(secrets) + len(attempts)
+        return len(secrets) + len(attempts) + len(keys)
 
 
 def _rotate_answers(session: Session, box: SecretBox) -> None:

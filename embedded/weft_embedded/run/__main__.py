@@ -19,7 +19,7 @@ from weft_core.bundle import BundleError, check_bundle
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import BundleInput
 from weft_core.manifest import ManifestError, ParsedManifest, parse_manifest
-from weft_core.settings import ProfileSettings, Settings, load_settings
+from weft_core.settings import IdentitySettings, ProfileSettings, Settings, load_settings
 from weft_core.words import count
 from weft_embedded.run.data_dir import LinkedData
 from weft_embedded.run.folder import OutFolder, choose_folder
@@ -95,7 +95,9 @@ def _settings() -> Settings:
     """The settings of weft.toml and the environment, with this machine as the only engine."""
     settings = load_settings()
     local = next((engine for engine in settings.engines.values() if engine.type == "local"), LocalSettings())
-    return settings.model_copy(update={"engines": {_ENGINE: local}, "default_engine": _ENGINE})
+    here = {"engines": {_ENGINE: local}, "default_engine": _ENGINE}
+    # No manifest is refused as it asks for identity tokens, although nobody issues any here.
+    return settings.model_copy(update={**here, "identity": IdentitySettings(issuer="https://localhost")})
 
 
 def _parse(request: Request, settings: Settings) -> tuple[ParsedManifest, list[str]]:
@@ -119,6 +121,8 @@ def _parse(request: Request, settings: Settings) -> tuple[ParsedManifest, list[s
         notes.append(f"elastic is left out: {learners} from the beginning to the end")
     if parsed.manifest.notify:
         notes.append("notify is left out")
+    if parsed.manifest.identity is not None:
+        notes.append("identity is left out: nobody issues tokens here, and there is no WEFT_ID_TOKEN_FILE")
     if parsed.manifest.rules:
         notes.append("rules are left out")
     return parsed, notes

@@ -32,6 +32,11 @@ class Folders:
         return self.agent.with_name("streams")
 
     @property
+    def identity(self) -> Path:
+        """WEFT_ID_TOKEN_FILE: the identity token."""
+        return self.agent.with_name("identity") / "token"
+
+    @property
     def venv(self) -> Path:
         """The job's own virtual environment."""
         return self.agent.with_name("venv")

@@ -50,6 +50,15 @@ class StoreKeys:
 
 
 @dataclass(frozen=True)
+class IdentityToken:
+    """A token by which a service that trusts the installation knows the learner."""
+
+    token: str = field(repr=False)
+    seconds: float
+    """How long the token is good from now on."""
+
+
+@dataclass(frozen=True)
 class DataInput:
     id: str
     location: S3Location
@@ -181,6 +190,8 @@ class LearnerSpec:
     checkpoints: S3Location | None = None
     store_keys: StoreKeys | None = None
     """The keys for locations that are ``temporary``."""
+    identity: IdentityToken | None = None
+    """None: the manifest asks for none."""
     results_folder: str | None = None
     """A folder of this machine that gets a copy of RESULT_DIR."""
     registers: bool = False
@@ -261,6 +272,7 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
         for name in ("pretrained", "results", "checkpoints"):
             known[name] = _optional(S3Location, data.get(name))
         known["store_keys"] = store_keys(data.get("store_keys"))
+        known["identity"] = identity_token(data.get("identity"))
         known["checkpoint"] = _optional(CheckpointSpec, data.get("checkpoint")) or CheckpointSpec()
         known["log"] = _optional(LogSpec, data.get("log")) or LogSpec()
         known["leftovers"] = _leftovers(data.get("leftovers"))
@@ -277,6 +289,11 @@ def parse_spec(data: Mapping[str, Any]) -> LearnerSpec:
 def store_keys(data: Mapping[str, Any] | None) -> StoreKeys | None:
     keys: StoreKeys | None = _optional(StoreKeys, data)
     return keys
+
+
+def identity_token(data: Mapping[str, Any] | None) -> IdentityToken | None:
+    token: IdentityToken | None = _optional(IdentityToken, data)
+    return token
 
 
 def _leftovers(data: Mapping[str, Any] | None) -> LeftoverSpec | None:

@@ -7,6 +7,7 @@ Times are ``timestamptz`` from the database's clock (``now()``), so that workers
 from weft_core.store.models.audit import ActorKind, AuditExport, AuditRecord
 from weft_core.store.models.base import Base
 from weft_core.store.models.engines import EngineStatus
+from weft_core.store.models.identity import SigningKey
 from weft_core.store.models.jobs import Attempt, Event, IdempotencyKey, Job, Learner, Round
 from weft_core.store.models.kept import CodeBundle, Datastore, Overlay, OverlayState, Secret
 from weft_core.store.models.logs import LogChunk, LogCursor, LogFrame, LogSource
@@ -76,6 +77,7 @@ __all__ = [
     "RuleFiring",
     "Secret",
     "SignInLink",
+    "SigningKey",
     "Token",
     "User",
 ]

@@ -29,6 +29,7 @@ from weft_trainer.program.venv import Venv, make_venv
 from weft_trainer.results.leftovers import JobFolder
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.heartbeat import Heartbeat
+from weft_trainer.service.identity import keep_token
 from weft_trainer.service.mask import Mask, secrets_in, secrets_of
 from weft_trainer.service.spool import Spool
 from weft_trainer.service.vitals import Vitals
@@ -59,6 +60,8 @@ class Learner(Listener):
         spec = self.spec = keep_keys(
             spec, self.folders.streams, api.store_keys, lambda keys: self.mask.learn(secrets_in(keys))
         )
+        if spec.identity is not None:
+            keep_token(spec.identity, self.folders.identity, api.identity_token, self.mask)
         self.merged_log = self.folders.agent / "training-log.txt"
         self.log = LogShipper(
             api, control, Spool(self.folders.agent / LOG_SPOOL, api.instance), self.merged_log, spec.log, self.mask

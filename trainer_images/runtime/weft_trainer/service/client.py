@@ -15,7 +15,7 @@ from weft_trainer.control import Control
 from weft_trainer.errors import ApiAway, ApiError, Fenced
 from weft_trainer.http import Answer, Http, Unreachable
 from weft_trainer.service.spool import Batch
-from weft_trainer.spec import Peer, StoreKeys, store_keys
+from weft_trainer.spec import IdentityToken, Peer, StoreKeys, identity_token, store_keys
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
@@ -101,6 +101,12 @@ class ApiClient:
         keys = store_keys(self._post("store-keys", {}))
         assert keys is not None
         return keys
+
+    def identity_token(self) -> IdentityToken:
+        """A new identity token."""
+        token = identity_token(self._post("identity-token", {}))
+        assert token is not None
+        return token
 
     def object_urls(
         self, space: str, operation: str, keys: Sequence[str], deadline: float | None = None

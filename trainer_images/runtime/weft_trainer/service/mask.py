@@ -70,6 +70,8 @@ def secrets_of(spec: LearnerSpec, token: str) -> Iterator[str]:
         yield spec.mlflow.token
     if spec.store_keys is not None:
         yield from secrets_in(spec.store_keys)
+    if spec.identity is not None:
+        yield spec.identity.token
     for location in (*(entry.location for entry in spec.data), spec.pretrained, spec.results, spec.checkpoints):
         if location is not None:
             yield location.secret_key

@@ -1,0 +1,1 @@
+"""The installation as an issuer of identity tokens: the two documents that verifiers read."""
