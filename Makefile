@@ -13,7 +13,7 @@ help:
 
 $(VENV)/.installed: pyproject.toml requirements/constraints.txt
 	@echo "installing Weft and its tools into $(VENV) …"
-	@$(PYTHON) workers/weft_workers/supervision/installer.py $(VENV) -c requirements/constraints.txt -e '.[dev,demo]'
+	@$(PYTHON) workers/weft_workers/supervision/installer.py $(VENV) requirements/constraints.txt --no-deps --no-build-isolation -e .
 	@touch $@
 
 dashboard/node_modules/.installed: dashboard/package-lock.json | $(VENV)/.installed
