@@ -3,8 +3,8 @@
     python installer.py FOLDER LOCK ARGUMENT…
 
 makes FOLDER a virtual environment if there is none, installs LOCK in it, with the hash of each file checked, and then
-does what ``pip install ARGUMENT…`` does: that is ``make setup``. The builds of trainer environments import this file. It
-needs the standard library only, as it runs before anything is installed.
+does what ``pip install ARGUMENT…`` does: that is ``make setup``. The builds of trainer environments import this file.
+It needs the standard library only, as it runs before anything is installed.
 
 uv does not read pip's configuration, but what pip was told (an index of one's own, a folder of wheels) holds for uv,
 too: ``trainer_images/pip-settings`` translates. ``WEFT_INSTALLER=pip`` chooses pip.
