@@ -89,7 +89,7 @@ def test_the_same_lock_refuses_a_file_with_another_hash(bench: Bench) -> None:
     assert not (bench.results / "overlay.zip").exists()
     wheel.write_bytes(meant)
     bench.build(packages=["weft-alpha"], wheels=["*.whl"], pins=first["packages"])
-    assert bench.lock == first
+    assert bench.lock["packages"] == first["packages"]
 
 
 def test_a_file_of_an_index_that_names_no_hashes_is_hashed(bench: Bench, tmp_path: Path) -> None:
