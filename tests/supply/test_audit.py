@@ -16,7 +16,8 @@ LOCK = (ROOT / "requirements/constraints.txt").read_text()
 
 def version(name: str) -> str:
     """The locked version of a Python package."""
-    return re.findall(rf"^{name}==(\S+)", LOCK, re.MULTILINE)[0]
+    [found] = re.findall(rf"^{name}==(\S+)", LOCK, re.MULTILINE)
+    return str(found)
 
 
 def advisory(name: str, events: list[dict[str, str]], ecosystem: str = "PyPI", **more: Any) -> dict[str, Any]:
