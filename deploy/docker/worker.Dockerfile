@@ -6,8 +6,9 @@
 #
 # Dependencies come before sources, in layers of their own: a change of Weft's sources makes Weft's layer anew, no other.
 ARG BASE=python:3.11
+ARG SLIM=python:3.11-slim
 
-FROM python:3.11-slim AS packages
+FROM ${SLIM} AS packages
 ENV UV_LINK_MODE=copy
 WORKDIR /src
 COPY requirements/constraints.txt pyproject.toml trainer_images/pip-settings ./
