@@ -7,13 +7,13 @@ DASHBOARD := api/weft_api/dashboard/static/index.html
 DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/scripts -type f -not -name schema.d.ts) \
   dashboard/index.html dashboard/vite.config.ts
 
-.PHONY: build help setup dashboard docs screenshots demo test test-fast coverage test-containers check format bench bench-logs images clean
+.PHONY: audit build help sbom setup dashboard docs screenshots demo test test-fast coverage test-containers check format bench bench-logs images clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 $(VENV)/.installed: pyproject.toml requirements/constraints.txt
 	@echo "installing Weft and its tools into $(VENV) …"
-	@$(PYTHON) workers/weft_workers/supervision/installer.py $(VENV) -c requirements/constraints.txt -e '.[dev,demo]'
+	@$(PYTHON) workers/weft_workers/supervision/installer.py $(VENV) requirements/constraints.txt --no-deps --no-build-isolation -e .
 	@touch $@
 
 dashboard/node_modules/.installed: dashboard/package-lock.json | $(VENV)/.installed
@@ -67,6 +67,13 @@ check: setup ## ruff, ruff format, mypy --strict, import-linter; tsc, eslint, an
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 	@$(BIN)/python dashboard/scripts/openapi.py && dashboard/npm run --silent types >/dev/null && dashboard/npm run --silent check
 	@dashboard/npm run --silent test
+
+sbom: setup ## dist/sbom: what each deployable consists of, as CycloneDX JSON (ARGS="client dashboard")
+	@$(BIN)/python requirements/sbom $(ARGS)
+
+# Exits with 1 for findings, and with 3 where there was nothing to check against (make says: Error 3).
+audit: setup ## known vulnerabilities in all locks, by a copy of the OSV database (ARGS=--fetch brings it)
+	@$(BIN)/python requirements/audit $(ARGS)
 
 build: setup ## dist/: the sdist, and the wheel that is made from it
 	@rm -rf dist && $(BIN)/uv build --quiet --out-dir dist . && ls -sh dist

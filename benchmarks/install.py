@@ -37,7 +37,7 @@ def measure(folder: Path) -> None:
     )
     horovod = Catalogue.load().get("horovod:0.28.1-torch2.13")
     assert horovod
-    own = ["-c", "requirements/constraints.txt", "-e", ".[dev,demo]"]
+    own = ["--require-hashes", "-r", "requirements/constraints.txt"]
     clone = folder / "clone"
     subprocess.run(["git", "clone", "--quiet", REPOSITORY, clone], check=True)
     alone = _uv_alone(folder / "alone-demo", [own, _lock(horovod)], where=clone)
@@ -61,7 +61,13 @@ def measure(folder: Path) -> None:
 
 
 def _lock(image: Image) -> list[str]:
-    return [*image.pip, "-r", str(image.lock)]
+    return [
+        "--require-hashes",
+        *image.pip,
+        "-r",
+        str(image.lock),
+        *(w for v in image.variants[:1] for w in ("-r", str(v))),
+    ]
 
 
 def _uv_alone(folder: Path, sets: Sequence[Sequence[str]], where: Path = REPOSITORY) -> float:

@@ -26,6 +26,9 @@ UNSERVED: Mapping[str, str] = {
 """The frameworks of FfDL that no image of Weft serves, with the reasons."""
 
 
+_VARIANTS = ("cpu", "cuda")
+
+
 class CatalogueError(Exception):
     """A manifest asks for something that no image serves. The message is for the user."""
 
@@ -62,6 +65,8 @@ class Image:
     """Modules that most programs import. A new environment imports them once, as jobs can't store bytecode in it."""
     devices: tuple[str, ...] = ("cpu", "gpu")
     """The devices that the image can be built for."""
+    variants: tuple[Path, ...] = ()
+    """The locks of the packages that differ for CPUs and for CUDA, in this order; an environment has one of them."""
 
     @property
     def reference(self) -> str:
@@ -70,13 +75,15 @@ class Image:
 
     @cached_property
     def packages(self) -> Mapping[str, str]:
-        """The versions of the packages in the lock, by canonical name."""
-        pins = re.findall(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;#]+)", self.lock.read_text(encoding="utf-8"), re.M)
+        """The versions of the packages in the lock and in that of the variant for CPUs, by canonical name."""
+        text = "\n".join(path.read_text(encoding="utf-8") for path in (self.lock, *self.variants[:1]))
+        pins = re.findall(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;#+]+)", text, re.MULTILINE)
         return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins}
 
     def parts(self) -> list[bytes]:
-        """The parts of the catalogue that decide its content: the lock, the build program, pip's options."""
-        return [self.lock.read_bytes(), self.build.read_bytes() if self.build else b"", *map(str.encode, self.pip)]
+        """The parts of the catalogue that decide its content: the locks, the build program, pip's options."""
+        locks = [path.read_bytes() for path in (self.lock, *self.variants)]
+        return [*locks, self.build.read_bytes() if self.build else b"", *map(str.encode, self.pip)]
 
     @property
     def digest(self) -> str:
@@ -192,6 +199,7 @@ def _image(root: Path, entry: Mapping[str, Any]) -> Image:
         version=entry["version"],
         folder=folder,
         lock=folder / entry["lock"],
+        variants=tuple(root / entry["variants"] / f"{name}.lock" for name in _VARIANTS) if "variants" in entry else (),
         frameworks=tuple(entry["frameworks"]),
         launchers=tuple(entry["launchers"]),
         default_launcher=entry["default_launcher"],

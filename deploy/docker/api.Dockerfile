@@ -9,7 +9,7 @@ ARG BASE=python:3.11-slim
 FROM ${BASE} AS page
 WORKDIR /src/dashboard
 RUN python -m venv /opt/node
-COPY dashboard/npm dashboard/.npmrc dashboard/package.json dashboard/package-lock.json ./
+COPY dashboard/npm dashboard/node.lock dashboard/.npmrc dashboard/package.json dashboard/package-lock.json ./
 RUN --mount=type=cache,target=/root/.cache/pip --mount=type=cache,target=/root/.npm \
     VENV=/opt/node ./npm ci
 COPY dashboard .
@@ -19,12 +19,14 @@ FROM ${BASE} AS packages
 ENV UV_LINK_MODE=copy
 WORKDIR /src
 COPY requirements/constraints.txt pyproject.toml trainer_images/pip-settings ./
+# The hash of each file is checked. Beside hashes, uv takes no constraints of the machine's unless they are pins.
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python -m pip install --constraint constraints.txt uv
+    sed -n '/^uv==/,/[^\\]$/p' constraints.txt >uv.lock \
+    && python -m pip install --require-hashes --requirement uv.lock
 RUN --mount=type=cache,target=/root/.cache/uv \
     python -m venv --without-pip /opt/weft \
-    && eval "$(python pip-settings)" \
-    && uv pip install --python /opt/weft/bin/python --compile-bytecode --constraint constraints.txt \
+    && eval "$(python pip-settings)" && unset UV_CONSTRAINT \
+    && uv pip install --python /opt/weft/bin/python --compile-bytecode --require-hashes --constraint constraints.txt \
       --requirement pyproject.toml --extra api --extra otel
 
 FROM packages AS weft
@@ -32,8 +34,8 @@ COPY . .
 COPY --from=page /src/api/weft_api/dashboard/static api/weft_api/dashboard/static
 # Beside the packages, so that it is a layer without them.
 RUN --mount=type=cache,target=/root/.cache/uv \
-    eval "$(python pip-settings)" \
-    && uv build --wheel --out-dir dist \
+    eval "$(python pip-settings)" && unset UV_CONSTRAINT \
+    && uv build --wheel --require-hashes --build-constraints requirements/constraints.txt --out-dir dist \
     && uv pip install --python /opt/weft/bin/python --prefix /opt/own --compile-bytecode --no-deps dist/*.whl
 
 FROM ${BASE}

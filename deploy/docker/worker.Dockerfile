@@ -6,27 +6,30 @@
 #
 # Dependencies come before sources, in layers of their own: a change of Weft's sources makes Weft's layer anew, no other.
 ARG BASE=python:3.11
+ARG SLIM=python:3.11-slim
 
-FROM python:3.11-slim AS packages
+FROM ${SLIM} AS packages
 ENV UV_LINK_MODE=copy
 WORKDIR /src
 COPY requirements/constraints.txt pyproject.toml trainer_images/pip-settings ./
+# The hash of each file is checked. Beside hashes, uv takes no constraints of the machine's unless they are pins.
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python -m pip install --constraint constraints.txt uv
+    sed -n '/^uv==/,/[^\\]$/p' constraints.txt >uv.lock \
+    && python -m pip install --require-hashes --requirement uv.lock
 # The engine `local` brings py-spy (of the extra `trainer`) to its learners, and makes their environments with uv.
 RUN --mount=type=cache,target=/root/.cache/uv \
     python -m venv --without-pip /opt/weft \
-    && eval "$(python pip-settings)" \
-    && uv pip install --python /opt/weft/bin/python --compile-bytecode --constraint constraints.txt \
+    && eval "$(python pip-settings)" && unset UV_CONSTRAINT \
+    && uv pip install --python /opt/weft/bin/python --compile-bytecode --require-hashes --constraint constraints.txt \
       --requirement pyproject.toml --extra otel --extra trainer --extra worker \
-    && uv pip install --python /opt/weft/bin/python --compile-bytecode --constraint constraints.txt uv
+    && uv pip install --python /opt/weft/bin/python --compile-bytecode --require-hashes --requirement uv.lock
 
 FROM packages AS weft
 COPY . .
 # Beside the packages, so that it is a layer without them.
 RUN --mount=type=cache,target=/root/.cache/uv \
-    eval "$(python pip-settings)" \
-    && uv build --wheel --out-dir dist \
+    eval "$(python pip-settings)" && unset UV_CONSTRAINT \
+    && uv build --wheel --require-hashes --build-constraints requirements/constraints.txt --out-dir dist \
     && uv pip install --python /opt/weft/bin/python --prefix /opt/own --compile-bytecode --no-deps dist/*.whl
 
 FROM ${BASE}

@@ -156,7 +156,11 @@ def test_an_image_has_what_its_code_imports_and_not_what_the_others_does(image: 
 
 def test_the_worker_brings_py_spy_and_uv() -> None:
     assert "py-spy" in installed("worker")
-    assert any(line.endswith("constraints.txt uv") for line in instructions("worker") if "--extra worker" in line)
+    assert any(
+        line.endswith("--require-hashes --requirement uv.lock")
+        for line in instructions("worker")
+        if "--extra worker" in line
+    )
 
 
 # --- health checks ---

@@ -29,26 +29,60 @@ def images(*arguments: str) -> str:
     ).stdout
 
 
-def pins(path: Path) -> dict[str, str]:
+def pins(*paths: Path) -> dict[str, str]:
     """Name, as pip compares names → version; every line pins one."""
     found = {}
-    for line in path.read_text().splitlines():
-        requirement = line.partition("#")[0].strip()
-        if requirement:
-            name, separator, version = requirement.partition("==")
-            assert separator, f"{path}: {line!r} is no pin"
-            assert re.fullmatch(r"[\w.]+", version), f"{path}: {line!r} is one build of a version"
-            name = name.partition("[")[0]  # extras are what more of it is installed, not another package
-            found[re.sub(r"[-_.]+", "-", name).lower()] = version
+    for path in paths:
+        for line in path.read_text().splitlines():
+            requirement = re.split(r"[#;\\]", line)[0].strip()
+            if requirement and not requirement.startswith("--hash="):
+                name, separator, version = requirement.replace("===", "==").partition("==")
+                assert separator, f"{path}: {line!r} is no pin"
+                assert re.fullmatch(r"[\w.+]+", version), f"{path}: {line!r} is no version"
+                name = name.partition("[")[0]  # extras are what more of it is installed, not another package
+                found[re.sub(r"[-_.]+", "-", name).lower()] = version
     return found
+
+
+def whole(image: Image) -> dict[str, str]:
+    """The pins of its environment for CPUs; a version without its build."""
+    return {name: version.partition("+")[0] for name, version in pins(image.lock, *image.variants[:1]).items()}
 
 
 @pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.reference)
 def test_the_lock_holds_what_is_asked_for_and_what_the_agent_needs(image: Image) -> None:
-    asked, locked = pins(image.lock.with_suffix(".in")), pins(image.lock)
+    asked, locked = pins(image.lock.with_suffix(".in")), whole(image)
+    assert locked == image.packages
     assert {name: locked.get(name) for name in asked} == asked
     assert {"boto3", "psutil"} <= asked.keys()
     assert {"botocore", "s3transfer", "urllib3"} <= locked.keys(), "boto3's own requirements are not locked"
+
+
+LOCKS = sorted(FOLDER.glob("*/*.lock"))
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_each_package_of_a_lock_has_hashes(lock: Path) -> None:
+    entries = re.findall(r"^[A-Za-z0-9].*(?:\n +.*)*", lock.read_text(), re.MULTILINE)
+    assert len(entries) >= len(pins(lock)) > 0
+    for entry in entries:
+        assert re.search(r" --hash=sha256:[0-9a-f]{64}$", entry, re.MULTILINE), entry
+
+
+@pytest.mark.parametrize("image", [image for image in IMAGES if image.variants], ids=lambda image: image.reference)
+def test_the_variants_are_the_same_framework_and_share_nothing_with_the_lock(image: Image) -> None:
+    cpu, cuda = (pins(path) for path in image.variants)
+    framework = next(iter(cpu))
+    assert cuda[framework.removesuffix("-cpu")] == cpu[framework].partition("+")[0]
+    assert any(name.startswith("nvidia-") for name in cuda)
+    assert not (cpu.keys() | cuda.keys()) & pins(image.lock).keys()
+
+
+def test_the_dockerfile_installs_nothing_without_its_hash() -> None:
+    text = (FOLDER / "Dockerfile").read_text().replace("\\\n", " ")
+    installs = re.findall(r"pip install .*?(?=&&|$)", text, re.MULTILINE)
+    assert len(installs) == 5
+    assert all("--require-hashes" in install for install in installs)
 
 
 def test_the_dockerfile_runs_the_agent_as_nobody_special() -> None:
@@ -57,7 +91,7 @@ def test_the_dockerfile_runs_the_agent_as_nobody_special() -> None:
     assert re.findall(r"^USER (.*)", dockerfile, re.MULTILINE) == ["10001:10001", "root", "10001:10001"]
     assert 'ENTRYPOINT ["python", "-m", "weft_trainer"]' in dockerfile
     for copied in re.findall(r"^COPY (?!--from|\$)(\S+)", dockerfile, re.MULTILINE):
-        assert (FOLDER / copied).exists(), f"{copied} is not in the context"
+        assert [*FOLDER.glob(copied)], f"{copied} is not in the context"
 
 
 @pytest.mark.parametrize("variant", ["cpu", "cuda"])
@@ -72,6 +106,9 @@ def test_the_commands_that_build_all_images(variant: str) -> None:
         given = dict(word.split("=", 1) for flag, word in itertools.pairwise(learner) if flag == "--build-arg")
         assert given.keys() <= declared
         assert (FOLDER / given["FOLDER"] / given["LOCK"]).samefile(image.lock)
+        assert [FOLDER / given["VARIANTS"] / f"{name}.lock" for name in ("cpu", "cuda") if given["VARIANTS"]] == [
+            *image.variants
+        ]
         assert tuple(given["PIP_OPTIONS"].split()) == image.pip
         assert (FOLDER / given["BUILD"]).samefile(image.build or FOLDER)
         assert given["VARIANT"] == variant
@@ -115,7 +152,7 @@ def test_builds_can_be_run() -> None:
 def test_the_same_package_has_the_same_version_in_all_images() -> None:
     versions: dict[str, set[str]] = {}
     for image in IMAGES:
-        for name, version in pins(image.lock).items():
+        for name, version in whole(image).items():
             versions.setdefault(name, set()).add(version)
     assert {name: found for name, found in versions.items() if len(found) > 1} == {}
 

@@ -217,6 +217,7 @@ class EnvironmentBuilder:
             python=self._python,
             pip_settings=str(bundled.path("trainer_images") / "pip-settings"),
             imports=list(image.imports),
+            variants=[str(path) for path in image.variants],
         )
 
     def _custom(self, image: str) -> Environment:

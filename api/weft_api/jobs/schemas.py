@@ -150,7 +150,17 @@ class PinView(BaseModel):
     """A package that the job has besides those of its image."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"name": "transformers", "version": "4.57.6", "source": "", "replaces": ""}]}
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "transformers",
+                    "version": "4.57.6",
+                    "source": "",
+                    "replaces": "",
+                    "hashes": ["sha256:4c9e9de11333ddfe5114bc872c9f370509198acf0b87a832a0ab9458e2bd0550"],
+                }
+            ]
+        }
     )
 
     name: str
@@ -159,6 +169,9 @@ class PinView(BaseModel):
         default="", description="The URL, or the SHA-256 of the job's own wheel. Empty if it comes from an index."
     )
     replaces: str = Field(default="", description="The image's version, if the image has another one.")
+    hashes: list[str] = Field(
+        default=[], description="SHA-256 of each file of this version that fits the image; no other file is installed."
+    )
 
 
 class PackagesView(BaseModel):

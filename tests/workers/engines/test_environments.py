@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.wheels import make_wheel
 from tests.workers.engines.bench import Bench, until
 
 from weft_core import processes
@@ -23,7 +25,11 @@ from weft_workers.supervision.installer import Installing
 from weft_workers.supervision.waits import Recipe, Wait
 
 BUILDING = "building environment tiny:1.0"
-LOCK = "# as `pip freeze` writes it\nsix==1.16.0\n"
+LOCK = """# as trainer_images/lock writes it
+six==1.16.0 \\
+    --hash=sha256:1e61c37477a1626458e36f7b1d82aa5c9b094fa4802892072e49de9c60c4c926 \\
+    --hash=sha256:8abb2f1d86890a2dfb989f9a77cfcfd3e47c2a354b01111771326f8aa26e0254
+"""
 
 
 class Images:
@@ -35,6 +41,7 @@ class Images:
         self.lock = folder / "requirements.lock"
         self.lock.write_text(LOCK)
         self.script: Path | None = None
+        self.variants: tuple[Path, ...] = ()
 
     def empty(self) -> None:
         """Let there be nothing to install."""
@@ -47,7 +54,10 @@ class Images:
         self.script.chmod(0o755)
 
     def builder(self, root: Path, agent: Path | None = None) -> EnvironmentBuilder:
-        image = Image("tiny", "1.0", self.folder, self.lock, ("tiny",), ("none",), "none", (), self.script)
+        image = Image(
+            *("tiny", "1.0", self.folder, self.lock, ("tiny",), ("none",), "none", (), self.script),
+            variants=self.variants,
+        )
         return EnvironmentBuilder(root, catalogue=Catalogue([image], {}), agent=agent)
 
 
@@ -267,12 +277,70 @@ def test_a_lock_that_can_not_be_installed_is_told_with_the_installers_last_words
     images: Images, root: Path, monkeypatch: pytest.MonkeyPatch, installer: str, command: str, words: str
 ) -> None:
     monkeypatch.setenv("WEFT_INSTALLER", installer)
-    images.lock.write_text("six==999.0\n")
+    images.lock.write_text(LOCK.replace("1.16.0", "999.0"))
     with pytest.raises(EnvironmentFailed) as caught:
         images.builder(root).build("tiny:1.0")
     assert f"{command} ended with code 1:" in str(caught.value)
     assert words in str(caught.value)
     assert not Path(recipe_of(images.builder(root)).folder).exists(), "the space is given back"
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_a_file_with_another_hash_is_refused(
+    images: Images, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: str
+) -> None:
+    monkeypatch.setenv("WEFT_INSTALLER", installer)
+    make_wheel(tmp_path / "wheels", "weft-forged", "1.0")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    images.lock.write_text(f"weft-forged==1.0 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(EnvironmentFailed) as caught:
+        images.builder(root).build("tiny:1.0")
+    assert "weft-forged" in str(caught.value)
+    assert "0" * 64 in str(caught.value)
+    assert not recipe_of(images.builder(root)).is_complete()
+    images.lock.write_text("weft-forged==1.0\n")
+    with pytest.raises(EnvironmentFailed, match="--require-hashes"):
+        images.builder(root).build("tiny:1.0")
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_a_machine_with_wheels_and_constraints_of_its_own(
+    images: Images, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: str
+) -> None:
+    """Its wheel has the lock's version and another hash: the index has the file that the lock means."""
+    monkeypatch.setenv("WEFT_INSTALLER", installer)
+    make_wheel(tmp_path / "wheels", "six", "1.16.0", text="OURS = True\n")
+    (tmp_path / "constraints.txt").write_text("six<2\n")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints.txt"))
+    environment = images.builder(root).build("tiny:1.0")
+    subprocess.run([environment.python, "-c", "import six; assert not hasattr(six, 'OURS')"], check=True)
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_of_the_variants_the_first_is_taken_that_the_index_serves(
+    images: Images, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: str
+) -> None:
+    monkeypatch.setenv("WEFT_INSTALLER", installer)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    images.empty()
+    locks = []
+    # The second is found by its exact version, although a build of it would be newer.
+    for name, pin, version in (("cpu", "==1.0+cpu", "1.0+cpu"), ("cuda", "===1.0", "1.0")):
+        wheel = make_wheel(tmp_path / "kept", "weft-built", version)
+        locks.append(tmp_path / f"{name}.lock")
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        locks[-1].write_text(f"weft-built{pin} --hash=sha256:{digest}\n")
+    images.variants = tuple(locks)
+    make_wheel(tmp_path / "wheels", "weft-built", "1.0+other")
+    (tmp_path / "kept" / "weft_built-1.0-py3-none-any.whl").rename(tmp_path / "wheels/weft_built-1.0-py3-none-any.whl")
+    show = "import importlib.metadata; print(importlib.metadata.version('weft-built'))"
+    for place, version in (("first", "1.0"), ("second", "1.0+cpu")):
+        python = images.builder(root / place).build("tiny:1.0").python
+        said = subprocess.run([python, "-c", show], capture_output=True, text=True, check=True)
+        assert said.stdout.strip() == version
+        for wheel in (tmp_path / "kept").iterdir():
+            wheel.rename(tmp_path / "wheels" / wheel.name)
 
 
 def test_without_uv_pip_installs(images: Images, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -39,6 +39,7 @@ class _Pin(BaseModel):
     version: str = Field(max_length=200)
     source: str = Field(default="", max_length=2000)
     replaces: str = Field(default="", max_length=200)
+    hashes: list[Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]] = Field(default=[], max_length=1000)
 
 
 class _Outcome(BaseModel):

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from weft_core import processes
 from weft_workers.supervision import files, spawn, waits
-from weft_workers.supervision.installer import Installer, Installing
+from weft_workers.supervision.installer import Installer, Installing, drop_constraints
 from weft_workers.supervision.waits import Recipe
 
 if TYPE_CHECKING:
@@ -77,14 +77,39 @@ class Build:
         self._report("making the virtual environment")
         installer = Installer.find(self._recipe.pip_settings, self._environment)
         self._environment |= dict(installer.variables)
+        drop_constraints(self._environment)
         self._make(installer)
-        packages = ("-r", self._recipe.requirements)
-        self._call(installer.install(self._python, [*self._recipe.pip, *packages]), self._installer_said)
+        packages = [word for lock in (self._recipe.requirements, *self._variant(installer)) for word in ("-r", lock)]
+        self._install(installer, ("--require-hashes", *self._recipe.pip, *packages))
         if self._recipe.script:
             Path(self._recipe.wheels).mkdir(parents=True, exist_ok=True)
             self._call([self._recipe.script, self._python, self._recipe.wheels], self._report)
         self._compile()
         self._complete()
+
+    def _install(self, installer: Installer, arguments: Sequence[str]) -> None:
+        try:
+            self._call(installer.install(self._python, arguments), self._installer_said)
+        except BuildFailed as error:
+            if installer.uv is None or "Hash mismatch" not in str(error):
+                raise
+            # Of several files of a version, uv takes one and checks it; pip takes the one with the hash.
+            print("another file of this version may have the lock's hash: pip looks for it", flush=True)
+            self._call(Installer(None).install(self._python, arguments), self._installer_said)
+
+    def _variant(self, installer: Installer) -> list[str]:
+        """The lock of the variant that the index in use serves: the first that can be had, else the last."""
+        for lock in self._recipe.variants[:-1]:
+            looking = ("--dry-run", "--no-deps", "--require-hashes", "-r", lock)
+            try:
+                self._call(installer.install(self._python, looking))
+            except BuildFailed:
+                if self.abandoned:
+                    raise
+                print(f"the index in use does not have {Path(lock).parent.name}'s {Path(lock).name}", flush=True)
+                continue
+            return [lock]
+        return self._recipe.variants[-1:]
 
     def _compile(self) -> None:
         """Import what most programs import: jobs can't write to the environment, so each start would compile it anew.

@@ -1,10 +1,10 @@
 """Install packages into a virtual environment: with uv, or with pip where there is no uv.
 
-    python installer.py FOLDER ARGUMENT…
+    python installer.py FOLDER LOCK ARGUMENT…
 
-makes FOLDER a virtual environment if there is none, and does in it what ``pip install ARGUMENT…`` does: that is
-``make setup``. The builds of trainer environments import this file. It needs the standard library only, as it runs
-before anything is installed.
+makes FOLDER a virtual environment if there is none, installs LOCK in it, with the hash of each file checked, and then
+does what ``pip install ARGUMENT…`` does: that is ``make setup``. The builds of trainer environments import this file.
+It needs the standard library only, as it runs before anything is installed.
 
 uv does not read pip's configuration, but what pip was told (an index of one's own, a folder of wheels) holds for uv,
 too: ``trainer_images/pip-settings`` translates. ``WEFT_INSTALLER=pip`` chooses pip.
@@ -18,14 +18,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping, MutableMapping, Sequence
 
 _PIP_QUIET = ("--no-input", "--disable-pip-version-check")
 _NAMED = 3
@@ -82,6 +82,12 @@ def _variables(settings: str | Path, python: str, environment: Mapping[str, str]
     return tuple((name, value) for name, _, value in pairs) + compiling
 
 
+def drop_constraints(environment: MutableMapping[str, str]) -> None:
+    """For an install of a lock with hashes. The lock leaves nothing to the machine's own constraints, and uv refuses
+    them beside hashes unless they are pins."""
+    environment["UV_CONSTRAINT"] = ""
+
+
 class Installing:
     """Turns what uv and pip print into progress."""
 
@@ -130,21 +136,25 @@ def _bytes(size: str) -> float:
 
 
 def main() -> int:
-    folder, *arguments = sys.argv[1:]
+    folder, lock, *arguments = sys.argv[1:]
     python = str(Path(folder, "bin", "python"))
     installer = Installer.find()
     if not Path(python).exists() and not _run(installer.make(sys.executable, folder), installer):
         _run(Installer(None).make(sys.executable, folder), installer)
     if installer.uv is None and os.environ.get("WEFT_INSTALLER") != "pip":
-        installer = _bring_uv(python, arguments)
-    return 0 if _run(installer.install(python, arguments), installer) else 1
+        installer = _bring_uv(python, lock)
+    steps = (["--require-hashes", "-r", lock], arguments)
+    return 0 if all(_run(installer.install(python, step), installer) for step in steps) else 1
 
 
-def _bring_uv(python: str, arguments: Sequence[str]) -> Installer:
-    """Install uv into the environment. Where no wheel of it fits this machine, pip goes on alone."""
-    limits = [word for pair in pairwise(arguments) if pair[0] == "-c" for word in pair]
-    command = [python, "-m", "pip", "install", "--quiet", *_PIP_QUIET, *limits, "uv"]
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def _bring_uv(python: str, lock: str) -> Installer:
+    """Install the lock's uv into the environment. Where no wheel of it fits this machine, pip goes on alone."""
+    pinned = re.search(r"^uv==.*(\n +--hash.*)*", Path(lock).read_text(), re.MULTILINE)
+    with tempfile.NamedTemporaryFile("w", suffix=".lock") as only:
+        only.write(pinned[0] if pinned else "uv")
+        only.flush()
+        command = [python, "-m", "pip", "install", "--quiet", *_PIP_QUIET, "-r", only.name]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     uv = Path(python).with_name("uv")
     return Installer(str(uv), _variables(_SETTINGS, python, os.environ)) if uv.is_file() else Installer(None)
 
@@ -153,9 +163,12 @@ def _run(command: Sequence[str], installer: Installer) -> bool:
     """Run a step, with its progress on the screen; if it fails, with all that it printed."""
     said: list[str] = []
     installing, screen = Installing(), Screen()
+    environment = {**os.environ, **dict(installer.variables)}
+    if "--require-hashes" in command:
+        drop_constraints(environment)
     with subprocess.Popen(
         command,
-        env={**os.environ, **dict(installer.variables)},
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -38,6 +38,7 @@ class Recipe(NamedTuple):
     python: str  # makes the environment
     pip_settings: str = ""  # translates pip's configuration for uv
     imports: list[str] = []  # noqa: RUF012 - never changed; modules whose bytecode is stored
+    variants: list[str] = []  # noqa: RUF012 - never changed; locks, of which the first that the index serves is installed
 
     def is_complete(self) -> bool:
         folder = Path(self.folder)

@@ -85,7 +85,7 @@ class Overlay(Base):
     code_sha256: Mapped[str | None]  # of the build
     job_id: Mapped[str]  # the build; no foreign key, as builds are deleted
     builds: Mapped[int] = mapped_column(server_default="1")  # how many were begun: the learners of some were lost
-    lock: Mapped[list[Any] | None]  # [{name, version, source, replaces}]
+    lock: Mapped[list[Any] | None]  # [{name, version, source, replaces, hashes}]
     lock_sha256: Mapped[str | None]
     sha256: Mapped[str | None]  # of the archive; none in a READY overlay: the image lacks nothing
     size: Mapped[int | None] = mapped_column(BigInteger)  # bytes of the archive

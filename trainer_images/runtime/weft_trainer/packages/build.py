@@ -18,7 +18,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import tomllib
 
 from weft_trainer.errors import TrainerError
 from weft_trainer.packages.archive import write_archive
@@ -74,7 +77,11 @@ class PackageBuild:
         self._environment = environment
         wheels = self._find_wheels()
         self._wheel_folders = sorted({str(path.parent) for path in wheels})
-        self._wheel_digests = {canonical_name(path.name.split("-")[0]): f"sha256:{_digest(path)}" for path in wheels}
+        self._wheel_digests = {
+            (canonical_name(name), version): f"sha256:{_digest(path)}"
+            for path in wheels
+            for name, version in [path.name.split("-")[:2]]
+        }
 
     def run(self) -> Outcome:
         """Raises: TrainerError."""
@@ -115,9 +122,30 @@ class PackageBuild:
         pins = []
         for match in filter(None, map(_ADDED.match, said)):
             name = match["name"]
-            source = match["url"] or self._wheel_digests.get(canonical_name(name), "")
+            source = match["url"] or self._wheel_digests.get((canonical_name(name), match["version"]), "")
             pins.append(Pin(name, match["version"], source, removed.get(name, "")))
-        return sorted(pins)
+        return self._with_hashes(sorted(pins))
+
+    def _with_hashes(self, pins: Sequence[Pin]) -> list[Pin]:
+        """The pins, each with the hashes of its files that fit: from the index, or of the job's own wheel."""
+        if not pins:
+            return []
+        wanted, lock = self._scratch / "pins.txt", self._scratch / "pylock.toml"
+        wanted.write_text("".join(f"{pin.requirement}\n" for pin in pins if not pin.source.startswith("sha256:")))
+        command = ["pip", "compile", "--no-deps", "--quiet", "--format", "pylock.toml", "--generate-hashes"]
+        self._run_uv([*command, "--output-file", str(lock), str(wanted)], [], {})
+        found = {}
+        for package in tomllib.loads(lock.read_text()).get("packages", []):
+            files = [*package.get("wheels", []), *(package[kind] for kind in ("sdist", "archive") if kind in package)]
+            digests = {f"sha256:{file['hashes']['sha256']}" for file in files if "sha256" in file.get("hashes", {})}
+            found[canonical_name(package["name"])] = tuple(sorted(digests))
+        return [
+            replace(
+                pin,
+                hashes=[pin.source] if pin.source.startswith("sha256:") else found.get(canonical_name(pin.name), ()),
+            )
+            for pin in pins
+        ]
 
     def _requirement_lists(self) -> list[Path]:
         """Files for uv: the manifest's packages, and the job's own file."""

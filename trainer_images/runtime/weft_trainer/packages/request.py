@@ -54,11 +54,14 @@ class Pin:
     """The hash of its wheel if the job brought it, or the URL that it came from; empty: an index has it."""
     replaces: str = ""
     """The image's own version, behind which this one stands."""
+    hashes: Sequence[str] = ()
+    """``sha256:…`` of each file of this version that fits the image: an installer takes no other."""
 
     @property
     def requirement(self) -> str:
         """As an installer reads it."""
-        return f"{self.name} @ {self.source}" if "://" in self.source else f"{self.name}=={self.version}"
+        pinned = f"{self.name} @ {self.source}" if "://" in self.source else f"{self.name}=={self.version}"
+        return " ".join([pinned, *(f"--hash={digest}" for digest in self.hashes)])
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Outcome:
 
 def lock_digest(packages: Sequence[Pin]) -> str:
     """The lock's hash, which is the same for the same packages however they were asked for."""
-    lines = sorted(f"{pin.name}=={pin.version} {pin.source}" for pin in packages)
+    lines = sorted(" ".join([f"{pin.name}=={pin.version} {pin.source}", *sorted(pin.hashes)]) for pin in packages)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
