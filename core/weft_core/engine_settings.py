@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -50,6 +51,14 @@ class NodePool(_Section):
     """Labels of each node, by which profiles select it."""
 
 
+def _host_and_port(value: str) -> str:
+    if not re.fullmatch(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}", value) or not (
+        0 < int(value.rpartition(":")[2]) < 1 << 16
+    ):
+        raise ValueError(f"expected HOST:PORT such as localhost:9000 or [::1]:9000: {value!r}")
+    return value
+
+
 class LocalSettings(_Section):
     """Processes on the worker's machine (docs/local-engine.md)."""
 
@@ -66,9 +75,12 @@ class LocalSettings(_Section):
     cache_size: int | None = Field(default=None, ge=0)
     """The bytes that the data cache of each project may take; default: a quarter of its disk. 0: nothing is kept."""
     isolation: Literal["auto", "strict", "none"] = "auto"
-    """Whether each learner has namespaces of its own, in which it sees its own folders and processes only. ``auto``:
-    where the machine allows it; ``strict``: a job that can't have them is refused; ``none``: jobs see all that the
-    server's user sees."""
+    """Whether each learner has namespaces of its own, in which it sees its own folders and processes only, and each
+    gang a network of its own. ``auto``: where the machine allows it; ``strict``: a job that can't have them is refused;
+    ``none``: jobs see and reach all that the server's user does."""
+    reachable: list[Annotated[str, AfterValidator(_host_and_port)]] = Field(default_factory=list)
+    """Services on this machine that jobs may connect to, as ``HOST:PORT``, such as ``localhost:9000``, besides the API,
+    the stores and the package index of these settings. A gang with a network of its own reaches no others."""
     host_mounts: list[Path] = Field(default_factory=list)
     """Folders of this machine that jobs may read and write by ``mount_volume``, with everything below them."""
 

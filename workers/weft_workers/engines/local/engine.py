@@ -27,8 +27,10 @@ from weft_core.engine import (
 )
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec
+from weft_core.outgoing import Outgoing
 from weft_workers.engines.local import isolation
 from weft_workers.engines.local.machine import Machine, Slots
+from weft_workers.engines.local.places import places
 from weft_workers.engines.local.preparing import prepare
 from weft_workers.environments import Environment, EnvironmentBuilder
 from weft_workers.supervision import files, sandbox, spawn, waits
@@ -52,10 +54,17 @@ class LocalEngine:
     Args:
         home: holds the runs' folders and the cache; engines and workers that share it see the same runs.
         images: what learners run in.
+        outgoing: knows which hosts of manifests' URLs may be called; None: those of the internet.
     """
 
     def __init__(
-        self, name: str, settings: LocalSettings, home: Path, images: EnvironmentBuilder, installation_id: str
+        self,
+        name: str,
+        settings: LocalSettings,
+        home: Path,
+        images: EnvironmentBuilder,
+        installation_id: str,
+        outgoing: Outgoing | None = None,
     ) -> None:
         self.name = name
         self.grows_runs = True
@@ -63,6 +72,7 @@ class LocalEngine:
         self._home = home.expanduser().absolute()
         self._images = images
         self._installation = installation_id
+        self._outgoing = outgoing or Outgoing(())
         self._runs = self._home / "runs"
         self._cache = (settings.cache_dir or self._home / "cache").expanduser().absolute()
 
@@ -133,7 +143,12 @@ class LocalEngine:
     def capacity(self) -> Capacity:
         with self._reachable():
             machine = Machine.of(self._settings).capacity
-            return replace(machine, images=self._images.ready(), exposed=isolation.exposure(self._settings))
+            return replace(
+                machine,
+                images=self._images.ready(),
+                exposed=isolation.exposure(self._settings),
+                shared_network=isolation.shared_network(self._settings),
+            )
 
     def folders(self, spec: LaunchSpec) -> list[Path]:
         """The learners' working folders, by rank."""
@@ -163,6 +178,10 @@ class LocalEngine:
         (draft.path / "shared").mkdir(parents=True, mode=0o700)
         draft.path.chmod(0o700)
         self._cache_of(spec).mkdir(mode=0o700, parents=True, exist_ok=True)
+        learners = [self._learner(run, rank, spec, environment, agent, own) for rank, own in enumerate(slots)]
+        reached = None
+        if self._isolates() and not isolation.network_obstacle():
+            reached = places(spec, self._settings.reachable, self._outgoing, learners[0]["environment"])
         draft.write_spec(
             {
                 "engine": self.name,
@@ -170,7 +189,8 @@ class LocalEngine:
                 **{field: getattr(spec, field) for field in _IDENTITY},
                 "recipe": environment.recipe._asdict() if environment.recipe else None,
                 "machine": processes.machine_life(),
-                "learners": [self._learner(run, rank, spec, environment, agent, own) for rank, own in enumerate(slots)],
+                "places": reached,
+                "learners": learners,
             }
         )
         draft.path.rename(run.path)
@@ -226,7 +246,7 @@ class LocalEngine:
     def _isolates(self) -> bool:
         """Whether learners get a sandbox. Raises: LaunchRefused: they must, and this machine can't give them any."""
         kind = self._settings.isolation
-        if kind == "strict" and (obstacle := isolation.obstacle()):
+        if kind == "strict" and (obstacle := isolation.obstacle() or isolation.network_obstacle()):
             raise LaunchRefused(f"this machine can't keep jobs apart, and isolation is strict: {obstacle}")
         return kind != "none" and not isolation.obstacle()
 
