@@ -81,6 +81,10 @@ class LocalSettings(_Section):
     reachable: list[Annotated[str, AfterValidator(_host_and_port)]] = Field(default_factory=list)
     """Services on this machine that jobs may connect to, as ``HOST:PORT``, such as ``localhost:9000``, besides the API,
     the stores and the package index of these settings. A gang with a network of its own reaches no others."""
+    users: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
+    """The first and the last of the user ids for learners that can't have namespaces, such as ``[20000, 29999]``: those
+    of each project run as one of these users, without the rights of the worker, which must be root. Nobody else may
+    use these ids. Default: learners run as the worker's user."""
     host_mounts: list[Path] = Field(default_factory=list)
     """Folders of this machine that jobs may read and write by ``mount_volume``, with everything below them."""
 

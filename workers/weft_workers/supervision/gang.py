@@ -87,6 +87,8 @@ class Gang:
         gang = os.getpid()
         for rank, learner in enumerate(self._learners[first:], first):
             self._run.learner(rank).mkdir(mode=0o700, exist_ok=True)
+            if user := learner.get("user"):
+                os.chown(self._run.learner(rank), user, user)
             pid = os.fork()
             if pid == 0:
                 shared = self._network.namespaces if self._network else None

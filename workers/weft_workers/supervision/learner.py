@@ -201,6 +201,9 @@ def _become_agent(
             os.makedirs(view.tmp, mode=0o700, exist_ok=True)
             sandbox.enter(view)
             processes.die_with_parent(supervisor)  # the kernel forgets it when rights change
+        elif user := learner.get("user"):
+            _become_user(user)
+            processes.die_with_parent(supervisor)
         os.chdir(run.learner(rank))
         # The kernel drops signals to process 1 of a namespace for which it has no handler yet, unless they are blocked.
         spawn.default_signals(blocked=(signal.SIGTERM, signal.SIGINT) if view is not None else ())
@@ -210,3 +213,11 @@ def _become_agent(
         os.write(2, f"can't start {' '.join(learner['command'])}: {error}\n".encode())
     finally:
         os._exit(127)
+
+
+def _become_user(user: int) -> None:
+    """Become a user without rights, for good."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    processes.give_rights_up()

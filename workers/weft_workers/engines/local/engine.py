@@ -28,7 +28,7 @@ from weft_core.engine import (
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec
 from weft_core.outgoing import Outgoing
-from weft_workers.engines.local import isolation
+from weft_workers.engines.local import isolation, users
 from weft_workers.engines.local.machine import Machine, Slots
 from weft_workers.engines.local.places import places
 from weft_workers.engines.local.preparing import prepare
@@ -116,8 +116,9 @@ class LocalEngine:
             if slots is None:
                 raise EngineUnreachable(f"not enough GPUs are free for more learners of {spec.run_name}")
             environment, agent = self._images.locate(spec.image), self._images.agent()
+            user = self._user(spec)
             more = [
-                self._learner(run, rank, spec, environment, agent, own)
+                self._learner(run, rank, spec, environment, agent, own, user)
                 for rank, own in zip(missing, slots, strict=True)
             ]
             run.add_learners(there, more)
@@ -178,7 +179,11 @@ class LocalEngine:
         (draft.path / "shared").mkdir(parents=True, mode=0o700)
         draft.path.chmod(0o700)
         self._cache_of(spec).mkdir(mode=0o700, parents=True, exist_ok=True)
-        learners = [self._learner(run, rank, spec, environment, agent, own) for rank, own in enumerate(slots)]
+        user = self._user(spec)
+        if user is not None:
+            users.open_way([self._home, self._runs, self._cache, self._images.root, draft.path])
+            os.chown(draft.path / "shared", user, user)
+        learners = [self._learner(run, rank, spec, environment, agent, own, user) for rank, own in enumerate(slots)]
         reached = None
         if self._isolates() and not isolation.network_obstacle():
             reached = places(spec, self._settings.reachable, self._outgoing, learners[0]["environment"])
@@ -196,7 +201,14 @@ class LocalEngine:
         draft.path.rename(run.path)
 
     def _learner(
-        self, run: RunFolder, rank: int, spec: LaunchSpec, environment: Environment, agent: Path, own: Slots
+        self,
+        run: RunFolder,
+        rank: int,
+        spec: LaunchSpec,
+        environment: Environment,
+        agent: Path,
+        own: Slots,
+        user: int | None,
     ) -> dict[str, Any]:
         variables = self._environment(run, rank, spec, environment, agent, own)
         writable = [self._home, self._cache_of(spec), *self._settings.host_mounts]
@@ -206,6 +218,7 @@ class LocalEngine:
             "command": [str(environment.python), "-m", "weft_trainer"],
             "environment": variables,
             "view": view if self._isolates() else None,
+            "user": user,
             "memory": spec.resources.memory,
             "gpus": own.gpus,
             "cores": own.cores,
@@ -249,6 +262,15 @@ class LocalEngine:
         if kind == "strict" and (obstacle := isolation.obstacle() or isolation.network_obstacle()):
             raise LaunchRefused(f"this machine can't keep jobs apart, and isolation is strict: {obstacle}")
         return kind != "none" and not isolation.obstacle()
+
+    def _user(self, spec: LaunchSpec) -> int | None:
+        """The user that its learners run as; None: the worker's. The caller holds the lock of ``_changing``."""
+        chosen = self._settings.users
+        if chosen is None or self._settings.isolation == "none" or self._isolates():
+            return None
+        if trouble := users.obstacle():
+            raise LaunchRefused(f"the engine has the setting 'users', but {trouble}")
+        return users.assign(self._cache, spec.project_id, *chosen)
 
     def _cache_of(self, spec: LaunchSpec) -> Path:
         """The project's own part of the cache."""

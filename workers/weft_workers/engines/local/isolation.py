@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from weft_core.engine_settings import LocalSettings
+from weft_workers.engines.local import users
 from weft_workers.environments import Environment
 from weft_workers.supervision import sandbox, spawn
 
@@ -42,7 +43,10 @@ def exposure(settings: LocalSettings) -> str:
     if settings.isolation == "none":
         return "its setting isolation is none"
     trouble = obstacle()
-    return f"this machine does not allow it: {trouble}" if trouble and settings.isolation == "auto" else ""
+    if not trouble or settings.isolation != "auto":
+        return ""
+    others = "; learners of different projects are different users" if settings.users and not users.obstacle() else ""
+    return f"this machine does not allow it: {trouble}{others}"
 
 
 def shared_network(settings: LocalSettings) -> str:
