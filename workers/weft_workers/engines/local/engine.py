@@ -270,7 +270,8 @@ class LocalEngine:
             return None
         if trouble := users.obstacle():
             raise LaunchRefused(f"the engine has the setting 'users', but {trouble}")
-        return users.assign(self._cache, spec.project_id, *chosen)
+        first, last = chosen
+        return users.assign(self._cache, spec.project_id, first, last)
 
     def _cache_of(self, spec: LaunchSpec) -> Path:
         """The project's own part of the cache."""
