@@ -98,7 +98,7 @@ print(json.dumps({
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     if trouble := users.obstacle():
         pytest.skip(f"NOT RUN: {trouble}")
-    enough = [_SYSTEM, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
+    enough = [str(_SYSTEM), "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
     if not _SYSTEM.exists() or subprocess.run(enough, check=False).returncode:
         pytest.skip("NOT RUN: there is no Python 3.11 or later here that all users can run")
     monkeypatch.setattr(isolation, "obstacle", lambda: "new namespaces: Operation not permitted")
