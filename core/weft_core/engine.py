@@ -129,6 +129,8 @@ class Capacity:
     """References of the catalogue's images that learners can start in at once; None: it can't tell."""
     exposed: str = ""
     """The reason for which a job can reach other jobs and the service itself; empty: the engine keeps them apart."""
+    shared_network: str = ""
+    """The reason for which jobs that are kept apart use one network all the same; empty: they do not."""
 
 
 @dataclass(frozen=True)

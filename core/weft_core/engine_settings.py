@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from weft_core.launch import Toleration
 
@@ -50,6 +60,9 @@ class NodePool(_Section):
     """Labels of each node, by which profiles select it."""
 
 
+_HOST_AND_PORT = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+
+
 class LocalSettings(_Section):
     """Processes on the worker's machine (docs/local-engine.md)."""
 
@@ -66,11 +79,34 @@ class LocalSettings(_Section):
     cache_size: int | None = Field(default=None, ge=0)
     """The bytes that the data cache of each project may take; default: a quarter of its disk. 0: nothing is kept."""
     isolation: Literal["auto", "strict", "none"] = "auto"
-    """Whether each learner has namespaces of its own, in which it sees its own folders and processes only. ``auto``:
-    where the machine allows it; ``strict``: a job that can't have them is refused; ``none``: jobs see all that the
-    server's user sees."""
+    """Whether each learner has namespaces of its own, in which it sees its own folders and processes only, and each
+    gang a network of its own. ``auto``: where the machine allows it; ``strict``: a job that can't have them is refused;
+    ``none``: jobs see and reach all that the server's user does."""
+    reachable: list[str] = Field(default_factory=list)
+    """Services on this machine that jobs may connect to, as ``HOST:PORT``, such as ``localhost:9000``, besides the API,
+    the stores and the package index of these settings. A gang with a network of its own reaches no others."""
+    users: list[int] | None = None
+    """The first and the last of the user ids for learners that can't have namespaces, such as ``[20000, 29999]``: those
+    of each project run as one of these users, without the rights of the worker, which must be root. Nobody else may
+    use these ids. Default: learners run as the worker's user."""
     host_mounts: list[Path] = Field(default_factory=list)
     """Folders of this machine that jobs may read and write by ``mount_volume``, with everything below them."""
+
+    @field_validator("reachable")
+    @classmethod
+    def _hosts_and_ports(cls, values: list[str]) -> list[str]:
+        for value in values:
+            found = _HOST_AND_PORT.fullmatch(value)
+            if not found or not 0 < int(found[2]) < 1 << 16:
+                raise ValueError(f"expected HOST:PORT such as localhost:9000 or [::1]:9000: {value!r}")
+        return values
+
+    @field_validator("users")
+    @classmethod
+    def _first_and_last(cls, value: list[int] | None) -> list[int] | None:
+        if value is not None and (len(value) != 2 or not 0 < value[0] <= value[1]):
+            raise ValueError(f"expected the first and the last user id, such as [20000, 29999]: {value}")
+        return value
 
 
 def _user(value: object) -> object:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 
 
 class Identity(NamedTuple):
@@ -78,6 +79,11 @@ def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> Non
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() not in (parent, 0):  # it died before the line above; 0: it is outside of this process's namespace
         os.kill(os.getpid(), number)
+
+
+def give_rights_up() -> None:
+    """Have nothing that this process starts gain rights: set-user-ID programs have no effect."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def adopt_orphans() -> None:

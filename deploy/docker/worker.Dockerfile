@@ -45,6 +45,7 @@ COPY --chmod=0755 deploy/docker/worker-healthy /usr/local/bin/worker-healthy
 ENV PATH=/opt/weft/bin:${PATH} \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    HOME=/var/lib/weft \
     WEFT_HOME=/var/lib/weft \
     WEFT_ENVIRONMENTS_DIR=/var/lib/weft/environments \
     TMPDIR=/var/lib/weft/tmp

@@ -240,11 +240,20 @@ def running_jobs(database_url: str) -> int | None:
 
 
 def exposed_engines(database_url: str) -> str:
-    """The engines that do not keep jobs apart, in words for people; empty: there are none, or it is not known."""
-    query = "select name, capacity ->> 'exposed' from engines where capacity ->> 'exposed' <> '' order by name"
+    """The engines that do not keep jobs apart, or not in the network, in words for people; empty: there are none, or it
+    is not known."""
+    query = """
+        select name, coalesce(capacity ->> 'exposed', ''), coalesce(capacity ->> 'shared_network', '') from engines
+        where capacity ->> 'exposed' <> '' or capacity ->> 'shared_network' <> '' order by name
+    """
     try:
         with psycopg.connect(database_url, autocommit=True, connect_timeout=2) as connection:
             rows = connection.execute(query).fetchall()
     except psycopg.Error:
         return ""
-    return "; ".join(f"engine {name} does not keep jobs apart: {why}" for name, why in rows)
+    return "; ".join(
+        f"engine {name} does not keep jobs apart: {exposed}"
+        if exposed
+        else f"jobs of engine {name} share this machine's network: {shared}"
+        for name, exposed, shared in rows
+    )

@@ -32,6 +32,29 @@ while count < 90:
     time.sleep(1)
 pathlib.Path(os.environ["RESULT_DIR"], "total").write_text(str(count))
 """
+# Looks for what the worker has and a job must not.
+LOOKING = """
+import glob, json, os
+def reads(path):
+    try:
+        return open(path, "rb").read()
+    except OSError:
+        return b""
+def lists(folder):
+    try:
+        return bool(os.listdir(folder))
+    except OSError:
+        return False
+others = [f"/proc/{pid}/environ" for pid in os.listdir("/proc") if pid.isdecimal()]
+print("found", json.dumps({
+    "user": os.getuid(),
+    "rights": next(line.split()[1] for line in open("/proc/self/status") if line.startswith("CapEff:")),
+    "environments": [path for path in others if b"WEFT_SECRET_KEYS" in reads(path)],
+    "specs": [path for path in glob.glob(os.environ["HOME"] + "/../spec.json") if reads(path)],
+    "runs": lists("/var/lib/weft/runs"),
+    "own secrets": [name for name in os.environ if name in ("WEFT_SECRET_KEYS", "WEFT_DATABASE_URL", "WEFT_REDIS_URL")],
+}), flush=True)
+"""
 NEW_MIGRATION = '''"""A column of a version to come."""
 
 import sqlalchemy as sa
@@ -155,6 +178,21 @@ def test_the_example_on_two_learners(up: Composed, engine: Engine, tmp_path: Pat
     assert accuracy > 0.9
     up.weft("download", "@last", "--trainedmodel", "--unpack", "-o", str(tmp_path / "model"))
     assert [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
+
+
+def test_a_job_sees_neither_the_workers_environment_nor_its_files(up: Composed, tmp_path: Path) -> None:
+    (tmp_path / "look.py").write_text(LOOKING)
+    manifest = {
+        "name": "looking",
+        "cpus": 0.25,
+        "memory": "256 MiB",
+        "framework": {"name": "python", "version": "3.11", "command": "python look.py"},
+    }
+    client = up.client()
+    job = finished(client, client.train(manifest, tmp_path))
+    [found] = [json.loads(line.removeprefix("found ")) for line in log(job) if line.startswith("found ")]
+    assert 20_000 <= found.pop("user") < 30_000
+    assert found == {"rights": "0" * 16, "environments": [], "specs": [], "runs": False, "own secrets": []}
 
 
 def test_stacks_of_learners_are_read_by_py_spy(up: Composed) -> None:

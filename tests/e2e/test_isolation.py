@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socketserver
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,8 +18,15 @@ from tests.e2e.stack import PROGRAMS, Stack, follow_to, lines, manifest, running
 import weft
 from weft import Client
 from weft_workers.engines.local import isolation
+from weft_workers.supervision import netlink
 
 PASSWORD = "correct-horse-battery-7"
+_NETWORK = {
+    "another job's port",
+    "another job's port at the machine's address",
+    "a service on loopback",
+    "a service at the machine's address",
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +53,13 @@ def stranger(stack: Stack) -> Client:
 def test_people_hear_which_engine_does_not_keep_jobs_apart(stack: Stack) -> None:
     word = "jobs are not kept apart: its setting isolation is none"
     assert word in stack.weft("engines", "open").stdout
-    assert ("isolation" in stack.weft("engines", "local").stdout) == bool(isolation.obstacle())
+    shown = stack.weft("engines", "local").stdout
+    if isolation.obstacle():
+        assert "jobs are not kept apart" in shown
+    elif isolation.network_obstacle():
+        assert "jobs share this machine's network" in shown
+    else:
+        assert "jobs are kept apart, also in the network" in shown
     assert "engine open does not keep jobs apart" in (stack.home / "logs/supervisor.log").read_text()
 
 
@@ -51,7 +67,8 @@ def test_a_job_reaches_nothing_of_another_project_or_of_the_server(stack: Stack,
     if obstacle := isolation.obstacle():
         pytest.skip(f"NOT RUN: this machine allows no sandbox: {obstacle}")
     reached, own = attack(stack, stranger, "local")
-    assert {name for name, success in reached.items() if success} == set()
+    shared = _NETWORK if isolation.network_obstacle() else set()
+    assert {name for name, success in reached.items() if success} == shared
     assert own[0] == 1, "the processes are the job's own, and the first is its agent"
     assert len(own) < 10
 
@@ -69,6 +86,7 @@ def test_the_attacks_are_real(stack: Stack, stranger: Client) -> None:
     assert reached["Postgres"]
     assert reached["Redis"]
     assert reached["a file in /var/tmp"]
+    assert {name for name in _NETWORK if reached[name]} == _NETWORK
 
 
 def test_projects_share_the_store_and_no_object(stack: Stack, stranger: Client, tmp_path: Path) -> None:
@@ -111,13 +129,19 @@ def attack(stack: Stack, stranger: Client, engine: str) -> tuple[dict[str, bool]
     """What a job on this engine reaches while a job of another project runs there, and the processes that it sees."""
     victim = stack.train(plain("python victim.py", engine))
     try:
-        follow_to(victim, "^the secret is there$")
+        follow_to(victim, "^the secret is there")
+        [said] = [line for line in lines(victim) if line.startswith("the secret is there")]
         [folder] = stack.home.glob(f"runs/*{victim.id}*/learner-0")
-        with tempfile.NamedTemporaryFile(dir="/var/tmp") as host_file:
+        with tempfile.NamedTemporaryFile(dir="/var/tmp") as host_file, greeting() as service:
             words = [stack.home, folder, stack.parts()["api"], host_file.name]
             command = f"python attack.py {' '.join(map(str, words))}"
-            port = str(urlsplit(stack.client.url).port)
-            job = stranger.train(plain(command, engine, env={"API_PORT": port}), PROGRAMS)
+            environment = {
+                "API_PORT": str(urlsplit(stack.client.url).port),
+                "VICTIM_PORT": said.split()[-1],
+                "SERVICE_PORT": str(service),
+                "MACHINE_ADDRESS": next(iter(netlink.addresses()), "127.0.0.1"),
+            }
+            job = stranger.train(plain(command, engine, env=environment), PROGRAMS)
             job = job.wait(timeout=300, check=False)
         assert job.state == "COMPLETED", lines(job)
         said = dict(line.split(" ", 1) for line in lines(job) if line.startswith(("reached", "own")))
@@ -125,6 +149,22 @@ def attack(stack: Stack, stranger: Client, engine: str) -> tuple[dict[str, bool]
     finally:
         victim.halt(grace_seconds=0)
         victim.wait(timeout=120, check=False)
+
+
+@contextmanager
+def greeting() -> Iterator[int]:
+    """The port of a service of the machine, which asks nobody for credentials."""
+
+    class Greet(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.sendall(b"hello")
+
+    with socketserver.ThreadingTCPServer(("0.0.0.0", 0), Greet) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+    thread.join()
 
 
 def plain(command: str, engine: str, **changes: Any) -> dict[str, Any]:

@@ -202,7 +202,8 @@ def describe(capacity: Capacity) -> dict[str, Any]:
     without its labels, which may be many. What is as usual (ready, nothing busy) is left out."""
     usable = [node for node in capacity.nodes if node.ready and not node.potential]
     images = {} if capacity.images is None else {"images": sorted(capacity.images)}
-    exposed = {"exposed": capacity.exposed} if capacity.exposed else {}
+    reasons = {"exposed": capacity.exposed, "shared_network": capacity.shared_network}
+    exposed = {name: reason for name, reason in reasons.items() if reason}
     return (
         images
         | exposed

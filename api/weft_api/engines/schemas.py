@@ -21,6 +21,7 @@ _ENGINE: dict[str, Any] = {
     "free": {"cpus": 45.5, "gpus": 4, "memory": 403_726_925_824},
     "queue": "",
     "exposed": "",
+    "shared_network": "",
     "node_counts": {"ready": 2, "not_ready": 0, "potential": 4},
     "seen_at": "2026-01-31T08:21:44Z",
     "unreachable_since": None,
@@ -65,6 +66,10 @@ class EngineView(BaseModel):
     )
     exposed: str = Field(
         description="The reason why the engine does not keep jobs of different projects apart. Empty if it does."
+    )
+    shared_network: str = Field(
+        description="The reason why jobs, which the engine keeps apart otherwise, share the network of their machine. "
+        "Empty if they do not."
     )
     node_counts: NodeCounts
     seen_at: datetime | None

@@ -91,6 +91,7 @@ def _fields(
         "free": total(left(node) for node in ready) if known else None,
         "queue": (row.capacity or {}).get("queue", "") if row else "",
         "exposed": (row.capacity or {}).get("exposed", "") if row else "",
+        "shared_network": (row.capacity or {}).get("shared_network", "") if row else "",
         "node_counts": NodeCounts(
             ready=states.count("ready"), not_ready=states.count("not ready"), potential=states.count("potential")
         ),

@@ -68,8 +68,9 @@ class WaitingJob(ServerValue):
 class Engine(ServerValue):
     """Where learners run. ``capacity``, ``used`` (by Weft's jobs), ``busy`` (by others) and ``free`` hold ``cpus``,
     ``gpus`` and ``memory`` (bytes); empty until a worker has seen the engine. ``health``: up, or unreachable or unseen
-    with more in ``condition``. ``exposed``: why the engine does not keep jobs apart, if it does
-    not. ``nodes``, ``waiting`` and ``waiting_of_others`` only from :meth:`Client.engine`."""
+    with more in ``condition``. ``exposed``: why the engine does not keep jobs apart, if it does not;
+    ``shared_network``: why jobs share their machine's network, if they are kept apart otherwise. ``nodes``, ``waiting``
+    and ``waiting_of_others`` only from :meth:`Client.engine`."""
 
     name: str
     type: str
@@ -82,6 +83,7 @@ class Engine(ServerValue):
     free: Json = field(default_factory=dict)
     queue: str = ""
     exposed: str = ""
+    shared_network: str = ""
     node_counts: Json = field(default_factory=dict)
     seen_at: datetime | None = None
     unreachable_since: datetime | None = None
@@ -106,6 +108,7 @@ class Engine(ServerValue):
             free=data.get("free") or {},
             queue=str(data.get("queue") or ""),
             exposed=str(data.get("exposed") or ""),
+            shared_network=str(data.get("shared_network") or ""),
             node_counts=data.get("node_counts") or {},
             seen_at=parse_time(data.get("seen_at")),
             unreachable_since=parse_time(data.get("unreachable_since")),

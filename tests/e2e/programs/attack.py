@@ -2,7 +2,9 @@
 
     attack.py HOME VICTIM_FOLDER SERVER_PID HOST_FILE
 
-HOME is the home of the stack, VICTIM_FOLDER the folder of another job's learner, HOST_FILE a file in /var/tmp.
+HOME is the home of the stack, VICTIM_FOLDER the folder of another job's learner, HOST_FILE a file in /var/tmp. In the
+environment, VICTIM_PORT is a port of the other job, SERVICE_PORT one of a service of the machine, and MACHINE_ADDRESS
+an address of the machine besides loopback.
 """
 
 import ctypes
@@ -17,12 +19,21 @@ from pathlib import Path
 import psutil
 
 home, victim, server, host_file = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+machine = os.environ["MACHINE_ADDRESS"]
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def connects(path):
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(path))
+
+
+def hears(host, port):
+    """Whether somebody answers there who asks for no credentials."""
+    with socket.create_connection((host, port), 60) as connection:
+        connection.settimeout(60)
+        if not connection.recv(1):
+            raise OSError
 
 
 def writes(folder):
@@ -67,6 +78,11 @@ attacks = {
     "the server's memory": lambda: Path(f"/proc/{server}/mem").open("rb").close(),
     "Postgres": lambda: connects(next((home / "run").glob(".s.PGSQL.*"))),
     "Redis": lambda: connects(home / "run" / "redis.sock"),
+    "another job's port": lambda: hears("127.0.0.1", int(os.environ["VICTIM_PORT"])),
+    "another job's port at the machine's address": lambda: hears(machine, int(os.environ["VICTIM_PORT"])),
+    "a service on loopback": lambda: hears("127.0.0.1", int(os.environ["SERVICE_PORT"])),
+    "a service at the machine's address": lambda: hears(machine, int(os.environ["SERVICE_PORT"])),
+    "the metadata of a cloud": lambda: hears("169.254.169.254", 80),
     "its agent's token": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
     "its agent's memory": lambda: Path(f"/proc/{os.getppid()}/mem").open("rb").close(),
     "the shared environment": lambda: writes(Path(psutil.__file__).parent),

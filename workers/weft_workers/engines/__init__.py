@@ -6,6 +6,7 @@ import structlog
 
 from weft_core.engine import Engine
 from weft_core.engine_settings import EngineSettings, KubernetesSettings, LocalSettings, RaySettings
+from weft_core.outgoing import Outgoing
 from weft_core.settings import Settings
 from weft_workers.engines.broken import BrokenEngine
 from weft_workers.engines.local import LocalEngine
@@ -31,7 +32,8 @@ def _build(name: str, chosen: EngineSettings, settings: Settings, installation_i
     match chosen:
         case LocalSettings():
             images = EnvironmentBuilder(EnvironmentBuilder.root_of(settings.home))
-            return LocalEngine(name, chosen, settings.home, images, installation_id)
+            outgoing = Outgoing(settings.outgoing.allow)
+            return LocalEngine(name, chosen, settings.home, images, installation_id, outgoing)
         case KubernetesSettings():
             # Here, as the client's import takes a second that other installations need not spend.
             from weft_workers.engines.kubernetes import KubernetesEngine

@@ -1,4 +1,5 @@
-"""The supervisor of one run: waits for its environment, starts all learners' supervisors, cleans up after them.
+"""The supervisor of one run: waits for its environment, makes its network, starts all learners' supervisors, cleans up
+after them.
 
     gang RUN_FOLDER LOCK_DESCRIPTOR
 
@@ -12,15 +13,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from weft_core import processes
-from weft_workers.supervision import cgroups, spawn
+from weft_workers.supervision import cgroups, netlink, network, relay, spawn
 from weft_workers.supervision.learner import SIGNALS, LearnerSupervisor
 from weft_workers.supervision.run import VANISHED, Exit, RunFolder
 from weft_workers.supervision.waits import Recipe, Wait
+
+_RELAY_SECONDS = 1.0
+"""Between the starts of a gang's relays: the life of one that can't live, for instance for lack of memory."""
 
 
 class Gang:
@@ -31,6 +37,12 @@ class Gang:
         self._learners = spec["learners"]
         self._recipe = Recipe(**spec["recipe"]) if spec["recipe"] else None
         self._supervisors: dict[int, int] = {}  # pid -> rank
+        places = spec.get("places")  # older runs have none
+        self._isolated = places is not None
+        self._places = [*(netlink.Place(*place) for place in places or ()), *relay.name_servers()]
+        self._network: network.Network | None = None
+        self._relay = 0  # a pid
+        self._connected = -_RELAY_SECONDS
 
     def run(self) -> None:
         if self._recipe and not self._environment(self._recipe):
@@ -61,6 +73,9 @@ class Gang:
 
     def _start(self) -> None:
         try:
+            if self._isolated:
+                self._network = network.make(self._places)
+                self._connect()
             self._fork(0)
         except OSError as error:  # no more processes allowed: all or none
             processes.end_descendants()
@@ -72,9 +87,12 @@ class Gang:
         gang = os.getpid()
         for rank, learner in enumerate(self._learners[first:], first):
             self._run.learner(rank).mkdir(mode=0o700, exist_ok=True)
+            if user := learner.get("user"):
+                os.chown(self._run.learner(rank), user, user)
             pid = os.fork()
             if pid == 0:
-                _supervise(LearnerSupervisor(self._run, rank, gang, learner))
+                shared = self._network.namespaces if self._network else None
+                _supervise(LearnerSupervisor(self._run, rank, gang, learner, shared))
             self._supervisors[pid] = rank
 
     def _start_more(self) -> None:
@@ -101,13 +119,26 @@ class Gang:
                 for pid in self._supervisors:
                     os.kill(pid, signal.SIGUSR1)
             self._bury(processes.reap())
+            self._connect()
+
+    def _connect(self) -> None:
+        """Start a relay if there shall be one and is none. Its end breaks the learners' connections, and they make new
+        ones."""
+        now = time.monotonic()
+        if self._network is None or self._relay or now < self._connected + _RELAY_SECONDS:
+            return
+        self._connected = now
+        with suppress(OSError):  # no more processes allowed: later, then
+            self._relay = network.start_relay(self._network, self._places)
 
     def _bury(self, ended: dict[int, int]) -> None:
         """Note how learners' supervisors ended; what a killed one left behind is now below this process."""
         while ended:
+            if self._relay in ended:
+                self._relay = 0
             ranks = [self._supervisors.pop(pid) for pid in ended if pid in self._supervisors]
             orphaned = [rank for rank in ranks if self._run.exit(rank) is None]
-            ended = processes.end_descendants(spare=self._supervisors)
+            ended = processes.end_descendants(spare={*self._supervisors, self._relay})
             for rank in orphaned:
                 if group := cgroups.MemoryGroup.find(self._run.group_name(rank)):
                     group.remove()

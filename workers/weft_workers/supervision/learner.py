@@ -26,13 +26,17 @@ _CHECK = 5.0  # seconds after which it checks everything even if no signal came
 
 
 class LearnerSupervisor:
-    """Runs in a process of its own, a child of the gang's supervisor ``gang``."""
+    """Runs in a process of its own, a child of the gang's supervisor ``gang``. ``shared``: the namespaces of the gang,
+    for a learner in a sandbox."""
 
-    def __init__(self, run: RunFolder, rank: int, gang: int, spec: Mapping[str, Any]) -> None:
+    def __init__(
+        self, run: RunFolder, rank: int, gang: int, spec: Mapping[str, Any], shared: sandbox.Shared | None = None
+    ) -> None:
         self._run = run
         self._rank = rank
         self._gang = gang
         self._spec = spec
+        self._shared = shared
         self._agent = 0
         self._group: cgroups.MemoryGroup | None = None
         self._machine_kills = cgroups.machine_oom_kills()
@@ -59,7 +63,7 @@ class LearnerSupervisor:
         go_read, go_write = os.pipe()
         supervisor = os.getpid()
         view = self._spec["view"]
-        self._agent = os.fork() if view is None else sandbox.fork()
+        self._agent = os.fork() if view is None else sandbox.fork(self._shared)
         if self._agent == 0:
             os.close(go_write)
             _become_agent(self._run, self._rank, self._spec, supervisor, go_read, view and sandbox.View(**view))
@@ -197,6 +201,9 @@ def _become_agent(
             os.makedirs(view.tmp, mode=0o700, exist_ok=True)
             sandbox.enter(view)
             processes.die_with_parent(supervisor)  # the kernel forgets it when rights change
+        elif user := learner.get("user"):
+            _become_user(user)
+            processes.die_with_parent(supervisor)
         os.chdir(run.learner(rank))
         # The kernel drops signals to process 1 of a namespace for which it has no handler yet, unless they are blocked.
         spawn.default_signals(blocked=(signal.SIGTERM, signal.SIGINT) if view is not None else ())
@@ -206,3 +213,11 @@ def _become_agent(
         os.write(2, f"can't start {' '.join(learner['command'])}: {error}\n".encode())
     finally:
         os._exit(127)
+
+
+def _become_user(user: int) -> None:
+    """Become a user without rights, for good."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    processes.give_rights_up()

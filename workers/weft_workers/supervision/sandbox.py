@@ -1,4 +1,5 @@
-"""A learner's own view of its machine: user, mount, process and IPC namespaces of its own, on the machine's network.
+"""A learner's own view of its machine: user, mount, process and IPC namespaces of its own, on the network of its gang
+(:mod:`weft_workers.supervision.network`) or, where there is none, of the machine.
 
 The learner's agent is process 1 in there. It sees the machine's system folders, the folders that its engine lists, and
 no process but its own. It has rights over its own namespaces, with which it narrows the view of the user's program
@@ -30,8 +31,9 @@ from typing import NamedTuple
 VARIABLE = "WEFT_SANDBOX"
 """In the agent's environment: the folders, separated by colons, that the user's program must not see."""
 
-_NEWNS, _NEWIPC, _NEWUSER, _NEWPID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
+_NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 0x1, 0x2, 0x4, 0x8, 0x20, 0x1000, 0x4000, 0x40000
+_PARENT = 0x00008000
 _DETACH = 2
 _AT_RECURSIVE = 0x8000
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 24, 38, 22
@@ -75,23 +77,79 @@ class View(NamedTuple):
     """Whether it sees the machine's GPUs."""
 
 
-def fork() -> int:
+class Shared(NamedTuple):
+    """Descriptors of namespaces that the learners of a gang share."""
+
+    user: int
+    """The owner of ``net``, and the parent of the learners' own user namespaces."""
+    net: int
+
+
+def fork(shared: Shared | None = None) -> int:
     """As os.fork(), into namespaces of its own, in which the child is process 1. Call it from a process with one
     thread.
+
+    Args:
+        shared: namespaces that the child shares with others.
+
+    Raises:
+        OSError: the machine forbids it.
+    """
+    if shared is None:
+        return _clone(0)
+    # Who enters a user namespace does not come back, so another process does, and the child becomes this one's.
+    read, write = os.pipe()
+    helper = os.fork()
+    if helper == 0:
+        try:
+            _done(_libc.setns(ctypes.c_int(shared.user), ctypes.c_int(_NEWUSER)), "entering the gang's user namespace")
+            _done(_libc.setns(ctypes.c_int(shared.net), ctypes.c_int(_NEWNET)), "entering the gang's network")
+            pid = _clone(_PARENT)
+        except OSError as error:
+            os.write(write, f"{error.errno} {error.strerror}".encode())
+            os._exit(1)
+        if pid == 0:
+            os.close(read)
+            os.close(write)
+            return 0
+        os.write(write, f"0 {pid}".encode())
+        os._exit(0)
+    os.close(write)
+    with open(read, closefd=True) as said:
+        number, _, what = said.read().partition(" ")
+    os.waitpid(helper, 0)
+    if number != "0":
+        raise OSError(int(number or 5), what or "the process that enters the gang's network has died")
+    return int(what)
+
+
+def _clone(flags: int) -> int:
+    flags |= _NEWNS | _NEWIPC | _NEWUSER | _NEWPID | signal.SIGCHLD
+    user, group = os.geteuid(), os.getegid()
+    pid = int(_libc.syscall(_CLONE, ctypes.c_ulong(flags), None, None, None, None))
+    if pid < 0:
+        raise _error("new namespaces")
+    if pid == 0:
+        _keep_identity(user, group)
+    return pid
+
+
+def unshare_network() -> None:
+    """Move this process into a network namespace, and a user namespace that owns it, of its own.
 
     Raises:
         OSError: the machine forbids it.
     """
     user, group = os.geteuid(), os.getegid()
-    flags = _NEWNS | _NEWIPC | _NEWUSER | _NEWPID | signal.SIGCHLD
-    pid = int(_libc.syscall(_CLONE, ctypes.c_ulong(flags), None, None, None, None))
-    if pid < 0:
-        raise _error("new namespaces")
-    if pid == 0:  # it keeps its user and group, and has no others
-        _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/uid_map", f"{user} {user} 1")
-        _write("/proc/self/gid_map", f"{group} {group} 1")
-    return pid
+    _done(_libc.unshare(ctypes.c_int(_NEWUSER | _NEWNET)), "new namespaces")
+    _keep_identity(user, group)
+
+
+def _keep_identity(user: int, group: int) -> None:
+    """In a new user namespace: the process keeps its user and group, and has no others."""
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{user} {user} 1")
+    _write("/proc/self/gid_map", f"{group} {group} 1")
 
 
 def enter(view: View) -> None:
@@ -326,13 +384,13 @@ def _write(path: str, text: str) -> None:
         os.close(file)
 
 
-def main() -> None:
-    """Make one for a moment."""
+def main(shared: Shared | None = None) -> None:
+    """Make one for a moment, and end."""
     if _CLONE < 0:
         sys.exit(f"the architecture {_MACHINE} is not known")
     with tempfile.TemporaryDirectory() as folder:
         try:
-            if (pid := fork()) == 0:
+            if (pid := fork(shared)) == 0:
                 enter(View([], [folder], folder))
                 os._exit(0)
         except OSError as error:

@@ -32,7 +32,7 @@ def detached(
     """
     with log.open("ab") as output:
         starter = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _BOOT, _SOURCE, _CORE, module, *arguments],
+            [*command(module), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -42,6 +42,11 @@ def detached(
             start_new_session=True,
         )
     starter.wait()  # until its fork, see leave_parent
+
+
+def command(module: str) -> list[str]:
+    """The command that runs ``module.main()``."""
+    return [sys.executable, "-I", "-S", "-c", _BOOT, _SOURCE, _CORE, module]
 
 
 def leave_parent(keep: Sequence[int] = ()) -> None:

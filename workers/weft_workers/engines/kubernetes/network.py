@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from weft_core.engine import EngineUnreachable, LaunchRefused
 from weft_core.engine_settings import EgressRule
+from weft_core.nowhere import NOWHERE
 from weft_core.outgoing import is_public
 
 Json = dict[str, Any]
@@ -45,11 +46,6 @@ _PRIVATE = {
     ],
     6: ["::1/128", "fc00::/7", "fe80::/10"],
 }
-_NOWHERE = {
-    4: ["100.100.100.200/32", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16"],
-    6: ["::1/128", "fd00:ec2::254/128", "fd20:ce::254/128", "fe80::/10"],
-}
-"""What no wider network opens: loopback, link-local addresses, and the clouds' metadata services at other ones."""
 _ALL = {4: "0.0.0.0/0", 6: "::/0"}
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -152,7 +148,7 @@ def _to_listed(entry: EgressRule, lookup: Resolve) -> list[Json]:
     ports = {"ports": [port for number in entry.ports for port in _ports(number, "TCP")]} if entry.ports else {}
     if entry.cidr:
         network = ipaddress.ip_network(entry.cidr, strict=False)
-        inside = [each for each in _NOWHERE[network.version] if _is_inside(ipaddress.ip_network(each), network)]
+        inside = [each for each in NOWHERE[network.version] if _is_inside(ipaddress.ip_network(each), network)]
         return [{"to": [{"ipBlock": {"cidr": str(network), **({"except": inside} if inside else {})}}], **ports}]
     host = entry.host or ""
     rules = _to_service(host)
@@ -183,7 +179,7 @@ def _to_url(url: str, lookup: Resolve) -> list[Json]:
     if _addresses([host]):
         blocks = [_block(address) for address in addresses]
     elif not addresses and not rules:
-        blocks = [{"ipBlock": {"cidr": _ALL[version], "except": _NOWHERE[version]}} for version in (4, 6)]
+        blocks = [{"ipBlock": {"cidr": _ALL[version], "except": NOWHERE[version]}} for version in (4, 6)]
     elif not rules:
         versions = sorted({address.version for address in addresses if address.is_global})
         blocks += [{"ipBlock": {"cidr": _ALL[version], "except": _PRIVATE[version]}} for version in versions]
@@ -224,7 +220,7 @@ def _networks(nodes: Iterable[Json]) -> list[Network]:
 
 
 def _never(address: Address) -> list[Network]:
-    return [ipaddress.ip_network(each) for each in _NOWHERE[address.version]]
+    return [ipaddress.ip_network(each) for each in NOWHERE[address.version]]
 
 
 def _in(address: Address, networks: Iterable[Network]) -> bool:

@@ -27,8 +27,10 @@ from weft_core.engine import (
 )
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec
-from weft_workers.engines.local import isolation
+from weft_core.outgoing import Outgoing
+from weft_workers.engines.local import isolation, users
 from weft_workers.engines.local.machine import Machine, Slots
+from weft_workers.engines.local.places import places
 from weft_workers.engines.local.preparing import prepare
 from weft_workers.environments import Environment, EnvironmentBuilder
 from weft_workers.supervision import files, sandbox, spawn, waits
@@ -52,10 +54,17 @@ class LocalEngine:
     Args:
         home: holds the runs' folders and the cache; engines and workers that share it see the same runs.
         images: what learners run in.
+        outgoing: knows which hosts of manifests' URLs may be called; None: those of the internet.
     """
 
     def __init__(
-        self, name: str, settings: LocalSettings, home: Path, images: EnvironmentBuilder, installation_id: str
+        self,
+        name: str,
+        settings: LocalSettings,
+        home: Path,
+        images: EnvironmentBuilder,
+        installation_id: str,
+        outgoing: Outgoing | None = None,
     ) -> None:
         self.name = name
         self.grows_runs = True
@@ -63,6 +72,7 @@ class LocalEngine:
         self._home = home.expanduser().absolute()
         self._images = images
         self._installation = installation_id
+        self._outgoing = outgoing or Outgoing(())
         self._runs = self._home / "runs"
         self._cache = (settings.cache_dir or self._home / "cache").expanduser().absolute()
 
@@ -106,8 +116,9 @@ class LocalEngine:
             if slots is None:
                 raise EngineUnreachable(f"not enough GPUs are free for more learners of {spec.run_name}")
             environment, agent = self._images.locate(spec.image), self._images.agent()
+            user = self._user(spec)
             more = [
-                self._learner(run, rank, spec, environment, agent, own)
+                self._learner(run, rank, spec, environment, agent, own, user)
                 for rank, own in zip(missing, slots, strict=True)
             ]
             run.add_learners(there, more)
@@ -133,7 +144,12 @@ class LocalEngine:
     def capacity(self) -> Capacity:
         with self._reachable():
             machine = Machine.of(self._settings).capacity
-            return replace(machine, images=self._images.ready(), exposed=isolation.exposure(self._settings))
+            return replace(
+                machine,
+                images=self._images.ready(),
+                exposed=isolation.exposure(self._settings),
+                shared_network=isolation.shared_network(self._settings),
+            )
 
     def folders(self, spec: LaunchSpec) -> list[Path]:
         """The learners' working folders, by rank."""
@@ -163,6 +179,14 @@ class LocalEngine:
         (draft.path / "shared").mkdir(parents=True, mode=0o700)
         draft.path.chmod(0o700)
         self._cache_of(spec).mkdir(mode=0o700, parents=True, exist_ok=True)
+        user = self._user(spec)
+        if user is not None:
+            users.open_way([self._home, self._runs, self._cache, self._images.root, draft.path])
+            os.chown(draft.path / "shared", user, user)
+        learners = [self._learner(run, rank, spec, environment, agent, own, user) for rank, own in enumerate(slots)]
+        reached = None
+        if self._isolates() and not isolation.network_obstacle():
+            reached = places(spec, self._settings.reachable, self._outgoing, learners[0]["environment"])
         draft.write_spec(
             {
                 "engine": self.name,
@@ -170,13 +194,21 @@ class LocalEngine:
                 **{field: getattr(spec, field) for field in _IDENTITY},
                 "recipe": environment.recipe._asdict() if environment.recipe else None,
                 "machine": processes.machine_life(),
-                "learners": [self._learner(run, rank, spec, environment, agent, own) for rank, own in enumerate(slots)],
+                "places": reached,
+                "learners": learners,
             }
         )
         draft.path.rename(run.path)
 
     def _learner(
-        self, run: RunFolder, rank: int, spec: LaunchSpec, environment: Environment, agent: Path, own: Slots
+        self,
+        run: RunFolder,
+        rank: int,
+        spec: LaunchSpec,
+        environment: Environment,
+        agent: Path,
+        own: Slots,
+        user: int | None,
     ) -> dict[str, Any]:
         variables = self._environment(run, rank, spec, environment, agent, own)
         writable = [self._home, self._cache_of(spec), *self._settings.host_mounts]
@@ -186,6 +218,7 @@ class LocalEngine:
             "command": [str(environment.python), "-m", "weft_trainer"],
             "environment": variables,
             "view": view if self._isolates() else None,
+            "user": user,
             "memory": spec.resources.memory,
             "gpus": own.gpus,
             "cores": own.cores,
@@ -226,9 +259,19 @@ class LocalEngine:
     def _isolates(self) -> bool:
         """Whether learners get a sandbox. Raises: LaunchRefused: they must, and this machine can't give them any."""
         kind = self._settings.isolation
-        if kind == "strict" and (obstacle := isolation.obstacle()):
+        if kind == "strict" and (obstacle := isolation.obstacle() or isolation.network_obstacle()):
             raise LaunchRefused(f"this machine can't keep jobs apart, and isolation is strict: {obstacle}")
         return kind != "none" and not isolation.obstacle()
+
+    def _user(self, spec: LaunchSpec) -> int | None:
+        """The user that its learners run as; None: the worker's. The caller holds the lock of ``_changing``."""
+        chosen = self._settings.users
+        if chosen is None or self._settings.isolation == "none" or self._isolates():
+            return None
+        if trouble := users.obstacle():
+            raise LaunchRefused(f"the engine has the setting 'users', but {trouble}")
+        first, last = chosen
+        return users.assign(self._cache, spec.project_id, first, last)
 
     def _cache_of(self, spec: LaunchSpec) -> Path:
         """The project's own part of the cache."""

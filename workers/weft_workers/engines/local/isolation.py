@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from weft_core.engine_settings import LocalSettings
+from weft_workers.engines.local import users
 from weft_workers.environments import Environment
-from weft_workers.supervision import sandbox
+from weft_workers.supervision import sandbox, spawn
 
 _PATHS = ("LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "AWS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
@@ -20,13 +21,17 @@ _PATHS = ("LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDL
 @lru_cache(maxsize=1)
 def obstacle() -> str:
     """The reason for which this machine can't keep learners apart; empty: it can. Found out once, by trying."""
-    tried = subprocess.run(
-        [sys.executable, "-I", "-S", sandbox.__file__],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return _try([sys.executable, "-I", "-S", sandbox.__file__])
+
+
+@lru_cache(maxsize=1)
+def network_obstacle() -> str:
+    """The reason for which this machine can't give a gang a network of its own; empty: it can. Found out once."""
+    return obstacle() or _try(spawn.command("weft_workers.supervision.network"))
+
+
+def _try(command: Sequence[str]) -> str:
+    tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if tried.returncode == 0:
         return ""
     said = tried.stderr.strip().splitlines()
@@ -38,7 +43,18 @@ def exposure(settings: LocalSettings) -> str:
     if settings.isolation == "none":
         return "its setting isolation is none"
     trouble = obstacle()
-    return f"this machine does not allow it: {trouble}" if trouble and settings.isolation == "auto" else ""
+    if not trouble or settings.isolation != "auto":
+        return ""
+    others = "; learners of different projects are different users" if settings.users and not users.obstacle() else ""
+    return f"this machine does not allow it: {trouble}{others}"
+
+
+def shared_network(settings: LocalSettings) -> str:
+    """The reason for which jobs that are kept apart use the machine's network all the same; empty: they do not."""
+    if settings.isolation != "auto" or obstacle():
+        return ""
+    trouble = network_obstacle()
+    return f"this machine does not allow it: {trouble}" if trouble else ""
 
 
 def view(
