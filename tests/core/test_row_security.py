@@ -20,13 +20,16 @@ from weft_core.store.database import Database
 from weft_core.store.models import (
     AuditExport,
     Base,
+    DeviceLogin,
     EngineStatus,
     Event,
+    Identity,
     Installation,
     Job,
     LogCursor,
     Project,
     Secret,
+    SigningKey,
     User,
 )
 from weft_core.store.row_security import across_projects
@@ -138,7 +141,10 @@ def test_a_row_of_another_project_can_neither_be_made_nor_given_away(confined: D
 
 def test_every_table_has_a_policy_or_holds_nothing_of_a_project(confined: Database) -> None:
     """A new table with a project_id needs its policy in its migration; one without must be named here."""
-    shared = {model.__tablename__ for model in (AuditExport, EngineStatus, Installation, User)}
+    shared = {
+        model.__tablename__
+        for model in (AuditExport, DeviceLogin, EngineStatus, Identity, Installation, SigningKey, User)
+    }
     assert {table.name for table in _TABLES if "project_id" not in table.columns} == shared | {"projects"}
     query = text(
         "select relname, polcmd, pg_get_expr(polqual, polrelid), polwithcheck, row_security_active(polrelid)"

@@ -86,9 +86,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Show the page's text with a test that failed on it."""
     report = yield
     page = getattr(item, "funcargs", {}).get("page")
-    if report.when == "call" and report.failed and isinstance(page, Page) and isinstance(report.longrepr, ExceptionRepr):
+    failure = report.longrepr
+    if report.when == "call" and report.failed and isinstance(page, Page) and isinstance(failure, ExceptionRepr):
         with suppress(Error):
-            report.longrepr.addsection(f"the page {page.url}", page.locator("body").inner_text(timeout=10_000))
+            failure.addsection(f"the page {page.url}", page.locator("body").inner_text(timeout=10_000))
     return report
 
 

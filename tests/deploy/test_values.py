@@ -91,7 +91,9 @@ def test_every_value_of_the_schema_has_a_default_and_a_place() -> None:
 
     sections = {
         f".settings.{name}"
-        for name in ("fair_share", "images", "limits", "notify", "outgoing", "timings", "telemetry", "audit", "identity")
+        for name in (
+            *("fair_share", "images", "limits", "notify", "outgoing", "timings", "telemetry", "audit", "identity"),
+        )
     }  # as in weft.toml
 
     def compare(part: dict[str, Any], here: Any, path: str) -> None:
