@@ -120,7 +120,10 @@ def test_up_prints_a_link_that_signs_in_once(weft: Weft) -> None:
         answers = [browser.post("/api/v1/session", json={"link": link}) for _ in range(2)]
         assert [answer.status_code for answer in answers] == [200, 401]
         assert browser.get("/api/v1/session").json()["user"] == "admin"
-        assert browser.get("/api/v1/signin").json() == {"profile_file": str(weft.home / "client.toml")}
+        assert browser.get("/api/v1/signin").json() == {
+            "profile_file": str(weft.home / "client.toml"),
+            "providers": [],
+        }
     logs = [path.read_text(errors="replace") for path in (weft.home / "logs").iterdir()]
     assert logs
     assert not [text for text in logs if "weft_l_" in text], "no link is logged"
