@@ -135,9 +135,11 @@ def test_the_command_is_signed_in_by_its_code(
     assert "weft_u_" in file.read_text()
 
 
-def test_a_code_is_typed_and_refused(page: Page, api: Api, url: str) -> None:
+def test_a_code_is_typed_and_refused(page: Page, api: Api) -> None:
     ann: Person = api.person()
-    page.context.request.post(f"{url}/api/v1/session", data={"token": ann.token})
+    link = ann.http.post("/api/v1/session/links").json()["path"]
+    page.goto(link)
+    expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
     begun = httpx.post(f"{api.url}/api/v1/device", json={"client": "<b>tool</b>"}, timeout=60).json()
     page.goto("/device")
     page.get_by_label("Code").fill("BBBB-BBBB")
