@@ -35,7 +35,7 @@ export function ServiceAccounts() {
   };
   const close = () => setAsked(null);
   return (
-    <section className="stack" aria-labelledby="service-accounts">
+    <section className="stack apart" aria-labelledby="service-accounts">
       <div className="row">
         <h2 id="service-accounts">Service accounts</h2>
         {own && (

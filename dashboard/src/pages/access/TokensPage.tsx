@@ -60,7 +60,6 @@ export function TokensPage() {
                 "Kind",
                 "Begins with",
                 "User",
-                "Role",
                 "Made",
                 "Last used",
                 "Ends",
@@ -74,10 +73,9 @@ export function TokensPage() {
                       {one.name}
                     </strong>
                   </td>
-                  <td>{one.kind === "browser" ? "browser" : "token"}</td>
+                  <td>{[one.kind === "browser" ? "browser" : "token", one.role].filter(Boolean).join(", ")}</td>
                   <td className="mono">{one.prefix}…</td>
                   <td>{one.user}</td>
-                  <td>{one.role ?? "the user’s"}</td>
                   <td>
                     <Time at={one.created_at}>{ago(one.created_at)}</Time>
                   </td>
