@@ -130,14 +130,14 @@ def attack(stack: Stack, stranger: Client, engine: str) -> tuple[dict[str, bool]
     victim = stack.train(plain("python victim.py", engine))
     try:
         follow_to(victim, "^the secret is there")
-        [said] = [line for line in lines(victim) if line.startswith("the secret is there")]
+        [at] = [line for line in lines(victim) if line.startswith("the secret is there")]
         [folder] = stack.home.glob(f"runs/*{victim.id}*/learner-0")
         with tempfile.NamedTemporaryFile(dir="/var/tmp") as host_file, greeting() as service:
             words = [stack.home, folder, stack.parts()["api"], host_file.name]
             command = f"python attack.py {' '.join(map(str, words))}"
             environment = {
                 "API_PORT": str(urlsplit(stack.client.url).port),
-                "VICTIM_PORT": said.split()[-1],
+                "VICTIM_PORT": at.split()[-1],
                 "SERVICE_PORT": str(service),
                 "MACHINE_ADDRESS": next(iter(netlink.addresses()), "127.0.0.1"),
             }
