@@ -158,7 +158,7 @@ def test_the_environment_wins_over_the_file_key_by_key(write: Write, monkeypatch
         (
             '[engines.k]\ntype = "local"\nxyz = 1',
             "engines.k.xyz: no such key; there are: cache_dir, cache_size, cpus, gpus, host_mounts, isolation, memory, "
-            "type",
+            "reachable, type, users",
         ),
         (
             '[engines.k]\ntype = "kubernetes"\ntimeout = "soon"',

@@ -16,6 +16,7 @@ from weft_api.http.problems import NOT_FOUND, Problem
 from weft_core.launch import IdentityToken
 from weft_core.manifest import Identity
 from weft_core.store.models import Attempt, Job, Project, User
+from weft_core.store.row_security import across_projects
 from weft_core.store.signing_keys import ALGORITHM, LONGEST_TOKEN, key_set, signer
 
 SECONDS = int(LONGEST_TOKEN.total_seconds())
@@ -48,7 +49,8 @@ def identity_token(
     issuer = context.settings.identity.issuer
     if not issuer:
         return None
-    key = signer(session, context.box, _period(context))
+    with across_projects(session):  # the keys are the installation's
+        key = signer(session, context.box, _period(context))
     project = session.scalars(select(Project.name).where(Project.id == job.project_id)).one()
     user = session.scalars(select(User.name).where(User.id == job.user_id)).one()
     now = int(time.time())

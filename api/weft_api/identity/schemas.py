@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 _ISSUER = "https://weft.example.com"
 
 
-class ProviderView(BaseModel):
+class IssuerView(BaseModel):
     """OpenID Connect Discovery 1.0, section 3."""
 
     model_config = ConfigDict(

@@ -14,6 +14,7 @@ from weft_api.tokens.schemas import CreatedToken, NewServiceAccount, ServiceAcco
 from weft_api.tokens.service import issue_service_token
 from weft_core.ids import new_id
 from weft_core.store.models import Member, Token, User
+from weft_core.store.row_security import across_projects
 
 _KIND = "service_account"
 
@@ -45,19 +46,25 @@ def create_account(context: Context, who: Principal, body: NewServiceAccount, on
     about(_KIND, body.name)
     with context.database.transaction() as session:
         made = new_id("usr")
-        if once.claim(who.scope(session), made) == made:
-            name = _long(who, body.name)
-            user = session.scalars(select(User).where(User.name == name).with_for_update()).one_or_none()
-            if user is None:
-                user = User(id=made, name=name, service_of=who.project_id)
-                session.add(user)
-            elif user.disabled_at is None:
-                raise Problem(EXISTS, f"a service account named {body.name!r} exists already")
-            user.disabled_at = None
-            session.flush()
-            session.add(Member(project_id=who.project_id, user_id=user.id, role=body.role))
-            session.flush()
-        return next(one for one in list_accounts(session, who) if one.name == body.name)
+        claimed = once.claim(who.scope(session), made) == made
+        with across_projects(session):  # accounts are rows of users, which belong to no project
+            if claimed:
+                _make(session, who, made, body)
+            return next(account for account in list_accounts(session, who) if account.name == body.name)
+
+
+def _make(session: Session, who: Principal, user_id: str, body: NewServiceAccount) -> None:
+    name = _long(who, body.name)
+    user = session.scalars(select(User).where(User.name == name).with_for_update()).one_or_none()
+    if user is None:
+        user = User(id=user_id, name=name, service_of=who.project_id)
+        session.add(user)
+    elif user.disabled_at is None:
+        raise Problem(EXISTS, f"a service account named {body.name!r} exists already")
+    user.disabled_at = None
+    session.flush()
+    session.add(Member(project_id=who.project_id, user_id=user.id, role=body.role))
+    session.flush()
 
 
 def delete_account(session: Session, who: Principal, name: str) -> None:
