@@ -178,7 +178,7 @@ def test_a_quota_and_what_is_used_of_it(api: Api, root: Person, ann: Person) -> 
     assert ann.http.get(path).json()["used"] == {"cpus": 1, "gpus": 0, "memory": 1 << 30, "jobs": 1}
     api.end_attempt(attempt)
     assert ann.http.get(path).json()["used"] == unused
-    for bad in ({"gpus": -1}, {"cpus": "NaN"}, {"gpus": 1.5}, {"disks": 1}):
+    for bad in ({"gpus": -1}, {"cpus": "NaN"}, {"gpus": 1.5}, {"jobs": False}, {"disks": 1}):
         assert refused(root.http.put(path, json=bad)) == (400, "invalid_request")
     assert root.http.put(path, json={}).json() == nothing | {"used": unused}
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from weft_api.access.auth import Role
 
@@ -113,6 +113,14 @@ class QuotaBody(BaseModel):
     gpus: int | None = Field(default=None, ge=0, le=10**9)
     memory: int | None = Field(default=None, ge=0, le=2**53, description="Memory in bytes.")
     jobs: int | None = Field(default=None, ge=0, le=10**9, description="Number of jobs that run at once.")
+
+    @field_validator("cpus", "gpus", "memory", "jobs", mode="before")
+    @classmethod
+    def _is_number(cls, value: Any) -> Any:
+        """Pydantic would take false for 0, and the project could run nothing."""
+        if isinstance(value, bool):
+            raise ValueError("must be a number, and is true or false")
+        return value
 
 
 class UsedView(BaseModel):
