@@ -233,7 +233,7 @@ class Client:
         seconds = waiting.interval
         while True:
             try:
-                made = self._transport.json("POST", "/device/token", json=body, signed=False, holds="token")
+                made = self._transport.json("POST", "/device:token", json=body, signed=False, holds="token")
             except ApiError as error:
                 if error.code not in ("authorization_pending", "slow_down"):
                     raise

@@ -34,7 +34,7 @@ def poll(api: Api, begun: dict[str, Any]) -> httpx.Response:
     """Ask for the token, as if the last question was long ago."""
     with api.context.database.transaction() as session:
         session.execute(update(DeviceLogin).values(polled_at=None))
-    return api.client().post("/api/v1/device/token", json={"device_code": begun["device_code"]})
+    return api.client().post("/api/v1/device:token", json={"device_code": begun["device_code"]})
 
 
 def browser(api: Api, person: Person, **body: Any) -> httpx.Client:
@@ -94,7 +94,7 @@ def test_a_hasty_program_is_told_to_slow_down(api: Api) -> None:
     begun = begin(api)
     with api.context.database.transaction() as session:
         session.execute(update(DeviceLogin).values(polled_at=func.now() + text("interval '1 hour'")))
-    answer = api.client().post("/api/v1/device/token", json={"device_code": begun["device_code"]})
+    answer = api.client().post("/api/v1/device:token", json={"device_code": begun["device_code"]})
     assert code_of(answer) == "slow_down"
 
 
@@ -117,7 +117,7 @@ def test_a_code_ends_after_ten_minutes(api: Api, ann: Person) -> None:
 def test_codes_that_nobody_gave_are_not_known(api: Api, ann: Person) -> None:
     begun = begin(api)
     for wrong in (begun["user_code"], "weft_d_" + "x" * 43, "", "ä", "\0"):
-        answer = api.client().post("/api/v1/device/token", json={"device_code": wrong})
+        answer = api.client().post("/api/v1/device:token", json={"device_code": wrong})
         assert code_of(answer) == "expired_token"
     page = browser(api, ann)
     for wrong in ("AAAA-AAAA", "x", "%00", "b" * 200, begun["device_code"]):
@@ -180,7 +180,7 @@ def test_of_two_questions_at_once_one_gets_the_token(api: Api, ann: Person) -> N
     def ask() -> int:
         client = api.client()
         together.wait()
-        return client.post("/api/v1/device/token", json={"device_code": begun["device_code"]}).status_code
+        return client.post("/api/v1/device:token", json={"device_code": begun["device_code"]}).status_code
 
     with ThreadPoolExecutor(4) as pool:
         statuses = [one.result() for one in [pool.submit(ask) for _ in range(4)]]

@@ -12,7 +12,7 @@ _OPEN = {
     "post /api/v1/session",
     "post /api/v1/session/provider",
     "post /api/v1/device",
-    "post /api/v1/device/token",
+    "post /api/v1/device:token",
     "get /api/v1/signin",
     "get /api/v1/schema/manifest",
 }

@@ -87,7 +87,7 @@ def test_login_by_a_code_waits_for_the_user(
     monkeypatch.setattr("weft.client.time.sleep", waited.append)
     double.on("POST", "device", as_json(made, 201))
     pending = [problem(400, code) for code in ("authorization_pending", "slow_down", "authorization_pending")]
-    double.on("POST", "device/token", *pending, as_json({"token": "weft_u_issued"}))
+    double.on("POST", "device:token", *pending, as_json({"token": "weft_u_issued"}))
     double.on("GET", "me", as_json({"user": "ada@acme", "project": "vision", "role": "editor"}))
     done = weft("login", double.url, "--sso", "--project", "vision")
     assert (done.code, done.out) == (0, f"{double.url}/device?code=BCDF-GHJK\n")
@@ -105,7 +105,7 @@ def test_login_by_a_code_waits_for_the_user(
 def test_a_refused_code_keeps_the_old_profile(double: Double, weft: Weft, tmp_path: Path) -> None:
     made = {"device_code": "weft_d_secret", "user_code": "BCDF-GHJK", "path_complete": "/device", "interval": 0}
     double.on("POST", "device", as_json(made, 201))
-    double.on("POST", "device/token", problem(400, "access_denied", "the sign-in was refused on Weft's page"))
+    double.on("POST", "device:token", problem(400, "access_denied", "the sign-in was refused on Weft's page"))
     done = weft("login", double.url, "--sso")
     assert done.code != 0
     assert "the sign-in was refused" in done.err

@@ -150,5 +150,5 @@ def test_a_code_is_typed_and_refused(page: Page, api: Api) -> None:
     expect(page.get_by_text("<b>tool</b>")).to_be_visible()
     page.get_by_role("button", name="Refuse").click()
     expect(page.get_by_text("The program is not signed in.")).to_be_visible()
-    answer = httpx.post(f"{api.url}/api/v1/device/token", json={"device_code": begun["device_code"]}, timeout=60)
+    answer = httpx.post(f"{api.url}/api/v1/device:token", json={"device_code": begun["device_code"]}, timeout=60)
     assert answer.json()["code"] == "access_denied"

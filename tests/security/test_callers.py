@@ -31,7 +31,7 @@ PUBLIC = {
     "/api/v1/session",
     "/api/v1/session/provider",
     "/api/v1/device",
-    "/api/v1/device/token",
+    "/api/v1/device:token",
     "/api/v1/signin",
     "/api/v1/schema/manifest",
 }

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Path
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, StrictBool, field_validator
 
 from weft_api.access.auth import Role
 
@@ -104,7 +104,18 @@ class RoleBody(BaseModel):
 _QUOTA: dict[str, Any] = {"cpus": 64, "gpus": 8, "memory": 549_755_813_888, "jobs": None}
 
 
-class QuotaBody(BaseModel):
+class _Numbers(BaseModel):
+    """Pydantic would take false for 0, with which a project could run nothing."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_number(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("must be a number, and is true or false")
+        return value
+
+
+class QuotaBody(_Numbers):
     """The most that a project's running jobs may hold at once, on all engines together. Null means no limit."""
 
     model_config = ConfigDict(title="Quota", extra="forbid", json_schema_extra={"examples": [_QUOTA]})
@@ -113,14 +124,6 @@ class QuotaBody(BaseModel):
     gpus: int | None = Field(default=None, ge=0, le=10**9)
     memory: int | None = Field(default=None, ge=0, le=2**53, description="Memory in bytes.")
     jobs: int | None = Field(default=None, ge=0, le=10**9, description="Number of jobs that run at once.")
-
-    @field_validator("cpus", "gpus", "memory", "jobs", mode="before")
-    @classmethod
-    def _is_number(cls, value: Any) -> Any:
-        """Pydantic would take false for 0, and the project could run nothing."""
-        if isinstance(value, bool):
-            raise ValueError("must be a number, and is true or false")
-        return value
 
 
 class UsedView(BaseModel):
@@ -149,14 +152,14 @@ class QuotaView(QuotaBody):
 _SHARE: dict[str, Any] = {"weight": 2, "guaranteed": {"cpus": None, "gpus": 8, "memory": None}, "borrow": True}
 
 
-class GuaranteedBody(BaseModel):
+class GuaranteedBody(_Numbers):
     """What a project can always get back from projects that have borrowed it. Null means that nothing is guaranteed."""
 
     model_config = ConfigDict(title="Guaranteed", extra="forbid")
 
     cpus: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False)
     gpus: int | None = Field(default=None, ge=0, le=10**9)
-    memory: int | None = Field(default=None, ge=0, le=2**62, description="Memory in bytes.")
+    memory: int | None = Field(default=None, ge=0, le=2**53, description="Memory in bytes.")
 
 
 class ShareBody(BaseModel):
@@ -164,7 +167,7 @@ class ShareBody(BaseModel):
 
     model_config = ConfigDict(title="Share", extra="forbid", json_schema_extra={"examples": [_SHARE]})
 
-    weight: float = Field(
+    weight: Annotated[float, Strict()] = Field(
         default=1,
         gt=0,
         le=1e6,
@@ -172,7 +175,9 @@ class ShareBody(BaseModel):
         description="The project's share is its weight, relative to the weights of the other projects.",
     )
     guaranteed: GuaranteedBody = Field(default_factory=GuaranteedBody)
-    borrow: bool = Field(default=True, description="Whether the project's jobs may hold more than what is guaranteed.")
+    borrow: StrictBool = Field(
+        default=True, description="Whether the project's jobs may hold more than what is guaranteed."
+    )
 
 
 class ShareView(ShareBody):
@@ -197,7 +202,7 @@ _CAPS: dict[str, Any] = {
 }
 
 
-class CapBody(BaseModel):
+class CapBody(_Numbers):
     """What the jobs of one member may have. Null means no limit."""
 
     model_config = ConfigDict(title="Cap", extra="forbid")
@@ -207,7 +212,7 @@ class CapBody(BaseModel):
     )
     cpus: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False)
     gpus: int | None = Field(default=None, ge=0, le=10**9)
-    memory: int | None = Field(default=None, ge=0, le=2**62, description="Memory in bytes.")
+    memory: int | None = Field(default=None, ge=0, le=2**53, description="Memory in bytes.")
     jobs: int | None = Field(default=None, ge=0, le=10**9, description="Number of jobs that run at once.")
 
 

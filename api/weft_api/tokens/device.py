@@ -109,7 +109,7 @@ def poll(context: Context, plain: str) -> CreatedToken:
         gone = delete(DeviceLogin).where(DeviceLogin.device_sha256 == sha256).returning(DeviceLogin.device_sha256)
         if session.scalar(gone) is None:
             raise Problem(EXPIRED_TOKEN, "this sign-in has got its token already; begin another")
-        return issue_login(context, session, who, _project(session, who, project), Once(None, "POST /device/token", ""))
+        return issue_login(context, session, who, _project(session, who, project), Once(None, "POST /device:token", ""))
 
 
 def show(context: Context, code: str) -> DeviceView:

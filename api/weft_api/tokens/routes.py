@@ -71,12 +71,12 @@ def login(body: LoginBody, context: Ctx, request: Request) -> CreatedToken:
 )
 def post_device(body: DeviceBody, context: Ctx, request: Request) -> DeviceCode:
     """The device flow (RFC 8628). The program shows `user_code`; its user confirms it on the page at `path`. Meanwhile,
-    the program calls `POST /device/token`. This call needs no token."""
+    the program calls `POST /device:token`. This call needs no token."""
     return device.begin(context, body, address_of(request))
 
 
 @router.post(
-    "/device/token",
+    "/device:token",
     summary="Get the token of a confirmed sign-in",
     responses=responses(AUTHORIZATION_PENDING, SLOW_DOWN, ACCESS_DENIED, EXPIRED_TOKEN),
     openapi_extra=audited("tokens.login", "token", read=True),

@@ -108,7 +108,7 @@ class DeviceCode(BaseModel):
         }
     )
 
-    device_code: str = Field(description="The program's secret, for `POST /device/token`.")
+    device_code: str = Field(description="The program's secret, for `POST /device:token`.")
     user_code: str = Field(description="The code that the program shows to its user.")
     path: str = Field(description="The page of this server on which the user enters the code.")
     path_complete: str = Field(description="The same page, with the code in it.")

@@ -65,7 +65,7 @@ def test_what_comes_from_a_token_may_do_no_more(api: Api, ann: Person) -> None:
     begun = api.client().post("/api/v1/device", json={}).json()
     path = f"/api/v1/device/{begun['user_code']}/confirm"
     assert browser.post(path, json={}, headers=_OURS).status_code == 204
-    polled = api.client().post("/api/v1/device/token", json={"device_code": begun["device_code"]})
+    polled = api.client().post("/api/v1/device:token", json={"device_code": begun["device_code"]})
     made.append(polled.json()["token"])
     secret = viewer.post("/api/v1/session/links").json()["path"].partition("#")[2]
     by_link = api.client()
