@@ -33,7 +33,7 @@ print("done")
 def test_a_program_that_destroys_its_group_before_its_model_goes_does_not_hang() -> None:
     """Without the hook, one of the first fifty rounds hangs on two cores."""
     folder = str(Path(at_exit.__file__).parent)
-    command = [python_of("pytorch:2.13.0"), "-c", _PROGRAM]
+    command: list[str | Path] = [python_of("pytorch:2.13.0"), "-c", _PROGRAM]
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": folder}, capture_output=True, text=True, check=False
     )

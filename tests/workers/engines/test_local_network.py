@@ -263,13 +263,60 @@ def test_nothing_is_left_of_a_network(bench: Bench) -> None:
     until(lambda: processes.identity(found.pid) != found)
 
 
+def test_the_machine_reaches_a_learners_own_port_and_no_other_job_does(bench: Bench) -> None:
+    script = """
+import os, socket
+with socket.create_server(("127.0.0.1", int(os.environ["WEFT_PUBLISHED_PORT"]))) as listening:
+    open(f"{OUT}/port", "w").write(os.environ["WEFT_PUBLISHED_PORT"])
+    while True:
+        connection, _ = listening.accept()
+        connection.sendall(b"learner")
+        connection.close()
+"""
+    spec = bench.spec(script)
+    bench.engine.launch(spec)
+    port = int(until(lambda: bench.said("port").read_text()))
+
+    def answer() -> str:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 60) as connection:
+            return connection.recv(100).decode()
+        return ""
+
+    until(lambda: answer() == "learner")
+    kill(publisher_of(bench, spec))
+    until(lambda: answer() == "learner")  # by another publisher
+    stranger = bench.spec(
+        f"{_ASK}\nopen(f'{{OUT}}/stranger', 'w').write(json.dumps([ask('127.0.0.1', {port})]))", job="stranger"
+    )
+    bench.engine.launch(stranger)
+    bench.ended(stranger)
+    assert set(json.loads((bench.out / "stranger").read_text())) <= _REFUSED
+    bench.stop(spec)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 60)
+
+
 def relay_of(bench: Bench, spec: Any) -> processes.Identity:
-    """The child of the gang's supervisor that is no learner's supervisor."""
+    """The child of the gang's supervisor that is no learner's supervisor, in the machine's network."""
+    return child_of(bench, spec, in_network=False)
+
+
+def publisher_of(bench: Bench, spec: Any) -> processes.Identity:
+    """The one in the gang's network."""
+    return child_of(bench, spec, in_network=True)
+
+
+def child_of(bench: Bench, spec: Any, *, in_network: bool) -> processes.Identity:
     gang, supervisor = bench.run(spec).gang(), until(lambda: bench.run(spec).supervisor(0))
     assert gang
     assert supervisor
     children = Path(f"/proc/{gang.pid}/task/{gang.pid}/children").read_text().split()
-    [found] = [int(pid) for pid in children if int(pid) != supervisor.pid]
+    ours = os.readlink("/proc/self/ns/net")
+    [found] = [
+        int(pid)
+        for pid in children
+        if int(pid) != supervisor.pid and (os.readlink(f"/proc/{pid}/ns/net") != ours) == in_network
+    ]
     identity = processes.identity(found)
     assert identity
     return identity

@@ -36,6 +36,8 @@ class Config:
     shared_dir: Path | None = None
     """A folder that all learners of the attempt see, if the engine has one: becomes JOB_STATE_DIR."""
     advertise_address: str | None = None
+    published_port: int | None = None
+    """The one port of this learner that its node leads to from outside of the gang's network: WEFT_PORT."""
     grace_seconds: float | None = None
     hidden: tuple[Path, ...] = ()
     """Folders that the user's program must not see, but for those of this learner in them. Any: the agent runs in a
@@ -50,6 +52,7 @@ class Config:
         shared = env.get("WEFT_SHARED_DIR")
         grace = env.get("WEFT_GRACE_SECONDS")
         cache_size = env.get("WEFT_CACHE_SIZE")
+        published = env.get("WEFT_PUBLISHED_PORT")
         try:
             return cls(
                 api_url=_required(env, URL_VARIABLE).rstrip("/"),
@@ -61,13 +64,15 @@ class Config:
                 cache_size=int(cache_size) if cache_size else None,
                 shared_dir=Path(shared).absolute() if shared else None,
                 advertise_address=env.get("WEFT_ADVERTISE_ADDRESS") or None,
+                published_port=int(published) if published else None,
                 grace_seconds=float(grace) if grace else None,
                 hidden=tuple(Path(folder) for folder in env.get("WEFT_SANDBOX", "").split(os.pathsep) if folder),
                 leftovers=bool(env.get("WEFT_LEFTOVERS")),
             )
         except ValueError as error:
             raise ConfigError(
-                f"WEFT_RANK, WEFT_NUM_LEARNERS, WEFT_GRACE_SECONDS, WEFT_CACHE_SIZE must be numbers: {error}"
+                "WEFT_RANK, WEFT_NUM_LEARNERS, WEFT_GRACE_SECONDS, WEFT_CACHE_SIZE, WEFT_PUBLISHED_PORT must be "
+                f"numbers: {error}"
             ) from None
 
 

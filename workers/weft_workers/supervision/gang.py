@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -43,6 +44,8 @@ class Gang:
         self._network: network.Network | None = None
         self._relay = 0  # a pid
         self._connected = -_RELAY_SECONDS
+        self._unpublished: list[socket.socket] = []
+        self._publishers: dict[int, list[socket.socket]] = {}  # pid -> the ports of learners that it leads to
 
     def run(self) -> None:
         if self._recipe and not self._environment(self._recipe):
@@ -86,6 +89,11 @@ class Gang:
         """Start the learners from this one on."""
         gang = os.getpid()
         for rank, learner in enumerate(self._learners[first:], first):
+            if self._network:
+                listener = network.listen()
+                self._unpublished.append(listener)
+                port = {"WEFT_PUBLISHED_PORT": str(listener.getsockname()[1])}
+                learner = {**learner, "environment": {**learner["environment"], **port}}
             self._run.learner(rank).mkdir(mode=0o700, exist_ok=True)
             if user := learner.get("user"):
                 os.chown(self._run.learner(rank), user, user)
@@ -94,6 +102,7 @@ class Gang:
                 shared = self._network.namespaces if self._network else None
                 _supervise(LearnerSupervisor(self._run, rank, gang, learner, shared))
             self._supervisors[pid] = rank
+        self._publish()
 
     def _start_more(self) -> None:
         """Start learners that were added since."""
@@ -122,23 +131,35 @@ class Gang:
             self._connect()
 
     def _connect(self) -> None:
-        """Start a relay if there shall be one and is none. Its end breaks the learners' connections, and they make new
-        ones."""
+        """Start the relay and the publishers that there shall be and are not. The end of one breaks its connections."""
         now = time.monotonic()
-        if self._network is None or self._relay or now < self._connected + _RELAY_SECONDS:
+        if self._network is None or (self._relay and not self._unpublished):
+            return
+        if now < self._connected + _RELAY_SECONDS:
             return
         self._connected = now
-        with suppress(OSError):  # no more processes allowed: later, then
-            self._relay = network.start_relay(self._network, self._places)
+        self._publish()
+        if not self._relay:
+            with suppress(OSError):  # no more processes allowed: later, then
+                self._relay = network.start_relay(self._network, self._places)
+
+    def _publish(self) -> None:
+        """Let the machine reach the ports of the learners' own."""
+        if self._network is not None and self._unpublished:
+            with suppress(OSError):  # no more processes allowed: later, then
+                self._publishers[network.start_publisher(self._network, self._unpublished)] = self._unpublished
+                self._unpublished = []
 
     def _bury(self, ended: dict[int, int]) -> None:
         """Note how learners' supervisors ended; what a killed one left behind is now below this process."""
         while ended:
             if self._relay in ended:
                 self._relay = 0
+            for publisher in ended.keys() & self._publishers.keys():
+                self._unpublished += self._publishers.pop(publisher)
             ranks = [self._supervisors.pop(pid) for pid in ended if pid in self._supervisors]
             orphaned = [rank for rank in ranks if self._run.exit(rank) is None]
-            ended = processes.end_descendants(spare={*self._supervisors, self._relay})
+            ended = processes.end_descendants(spare={*self._supervisors, *self._publishers, self._relay})
             for rank in orphaned:
                 if group := cgroups.MemoryGroup.find(self._run.group_name(rank)):
                     group.remove()

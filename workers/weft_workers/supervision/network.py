@@ -15,7 +15,9 @@ and no other program. The standard library only.
 
 from __future__ import annotations
 
+import errno
 import os
+import random
 import socket
 import sys
 import traceback
@@ -27,6 +29,8 @@ from weft_workers.supervision import netlink, relay, sandbox
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+PUBLISHED = (20_000, 32_000)
+"""The machine's ports that are taken for learners: below the kernel's range for outgoing connections."""
 _PORT = 1
 """The relay's, in the namespace. No learner can listen there: it is a port for the owner of the namespace."""
 
@@ -109,6 +113,38 @@ def start_relay(network: Network, places: Sequence[netlink.Place]) -> int:
             streams = [socket.socket(fileno=descriptor) for descriptor in network.streams]
             datagrams = [socket.socket(fileno=descriptor) for descriptor in network.datagrams]
             relay.Relay(streams, datagrams, places).run()
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+    return child
+
+
+def listen() -> socket.socket:
+    """At a free port of the machine's loopback, for a learner. Raises: OSError: there is none."""
+    for _ in range(1000):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            listener.bind(("127.0.0.1", random.randrange(*PUBLISHED)))  # noqa: S311
+            listener.listen(128)
+            return listener
+        except OSError:
+            listener.close()
+    raise OSError(errno.EADDRINUSE, "no port is free for a learner")
+
+
+def start_publisher(network: Network, listeners: Sequence[socket.socket]) -> int:
+    """Start a child, which dies with this process, that leads connections at ``listeners`` to the same port in the
+    network; its pid. Raises: OSError."""
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            processes.die_with_parent(parent)
+            sandbox.join(network.namespaces)
+            relay.Publisher(listeners).run()
         except BaseException:
             traceback.print_exc()
             sys.stderr.flush()

@@ -63,10 +63,7 @@ class Relay:
 
     def run(self) -> None:
         """Serve them, for ever."""
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a connection that breaks is an error of that connection
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-        threading.stack_size(256 << 10)
+        _prepare()
         serving = [threading.Thread(target=self._accept, args=[each]) for each in self._streams]
         serving += [threading.Thread(target=self._answer, args=[each]) for each in self._datagrams]
         for thread in serving:
@@ -95,14 +92,7 @@ class Relay:
                     inner.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
                     return
                 with outer:
-                    for each in (inner, outer):
-                        each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    broken = threading.Event()
-                    back = threading.Thread(target=_pass_on, args=[outer, inner, broken], daemon=True)
-                    back.start()
-                    _pass_on(inner, outer, broken)
-                    back.join()
+                    _join(inner, outer)
         except (OSError, RuntimeError) as error:
             self._tell(f"a connection was broken off: {error}")
         finally:
@@ -174,6 +164,72 @@ class Relay:
         if what not in self._told and len(self._told) < _TOLD:
             self._told.add(what)
             print(f"network: {what}", file=sys.stderr, flush=True)
+
+
+class Publisher:
+    """Leads connections to a learner's own port to the learner. It is in the gang's network.
+
+    Args:
+        listeners: listen at these ports, in the machine's network.
+    """
+
+    def __init__(self, listeners: Sequence[socket.socket]) -> None:
+        self._listeners = listeners
+        self._free = threading.BoundedSemaphore(_STREAMS)
+
+    def run(self) -> None:
+        """Serve them, for ever."""
+        _prepare()
+        serving = [threading.Thread(target=self._accept, args=[each]) for each in self._listeners]
+        for thread in serving:
+            thread.start()
+        for thread in serving:
+            thread.join()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            self._free.acquire()
+            try:
+                outer, _ = listener.accept()
+                threading.Thread(target=self._serve, args=[outer], daemon=True).start()
+            except (OSError, RuntimeError):  # it has gone again, or there is no room for more just now
+                self._free.release()
+                time.sleep(0.1)
+
+    def _serve(self, outer: socket.socket) -> None:
+        try:
+            with outer:
+                try:
+                    inner = socket.create_connection(outer.getsockname()[:2])
+                except OSError:  # the program does not listen, or not yet
+                    outer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+                    return
+                with inner:
+                    _join(inner, outer)
+        except (OSError, RuntimeError):  # it was broken off
+            return
+        finally:
+            self._free.release()
+
+
+def _prepare() -> None:
+    """This process serves many connections, each with threads."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a connection that breaks is an error of that connection
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    threading.stack_size(256 << 10)
+
+
+def _join(inner: socket.socket, outer: socket.socket) -> None:
+    """Pass on what both sides send, until both have ended. Raises: OSError, RuntimeError."""
+    for each in (inner, outer):
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    broken = threading.Event()
+    back = threading.Thread(target=_pass_on, args=[outer, inner, broken], daemon=True)
+    back.start()
+    _pass_on(inner, outer, broken)
+    back.join()
 
 
 def name_servers() -> list[netlink.Place]:

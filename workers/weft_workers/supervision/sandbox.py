@@ -102,8 +102,7 @@ def fork(shared: Shared | None = None) -> int:
     helper = os.fork()
     if helper == 0:
         try:
-            _done(_libc.setns(ctypes.c_int(shared.user), ctypes.c_int(_NEWUSER)), "entering the gang's user namespace")
-            _done(_libc.setns(ctypes.c_int(shared.net), ctypes.c_int(_NEWNET)), "entering the gang's network")
+            join(shared)
             pid = _clone(_PARENT)
         except OSError as error:
             os.write(write, f"{error.errno} {error.strerror}".encode())
@@ -121,6 +120,16 @@ def fork(shared: Shared | None = None) -> int:
     if number != "0":
         raise OSError(int(number or 5), what or "the process that enters the gang's network has died")
     return int(what)
+
+
+def join(shared: Shared) -> None:
+    """Move this process, which has one thread, into a gang's namespaces. Sockets that it has stay where they are.
+
+    Raises:
+        OSError: the machine forbids it.
+    """
+    _done(_libc.setns(ctypes.c_int(shared.user), ctypes.c_int(_NEWUSER)), "entering the gang's user namespace")
+    _done(_libc.setns(ctypes.c_int(shared.net), ctypes.c_int(_NEWNET)), "entering the gang's network")
 
 
 def _clone(flags: int) -> int:

@@ -28,13 +28,24 @@ def own_address(api_url: str) -> str:
 
 
 class ReservedPorts:
-    """Free TCP ports, held until ``release``, right before the processes start that use them."""
+    """Free TCP ports, held until ``release``, right before the processes start that use them.
 
-    def __init__(self, count: int) -> None:
+    Args:
+        count: how many.
+        last: the last one's number, if it must be that one; any other, if something listens there.
+    """
+
+    def __init__(self, count: int, last: int | None = None) -> None:
+        chosen = None
+        if last is not None:
+            with contextlib.suppress(OSError):
+                chosen = _bind(last)
         self._sockets: list[socket.socket] = []
-        while len(self._sockets) < count:
+        while len(self._sockets) < count - (chosen is not None):
             with contextlib.suppress(OSError):
                 self._sockets.append(_bind(random.randrange(*_RANGE)))  # noqa: S311
+        if chosen is not None:
+            self._sockets.append(chosen)
         self.numbers: tuple[int, ...] = tuple(held.getsockname()[1] for held in self._sockets)
 
     def release(self) -> None:

@@ -38,7 +38,7 @@ class ElasticTraining(Listener):
         self._horovod = HorovodElasticLauncher() if learner.spec.launcher == "horovod" else None
         self._membership = Membership(learner.api, learner.spec.learner_id, learner.control.ring)
         self._brought = Brought()
-        self._ports = ReservedPorts(_PORTS)
+        self._ports = ReservedPorts(_PORTS, learner.config.published_port)
 
     def run(self) -> Ending:
         """How the learner ends, after its last round. Raises: Fenced, Stopped, TrainerError."""
@@ -63,7 +63,7 @@ class ElasticTraining(Listener):
                 return ending
             if self._membership.dismissed:
                 return _DISMISSED
-            self._ports = ReservedPorts(_PORTS)
+            self._ports = ReservedPorts(_PORTS, self._learner.config.published_port)
             found = self._learner.control.run(self._arrive)
         return SUCCESS if found.finished else ending
 

@@ -13,7 +13,7 @@ _PORTS = 5
 
 def train(learner: Learner) -> Ending:
     """Prepare the program and run it to its end. Raises: Fenced, Stopped, TrainerError."""
-    ports = ReservedPorts(_PORTS)
+    ports = ReservedPorts(_PORTS, learner.config.published_port)
     plan = learner.control.run(lambda: prepare(learner, ports.numbers))
     env = learner.environment(plan) | {"WEFT_PORT": str(ports.numbers[-1])}
     with learner.running(env):
