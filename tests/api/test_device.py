@@ -154,7 +154,7 @@ def test_what_a_token_confirms_stays_in_its_project_and_ends_with_it(api: Api, a
     assert confirm(page, begun["user_code"]).status_code == 204
     made = api.client(poll(api, begun).json()["token"])
     assert made.get("/api/v1/me").status_code == 200
-    token_id = next(one["id"] for one in ann.http.get("/api/v1/tokens").json()["tokens"] if one["name"] == "test")
+    token_id = next(entry["id"] for entry in ann.http.get("/api/v1/tokens").json()["tokens"] if entry["name"] == "test")
     ann.http.delete(f"/api/v1/tokens/{token_id}")
     assert made.get("/api/v1/me").status_code == 401
 
@@ -183,7 +183,7 @@ def test_of_two_questions_at_once_one_gets_the_token(api: Api, ann: Person) -> N
         return client.post("/api/v1/device:token", json={"device_code": begun["device_code"]}).status_code
 
     with ThreadPoolExecutor(4) as pool:
-        statuses = [one.result() for one in [pool.submit(ask) for _ in range(4)]]
+        statuses = [entry.result() for entry in [pool.submit(ask) for _ in range(4)]]
     assert sorted(statuses) == [200, 400, 400, 400]
     with api.context.database.transaction() as session:
         made = session.scalars(select(Token).where(Token.user_id == ann.user_id, Token.name == "login")).all()

@@ -117,7 +117,7 @@ def test_a_borrowed_gang_saves_and_its_room_is_given_away_when_it_is_gone(world:
     for _ in range(3):
         world.step(wants)
     assert world.job(wants).state == "QUEUED", "the room is not given away while it saves"
-    assert [one.outcome for one in world.attempts(old)] == [None], "nobody else is asked"
+    assert [attempt.outcome for attempt in world.attempts(old)] == [None], "nobody else is asked"
 
     world.engine.obeys = True
     world.exit(young, 143)
@@ -134,7 +134,7 @@ def test_a_borrowed_gang_saves_and_its_room_is_given_away_when_it_is_gone(world:
     world.step(old)
     step(world.context, young)
     assert world.job(young).state == "PENDING", "it waits for no pause after its attempt"
-    assert [one.n for one in world.attempts(young)] == [1, 2]
+    assert [attempt.n for attempt in world.attempts(young)] == [1, 2]
 
 
 def test_who_does_not_save_in_time_loses_its_room_all_the_same(world: World) -> None:

@@ -149,7 +149,7 @@ def _within(allowed: Mapping[str, Sequence[Allowance]], asked: Request, decided:
 
 def binding(allowed: Mapping[str, Sequence[Allowance]], request: Request) -> Iterator[Allowance]:
     """The limits that bind a job."""
-    return (one for one in allowed.get(request.project, ()) if one.user in (None, request.user))
+    return (allowance for allowance in allowed.get(request.project, ()) if allowance.user in (None, request.user))
 
 
 def _take(

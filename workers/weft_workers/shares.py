@@ -104,7 +104,7 @@ class Turns:
 
 def describe(share: Share, shares: Mapping[str, Share]) -> str:
     """How much a project has used beside its share, in words; '' while nobody has used anything."""
-    used, weights = sum(one.average for one in shares.values()), sum(one.weight for one in shares.values())
+    used, weights = sum(share.average for share in shares.values()), sum(share.weight for share in shares.values())
     if used <= 0 or len(shares) < 2:
         return ""
     return (

@@ -196,9 +196,9 @@ def caps(
     if as_json:
         show_json(dict(found.raw))
         return
-    made = table("", *(one.upper() for one in Caps.ROLES))
+    made = table("", *(role.upper() for role in Caps.ROLES))
     for key in Caps.NAMES:
-        limits = [found.roles[one][key] for one in Caps.ROLES]
+        limits = [found.roles[role][key] for role in Caps.ROLES]
         made.add_row(key, *("none" if limit is None else _amount(key, limit) for limit in limits))
     show(made)
 

@@ -25,8 +25,10 @@ def list_accounts(ctx: typer.Context, as_json: JsonOption = False) -> None:
         show_json([dict(account.raw) for account in accounts])
         return
     made = table("NAME", "USER", "ROLE", "TOKENS", "CREATED")
-    for one in accounts:
-        made.add_row(escape(one.name), escape(one.user), one.role, str(one.tokens), ago(one.created_at))
+    for account in accounts:
+        made.add_row(
+            escape(account.name), escape(account.user), account.role, str(account.tokens), ago(account.created_at)
+        )
     show(made)
 
 

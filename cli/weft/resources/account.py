@@ -84,7 +84,7 @@ class ServiceAccounts:
     def list(self) -> list[ServiceAccount]:
         """The service accounts of the project, by name."""
         page = self._transport.json("GET", "/service-accounts")
-        return [ServiceAccount.from_json(one) for one in page.get("service_accounts") or []]
+        return [ServiceAccount.from_json(account) for account in page.get("service_accounts") or []]
 
     def create(self, name: str, role: str = "editor") -> ServiceAccount:
         """Create a service account.

@@ -34,7 +34,7 @@ def test_an_account_works_by_its_tokens_under_its_name(api: Api, ann: Person) ->
     assert machine.get("/api/v1/me").json() == {"user": made["user"], "project": ann.project, "role": "editor"}
     job = machine.post("/api/v1/jobs", json={"manifest": HELLO})
     assert job.status_code == 201, job.text
-    assert [one["tokens"] for one in ann.http.get("/api/v1/service-accounts").json()["service_accounts"]] == [1]
+    assert [entry["tokens"] for entry in ann.http.get("/api/v1/service-accounts").json()["service_accounts"]] == [1]
     with api.context.database.transaction() as session:
         query = select(AuditRecord).where(AuditRecord.object_id == job.json()["id"])
         record = session.scalars(query).one()
@@ -99,15 +99,15 @@ def test_an_account_does_not_sign_in(api: Api, ann: Person) -> None:
 def test_an_account_is_no_person(api: Api, ann: Person, root: Person) -> None:
     """It is no member, no owner that a project may be left to, and an administrator gives it no password."""
     name = account(ann, role="owner")["user"]
-    members = [one["user"] for one in ann.http.get(f"/api/v1/projects/{ann.project}/members").json()["members"]]
+    members = [entry["user"] for entry in ann.http.get(f"/api/v1/projects/{ann.project}/members").json()["members"]]
     assert members == [ann.name]
-    assert [one["members"] for one in ann.http.get("/api/v1/projects").json()["projects"]] == [1]
+    assert [entry["members"] for entry in ann.http.get("/api/v1/projects").json()["projects"]] == [1]
     path = f"/api/v1/projects/{ann.project}/members"
     assert ann.http.delete(f"{path}/{ann.name}").status_code == 409, "the last owner"
     assert ann.http.put(f"{path}/{name}", json={"role": "owner"}).status_code == 404
     assert ann.http.delete(f"{path}/{name}").status_code == 404
     assert root.http.patch(f"/api/v1/users/{name}", json={"password": PASSWORD}).status_code == 404
-    assert name not in [one["name"] for one in root.http.get("/api/v1/users").json()["users"]]
+    assert name not in [entry["name"] for entry in root.http.get("/api/v1/users").json()["users"]]
     assert root.http.put(f"/api/v1/projects/{root.project}/members/{name}", json={"role": "viewer"}).status_code == 404
 
 
@@ -117,7 +117,7 @@ def test_what_a_token_makes_ends_with_it_and_a_password_makes_more(api: Api, ann
     browser = api.client()
     browser.post("/api/v1/session", json={"user": ann.name, "password": PASSWORD, "project": ann.project})
     by_password = token(api, browser)
-    mine = next(one["id"] for one in ann.http.get("/api/v1/tokens").json()["tokens"] if one["user"] == ann.name)
+    mine = next(entry["id"] for entry in ann.http.get("/api/v1/tokens").json()["tokens"] if entry["user"] == ann.name)
     assert ann.http.delete(f"/api/v1/tokens/{mine}").status_code == 204
     assert by_token.get("/api/v1/me").status_code == 401
     assert by_password.get("/api/v1/me").status_code == 200

@@ -73,8 +73,8 @@ def test_what_comes_from_a_token_may_do_no_more(api: Api, ann: Person) -> None:
     for client in (browser, by_link):
         answer = client.post("/api/v1/jobs", json={"manifest": HELLO}, headers=_OURS)
         assert code_of(answer) == "forbidden"
-    for one in made:
-        assert api.client(one).post("/api/v1/jobs", json={"manifest": HELLO}).status_code == 403
+    for entry in made:
+        assert api.client(entry).post("/api/v1/jobs", json={"manifest": HELLO}).status_code == 403
 
 
 def test_a_token_with_a_role_is_no_administrators(api: Api, root: Person) -> None:
@@ -95,7 +95,7 @@ def test_the_users_own_role_counts_when_it_is_lower(api: Api, ann: Person) -> No
 
 def test_a_token_that_reads_ends_nothing_but_itself(api: Api, ann: Person) -> None:
     viewer = limited(api, ann, "viewer")
-    mine = {one["name"]: one["id"] for one in ann.http.get("/api/v1/tokens").json()["tokens"]}
+    mine = {entry["name"]: entry["id"] for entry in ann.http.get("/api/v1/tokens").json()["tokens"]}
     assert viewer.delete(f"/api/v1/tokens/{mine['test']}").status_code == 404
     assert viewer.delete(f"/api/v1/projects/{ann.project}/members/{ann.name}").status_code == 403
     child = viewer.post("/api/v1/tokens", json={"name": "child"}).json()["id"]
