@@ -84,10 +84,12 @@ def test_readyz_shows_that_it_is_not_in_force(api: Api) -> None:
 
 def test_numbers_of_the_queue_count_other_projects(ann: Person, bob: Person) -> None:
     before = ann.http.get("/api/v1/engines/local").json()
-    bob.submit()
+    ahead = bob.submit()["id"]
     job_id = ann.submit()["id"]
     engine = ann.http.get("/api/v1/engines/local").json()
     assert engine["waiting_of_others"] == before["waiting_of_others"] + 1
     assert engine["queued"] == before["queued"] + 2
     place = ann.http.get(f"/api/v1/jobs/{job_id}").json()["queue_position"]
-    assert place == engine["queued"] == next(job["place"] for job in engine["waiting"] if job["id"] == job_id)
+    assert place == next(job["place"] for job in engine["waiting"] if job["id"] == job_id)
+    # Jobs of other tests may wait behind these two, with a lower priority.
+    assert place == bob.http.get(f"/api/v1/jobs/{ahead}").json()["queue_position"] + 1 <= engine["queued"]

@@ -26,6 +26,7 @@ def list_users(ctx: typer.Context, as_json: JsonOption = False) -> None:
         show_json([dict(user.raw) for user in users])
         return
     made = table("NAME", "EMAIL", "", "PROJECTS", "CREATED")
+    made.columns[2].min_width = len("admin, disabled")  # long names of others must not cut it
     for user in users:
         marks = [word for word, holds in (("admin", user.admin), ("disabled", user.disabled)) if holds]
         projects = ", ".join(f"{name} ({role})" for name, role in user.projects.items())
