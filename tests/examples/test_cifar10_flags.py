@@ -42,7 +42,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     }
     horovodrun: list[str | Path] = [python.parent / "horovodrun", "-np", "2", "--gloo", "--network-interfaces", "lo"]
     done = subprocess.run(
-        [*horovodrun, python, PROGRAM, work], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tests.alone", *horovodrun, python, PROGRAM, work],
+        cwd=EXAMPLES.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return [json.loads((work / f"found-{rank}.json").read_text()) for rank in (0, 1)]

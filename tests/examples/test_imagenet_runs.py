@@ -7,13 +7,15 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.environments import FIRST_RUN, python_of
 
-FOLDER = Path(__file__).parents[2] / "examples/imagenet-resnet50"
+REPOSITORY = Path(__file__).parents[2]
+FOLDER = REPOSITORY / "examples/imagenet-resnet50"
 PROGRAM = Path(__file__).parent / "programs" / "imagenet_runs.py"
 HOROVODRUN = ("horovod.runner.launch", "-np", "2", "--gloo", "--network-interfaces", "lo")
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
@@ -47,7 +49,8 @@ def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     }
     program = [] if launcher == TORCHRUN[0] else [python]
     done = subprocess.run(
-        [python, "-m", launcher, *options, *program, PROGRAM, work],
+        [sys.executable, "-m", "tests.alone", python, "-m", launcher, *options, *program, PROGRAM, work],
+        cwd=REPOSITORY,
         env=environment,
         capture_output=True,
         text=True,
