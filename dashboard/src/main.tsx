@@ -21,7 +21,10 @@ const queries = new QueryClient({
       // What the API refused it refuses again; what got no answer is asked again when the API is back.
       retry: (count, error) => !(error instanceof ApiError) && !(error instanceof AwayError) && count < 2,
       refetchOnWindowFocus: true,
+      networkMode: "always",
     },
+    // The API may be on this machine or beside it. That the browser has no way to the internet says nothing of it.
+    mutations: { networkMode: "always" },
   },
 });
 const router = makeRouter(queries);

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import httpx
 import pytest
 from _pytest._code.code import ExceptionRepr
-from playwright.sync_api import Browser, BrowserContext, Dialog, Error, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Error, Locator, Page, Request, expect, sync_playwright
 from tests.e2e.stack import REPOSITORY, Stack, eventually, local_engine, manifest, running
 
 import weft
@@ -83,14 +84,26 @@ def stack(tmp_path_factory: pytest.TempPathFactory, other_site: str) -> Iterator
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the page's text with a test that failed on it."""
+    """Show the page's text, and what its browser missed, with a test that failed on it."""
     report = yield
     page = getattr(item, "funcargs", {}).get("page")
     failure = report.longrepr
     if report.when == "call" and report.failed and isinstance(page, Page) and isinstance(failure, ExceptionRepr):
         with suppress(Error):
             failure.addsection(f"the page {page.url}", page.locator("body").inner_text(timeout=10_000))
+            failure.addsection("requests without an answer", "\n".join(_unanswered.get(page, {}).values()))
     return report
+
+
+_unanswered: WeakKeyDictionary[Page, dict[Request, str]] = WeakKeyDictionary()
+
+
+def _note_unanswered(page: Page) -> None:
+    """Keep the page's requests that failed or have no answer yet, for a test that fails."""
+    requests = _unanswered[page] = {}
+    page.on("request", lambda request: requests.update({request: f"{request.method} {request.url}: no answer"}))
+    page.on("requestfinished", lambda request: requests.pop(request, None))
+    page.on("requestfailed", lambda request: requests.update({request: f"{request.url}: {request.failure}"}))
 
 
 @dataclass(frozen=True)
@@ -175,6 +188,7 @@ def viewer(browser: Browser, site: Site) -> Iterator[Page]:
 def page(context: BrowserContext) -> Iterator[Page]:
     """A page on which no script but the dashboard's own may have run, and nothing have gone wrong, at the end."""
     opened = new_tab(context)
+    _note_unanswered(opened)
     wrong: list[str] = []
 
     def dismiss(dialog: Dialog) -> None:

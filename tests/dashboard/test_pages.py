@@ -26,6 +26,15 @@ def test_no_page_has_a_serious_fault_nor_is_wider_than_a_phone(page: Page) -> No
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
+def test_a_page_needs_no_way_to_the_internet(page: Page) -> None:
+    """The browser says that it is offline when a machine leaves its network, while Weft runs on that machine."""
+    page.goto("/models")
+    expect(page.get_by_role("heading", name="Models", exact=True)).to_be_visible()
+    page.evaluate("dispatchEvent(new Event('offline'))")
+    page.get_by_role("link", name="Cluster").click()
+    expect(page.get_by_role("region", name="local")).to_contain_text("1 node: 1 ready")
+
+
 def test_the_cluster_tells_who_waits_and_why(page: Page, stack: Stack) -> None:
     cpus = page.context.request.get("/api/v1/engines").json()["engines"][0]["capacity"]["cpus"]
     jobs = [stack.train(manifest("sleep 600", name=name, cpus=cpus), None) for name in ("holds", HOSTILE)]
