@@ -60,6 +60,8 @@ class Composed:
             "WEFT_PORT": str(self.port),
             "WEFT_S3_PORT": str(self.store_port),
             "WEFT_SECRET_KEYS": generate_key(),
+            "WEFT_OIDC": "{}",
+            "WEFT_IDENTITY__ISSUER": "https://weft.test",
         }
 
     def use(self, api: str, worker: str) -> None:

@@ -32,6 +32,8 @@ COMPOSE: dict[str, Any] = yaml.safe_load(COMPOSE_TEXT)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DOCKERFILES = [ROOT / "deploy/docker/api.Dockerfile", ROOT / "deploy/docker/worker.Dockerfile"]
 OURS = ["migrate", "setup", "api", "worker"]
+PASSED_ON = {name for ours in OURS for name, value in SERVICES[ours].get("environment", {}).items() if value is None}
+"""Settings that a service has only if .env has them."""
 _VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
@@ -52,16 +54,22 @@ def test_secrets_have_no_default_and_the_example_names_every_variable() -> None:
             assert kind == "?", f"{name} must be required"
     assert not re.search(r"^WEFT_\w+=.", example, re.MULTILINE), "the example must not come with secrets"
     named = set(re.findall(r"^(?:# )?(WEFT_\w+)=", example, re.MULTILINE))
-    assert named == {name for name, _, _ in _VARIABLE.findall(COMPOSE_TEXT)}, "the example names what nobody reads"
+    read = {name for name, _, _ in _VARIABLE.findall(COMPOSE_TEXT)} | PASSED_ON
+    assert named == read, "the example names what nobody reads"
     # The loop in its head makes all of them but what only the user knows, and the keys, which have a form.
     loop = re.search(r"for name in (.*?); do", example, re.DOTALL)
     assert loop
     made = set(re.findall(r"WEFT_\w+", loop[1]))
-    assert made == named - {"WEFT_HOST", "WEFT_SECRET_KEYS", "WEFT_PORT", "WEFT_S3_PORT"}
+    assert made == named - {"WEFT_HOST", "WEFT_SECRET_KEYS", "WEFT_PORT", "WEFT_S3_PORT"} - PASSED_ON
 
 
 def test_settings_are_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    given = {name: filled_in(value) for service in OURS for name, value in SERVICES[service]["environment"].items()}
+    passed_on = dict(re.findall(r"^# (WEFT_\w+)='?(.*?)'?$", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    given = {
+        name: passed_on[name] if value is None else filled_in(value)
+        for service in OURS
+        for name, value in SERVICES[service]["environment"].items()
+    }
     known = {f"WEFT_{name.upper()}" for name in Settings.model_fields}
     for name in given:
         top, _, nested = name.partition("__")
@@ -78,6 +86,8 @@ def test_settings_are_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert settings.database_url.get_secret_value() == "postgresql://weft:weft_postgres_password@postgres/weft"
     assert settings.s3.public_endpoint == "http://weft_host:8333"
     assert settings.api.public_url == "http://weft_host:8080"
+    assert settings.oidc["work"].client_id == "weft"
+    assert settings.identity.issuer == "https://weft.example.org"
     # The data store that users' jobs get, made by the set-up with credentials that no other service of ours is given.
     assert settings.datastore.access_key == "weft_datastore_access_key"
     assert [name for name in OURS if "WEFT_DATASTORE__SECRET_KEY" in SERVICES[name]["environment"]] == ["setup", "api"]
