@@ -101,8 +101,12 @@ _unanswered: WeakKeyDictionary[Page, dict[Request, str]] = WeakKeyDictionary()
 def _note_unanswered(page: Page) -> None:
     """Keep the page's requests that failed or have no answer yet, for a test that fails."""
     requests = _unanswered[page] = {}
+
+    def finish(request: Request) -> None:
+        requests.pop(request, None)
+
     page.on("request", lambda request: requests.update({request: f"{request.method} {request.url}: no answer"}))
-    page.on("requestfinished", lambda request: requests.pop(request, None))
+    page.on("requestfinished", finish)
     page.on("requestfailed", lambda request: requests.update({request: f"{request.url}: {request.failure}"}))
 
 
