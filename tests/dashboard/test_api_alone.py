@@ -1,4 +1,4 @@
-"""As many jobs beside each other as may be. The API alone serves the page: agents' calls make the jobs' lives."""
+"""Pages that need no worker: the API alone serves them, and agents' calls make the jobs' lives."""
 
 from __future__ import annotations
 
@@ -6,16 +6,27 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
-from tests.api.conftest import Api, Person, api, api_settings
+from sqlalchemy import select
+from tests.api.conftest import Api, Person, api
+from tests.api.conftest import api_settings as settings_of_api
 from tests.dashboard.conftest import Site, faults, sign_in, visiting
 
-__all__ = ["api", "api_settings"]  # fixtures
+from weft_core.settings import OutgoingSettings, Settings
+from weft_core.store.models import Delivery
+
+__all__ = ["api", "settings_of_api"]  # fixtures
 
 _MANIFEST = """
 name: lr-{n}
 labels: {{sweep: lr}}
 framework: {{name: pytorch, command: python train.py {n}}}
 """
+_NOTIFY = "notify: [{{url: 'https://127.0.0.1:9/hook/secret-path', on: [FAILED]}}]"
+
+
+@pytest.fixture(scope="module")
+def api_settings(settings_of_api: Settings) -> Settings:
+    return settings_of_api.model_copy(update={"outgoing": OutgoingSettings(allow=["127.0.0.1"])})
 
 
 @pytest.fixture
@@ -60,3 +71,23 @@ def test_as_many_jobs_as_may_be_are_compared(page: Page, api: Api, ann: Person) 
     for n in range(1, 11):
         expect(values).to_contain_text(f"lr-{n}")
     assert faults(page) == []
+
+
+def test_a_notification_that_failed_is_sent_again(page: Page, api: Api, ann: Person) -> None:
+    job = ann.submit((_MANIFEST + _NOTIFY).format(n=1))["id"]
+    page.goto(f"/jobs/{job}/events")
+    expect(page.get_by_role("status").filter(has_text="event")).to_be_visible()
+    expect(page.get_by_role("region", name="Notifications")).to_have_count(0)
+    api.set_state(job, "FAILED", "learner 1: exit code 1")
+    with api.context.database.transaction() as session:
+        [delivery] = session.scalars(select(Delivery).where(Delivery.job_id == job))
+        delivery.tries, delivery.status, delivery.next_try_at = 12, "HTTP 503", None
+        delivery.tried_at = delivery.failed_at = delivery.queued_at
+    row = page.get_by_role("region", name="Table of notifications").get_by_role("row").nth(1)
+    expect(row).to_contain_text("HTTP 503")
+    for text in ("FAILED", "learner 1: exit code 1", "https://127.0.0.1:9/…", "failed", "12"):
+        expect(row).to_contain_text(text)
+    assert faults(page) == []
+    row.get_by_role("button", name="Send again").click()
+    expect(row).to_contain_text("waiting")
+    assert "secret-path" not in page.content()
