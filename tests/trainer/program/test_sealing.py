@@ -12,18 +12,21 @@ import pytest
 from weft_trainer.config import RUNTIME
 
 FORBID = Path(__file__).parents[2] / "embedded" / "forbid_namespaces.py"
-NOBODY = 65534
-USERS = [None, NOBODY] if os.geteuid() == 0 else [None]
+ORDINARY = 12345
+"""Not 65534, which the kernel shows for each user that a namespace does not know."""
+USERS = [None, ORDINARY] if os.geteuid() == 0 else [None]
 """None: the tests' own user."""
 _STARTER = """
 import os, subprocess, sys
 from pathlib import Path
+from weft_trainer.machine.prctl import hide_environment
 from weft_trainer.machine.sealing import Sealed, sealer
 user, command, *folders = sys.argv[1:]
 if user:
     os.setgroups([])
     os.setgid(int(user))
     os.setuid(int(user))
+hide_environment()
 seal = sealer(Sealed([Path(folder) for folder in folders]))
 raise SystemExit(subprocess.run(["sh", "-c", command], preexec_fn=seal, cwd="/").returncode)
 """
@@ -57,13 +60,14 @@ def test_a_program_reads_and_can_not_write(places: tuple[Path, Path], user: int 
     if not namespaces_for(user):
         pytest.skip("NOT RUN: this machine gives this user no namespaces")
     sealed, free = places
-    steps = [f"cat {sealed}/file", f"echo new > {sealed}/new", f"rm {sealed}/file", f"echo here > {free}/new", "id -u"]
+    steps = [f"cat {sealed}/file", f"echo new > {sealed}/new", f"rm {sealed}/file", f"echo here > {free}/new", "id -u; id -g"]
     said = run("; ".join(steps), sealed, user=user)
     assert said.splitlines()[0] == "content"
     assert said.count("Read-only file system") == 2
     assert (free / "new").read_text() == "here\n"
     assert [path.name for path in sealed.iterdir()] == ["file"]
-    assert str(os.geteuid() if user is None else user) in said.split()
+    identity = (os.geteuid(), os.getegid()) if user is None else (user, user)
+    assert said.splitlines()[1:3] == [str(number) for number in identity]
 
 
 def test_only_the_program_is_sealed(places: tuple[Path, Path]) -> None:

@@ -30,6 +30,7 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = (
 )
 # Flags of a mount that a user namespace may not drop, by statvfs' bits: they are the same as mount's.
 _KEPT = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME | os.ST_RELATIME
+_PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 24, 47, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _CAPABILITIES = 64
@@ -67,15 +68,19 @@ def sealer(sealed: Sealed) -> Callable[[], object] | None:
         return None
     try:
         libc = ctypes.CDLL(None)
-        unshare, mount = libc.unshare, libc.mount
+        unshare, mount, prctl = libc.unshare, libc.mount, libc.prctl
     except (OSError, AttributeError):
         return None
 
     def seal() -> None:
         if user != 0 and unshare(_CLONE_NEWUSER | _CLONE_NEWNS) == 0:
+            # The agent hides its memory, and so root owns these files of its child's. Without its identity the program
+            # would be the user 65534.
+            prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
             _write("/proc/self/setgroups", b"deny")
             _write("/proc/self/uid_map", b"%d %d 1" % (user, user))
             _write("/proc/self/gid_map", b"%d %d 1" % (group, group))
+            prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # until the program takes its place
         elif user != 0 or unshare(_CLONE_NEWNS) != 0:
             return
         mount(None, b"/", None, _MS_REC | _MS_SLAVE, None)
