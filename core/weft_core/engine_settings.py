@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +23,8 @@ from weft_core.launch import Toleration
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid")
+    isolates_tenants: ClassVar[bool] = False
+    """Whether ``multi_tenant`` allows engines of this type: no job reaches another project's code or data."""
 
 
 class PlacementSettings(_Section):
@@ -145,6 +147,8 @@ class EgressRule(_Section):
 class KubernetesSettings(PlacementSettings):
     """Pods of a Kubernetes cluster, version 1.28 or later (docs/kubernetes.md)."""
 
+    isolates_tenants: ClassVar[bool] = True
+
     type: Literal["kubernetes"] = "kubernetes"
     """``kubernetes``, which makes the section an engine of this type."""
     kubeconfig: Path | None = None
@@ -183,7 +187,11 @@ class KubernetesSettings(PlacementSettings):
     egress: list[Network | EgressRule] = Field(default_factory=list)
     """What learners may reach besides each other, the API, S3, DNS, and the public addresses of the URLs in their
     manifest: networks (CIDRs), or tables ``{cidr | host, ports}``. A data store at a private address needs an entry.
-    ``0.0.0.0/0``: all but link-local addresses, such as those of the clouds' metadata services."""
+    ``0.0.0.0/0``: all but link-local addresses, such as those of the clouds' metadata services, and the cluster's own
+    networks."""
+    service_networks: list[Network] = Field(default_factory=list)
+    """The networks of the cluster's services, such as ``10.96.0.0/12``. A wider network in ``egress`` does not open
+    them."""
     autoscaling: list[NodePool] = Field(default_factory=list)
     """Nodes that the cluster's autoscaler can add."""
     timeout: float = 10.0

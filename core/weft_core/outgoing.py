@@ -86,21 +86,23 @@ class Outgoing:
             _, host, port = _place(url)
         except ValueError as error:
             raise NotAllowed("expected a URL such as https://store.example.com", str(error)) from None
-        unknown = (
-            "its host can't be found, or is one that this installation does not call "
-            "(for hosts of private networks, the administrator's setting is outgoing.allow)"
-        )
+        secure = url.lower().startswith("https:")
+        # One message for each kind of URL, whether or not the host is known: it tells nobody which names exist inside.
+        if secure or self._all or self.owns(url) or _plain(host) in self._hosts:
+            refusal = (
+                "its host can't be found, or is one that this installation does not call "
+                "(for hosts of private networks, the administrator's setting is outgoing.allow)"
+            )
+        else:
+            refusal = "expected https:// (for http://, the host must exist and be in the administrator's setting outgoing.allow)"
         try:
             found = [ip_address(address) for address in self._resolve(host, port)]
         except (OSError, UnicodeError, ValueError) as error:
-            raise NotAllowed(unknown, f"{host}: {error}") from None
+            raise NotAllowed(refusal, f"{host}: {error}") from None
         strangers = [address for address in found if not self._is_listed(host, address)] if not self.owns(url) else []
-        if strangers and not url.lower().startswith("https:"):
-            message = "expected https:// (for http://, the administrator's setting is outgoing.allow)"
-            raise NotAllowed(message, f"{host}: {', '.join(map(str, found))}")
-        private = [address for address in strangers if not is_public(address)]
-        if private or not found:
-            raise NotAllowed(unknown, f"{host}: {', '.join(map(str, private)) or 'no address'}")
+        refused = [address for address in strangers if not (secure and is_public(address))]
+        if refused or not found:
+            raise NotAllowed(refusal, f"{host}: {', '.join(map(str, refused)) or 'no address'}")
         return [str(address) for address in found]
 
     def owns(self, url: str) -> bool:

@@ -405,10 +405,9 @@ class Settings(BaseSettings):
             self.default_engine = "local" if "local" in self.engines else next(iter(self.engines))
         if self.default_engine not in self.engines:
             raise ValueError(f"default_engine {self.default_engine!r} is none of: {', '.join(sorted(self.engines))}")
-        # On the same machine, or with the same cluster token, one tenant's code reaches another's.
-        open_ones = [(name, engine.type) for name, engine in self.engines.items() if engine.type != "kubernetes"]
-        if self.multi_tenant and open_ones:
-            name, kind = open_ones[0]
+        shared = [(name, engine.type) for name, engine in self.engines.items() if not engine.isolates_tenants]
+        if self.multi_tenant and shared:
+            name, kind = shared[0]
             raise ValueError(
                 f"engine {name!r} is of type {kind}, which is no security boundary: refused with multi_tenant = true"
             )

@@ -104,6 +104,21 @@ def test_http_needs_a_listed_host() -> None:
         Outgoing(["example.com"], resolve=lambda host, port: ["10.0.0.1"]).check("https://git.example.com")
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_messages_do_not_tell_which_names_exist_inside(scheme: str) -> None:
+    def resolve(host: str, port: int) -> list[str]:
+        if host == "there.corp":
+            return ["10.0.0.5"]
+        raise socket.gaierror(-2, "Name or service not known")
+
+    messages = set()
+    for host in ("there.corp", "absent.corp"):
+        with pytest.raises(NotAllowed) as caught:
+            Outgoing(["192.168.0.0/16"], resolve=resolve).check(f"{scheme}://{host}")
+        messages.add(str(caught.value))
+    assert len(messages) == 1
+
+
 def test_a_name_without_an_address() -> None:
     def nowhere(host: str, port: int) -> list[str]:
         raise socket.gaierror(-2, "Name or service not known")

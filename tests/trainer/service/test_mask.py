@@ -94,6 +94,21 @@ def test_base64_at_every_place(length: int) -> None:
                 assert len(rest.replace("***", "")) <= len(text) - (len(secret) * 8 - 10) // 6
 
 
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        "pa!ss%20(w)o%23rd%2F1*x%2By~",  # encodeURIComponent
+        "pa!ss%20(w)o#rd/1*x+y~",  # encodeURI
+        "pa!ss%20(w)o%23rd/1*x+y~",  # a path
+        "pa%21ss+%28w%29o%23rd%2F1*x%2By~",  # a form
+        "pa%21ss%20%28w%29o%23rd%2F1%2Ax%2By~",  # Python
+        "pa%21ss%20%28w%29o%23rd%2f1%2ax%2by~",  # with small digits
+    ],
+)
+def test_forms_in_urls(encoded: str) -> None:
+    assert Mask(["pa!ss (w)o#rd/1*x+y~"]).text(f"https://host/?key={encoded}&b=1") == "https://host/?key=***&b=1"
+
+
 def test_base64_that_is_wrapped() -> None:
     secret = "".join(random.Random(1).choices("abcdefgh", k=200))
     wrapped = base64.encodebytes(secret.encode()).decode().splitlines()

@@ -36,6 +36,15 @@ _NODE = {
     "spec": {"podCIDRs": ["2a00:1450::/64"]},
 }
 NODES = [capacity.trim_node(_NODE), capacity.trim_node({"metadata": {"name": "b"}})]
+_CLUSTER = [
+    capacity.trim_node(
+        {
+            "metadata": {"name": "c"},
+            "status": {"addresses": [{"type": "InternalIP", "address": "10.1.0.7"}]},
+            "spec": {"podCIDRs": ["10.244.0.0/16"]},
+        }
+    )
+]
 Listed = list[str | EgressRule]
 
 
@@ -224,6 +233,20 @@ def test_a_wide_network_leaves_out_metadata() -> None:
     for address in ("169.254.169.254", "127.0.0.1", "fd00:ec2::254", "100.100.100.200", "168.63.129.16"):
         assert not allowed([], address, 80, ["0.0.0.0/0", "::/0"])
     assert allowed([], "169.254.20.10", 80, ["169.254.20.10/32"]), "the administrator means it"
+
+
+def test_a_wide_network_leaves_out_the_clusters_own() -> None:
+    def rules(*listed: str | EgressRule) -> list[dict[str, Any]]:
+        return network.egress(OWN, [], [], listed, _CLUSTER, ["10.96.0.0/12"], lookup).rules
+
+    for address in ("10.1.0.7", "10.244.3.9", "10.96.0.1"):
+        assert not opens(rules("10.0.0.0/8"), address, 443), address
+        assert not opens(rules("0.0.0.0/0"), address, 443), address
+        with pytest.raises(LaunchRefused):
+            network.egress(OWN, [], [f"https://{address}"], ["10.0.0.0/8"], _CLUSTER, ["10.96.0.0/12"], lookup)
+        assert opens(rules("10.0.0.0/8", f"{address}/32"), address, 443), "the administrator means it"
+    assert opens(rules("10.0.0.0/8"), "10.20.0.1", 443)
+    assert opens(rules("10.244.0.0/24"), "10.244.0.9", 443)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Iterator
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote
 
 from weft_trainer.spec import LearnerSpec, StoreKeys
 
@@ -17,6 +18,9 @@ STARS = "***"
 SHORTEST = 4
 """Characters. A shorter value would be found in every second word."""
 _SHORTEST_ENCODED = 6
+_SAFE = ("", "/", "!'()*", "!'()*/", "-._*", "!$&'()*+,;=:@", "!$&'()*+,;=:@/?", "!$&'()*+,;=:@/?#[]")
+"""Characters besides letters and digits that encoders of URLs leave as they are: Python's, JavaScript's
+``encodeURIComponent`` and ``encodeURI``, those of HTML forms, and those of the parts of a URL in RFC 3986."""
 _WRAPPED = (76, 64)
 """Characters of a line, as `base64` and `openssl base64` wrap their output."""
 
@@ -92,13 +96,19 @@ def _forms(secret: str) -> Iterator[str]:
         if len(value) < SHORTEST:
             continue
         yield value
-        yield quote(value, safe="", errors="surrogateescape")
-        yield quote(value, errors="surrogateescape")
-        yield quote_plus(value, errors="surrogateescape")
+        yield from _in_urls(value)
         yield json.dumps(value)[1:-1]
         yield json.dumps(value, ensure_ascii=False)[1:-1]
         yield repr(value)[1:-1]
         yield from _in_base64(value.encode("utf-8", "surrogateescape"))
+
+
+def _in_urls(value: str) -> Iterator[str]:
+    for safe in _SAFE:
+        encoded = quote(value, safe=safe, errors="surrogateescape")
+        for form in (encoded, encoded.replace("%20", "+")):
+            yield form
+            yield re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), form)
 
 
 def _in_base64(value: bytes) -> Iterator[str]:

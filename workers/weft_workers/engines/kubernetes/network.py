@@ -81,6 +81,7 @@ def egress(
     urls: Iterable[str],
     listed: Iterable[str | EgressRule],
     nodes: Iterable[Json] = (),
+    services: Iterable[str] = (),
     lookup: Resolve | None = None,
 ) -> Egress:
     """To the attempt's own learners, DNS, the hosts of URLs, and what the administrator has listed.
@@ -89,6 +90,7 @@ def egress(
         own_urls: URLs of the administrator's settings.
         urls: URLs of the job's manifest.
         nodes: the cluster's, which no URL of a manifest opens, nor the pods on them.
+        services: the networks of the cluster's services, which no URL of a manifest opens either.
 
     Raises:
         EngineUnreachable: a host of ``urls`` can't be found now.
@@ -99,13 +101,13 @@ def egress(
     ours: set[tuple[str | None, int | None]] = {*map(_place, own_urls)}
     ours |= {(entry.host, port) for entry in entries for port in entry.ports}
     ours |= {(entry.host, None) for entry in entries if not entry.ports}
+    cluster = [*_networks(nodes), *(ipaddress.ip_network(each, strict=False) for each in services)]
     rules = [{"to": [{"podSelector": own}]}, *_dns()]
     for url in own_urls:
         rules += _to_url(url, lookup)
     for entry in entries:
-        rules += _to_listed(entry, lookup)
+        rules += _to_listed(entry, cluster, lookup)
     hosts: dict[str, list[str]] = {}
-    cluster = _networks(nodes)
     for url in urls:
         host, port = _place(url)
         if host is None or {(host, port), (host, None)} & ours:
@@ -133,7 +135,10 @@ def _allowed(
         address
         for address in found
         if not _in(address, _never(address))
-        and (_in(address, networks) or (is_public(address) and not _in(address, cluster)))
+        and (
+            any(address in listed and not _in(address, _left_out(listed, cluster)) for listed in networks)
+            or (is_public(address) and not _in(address, cluster))
+        )
     ]
     if not reached:
         raise LaunchRefused(
@@ -144,11 +149,11 @@ def _allowed(
     return reached
 
 
-def _to_listed(entry: EgressRule, lookup: Resolve) -> list[Json]:
+def _to_listed(entry: EgressRule, cluster: Sequence[Network], lookup: Resolve) -> list[Json]:
     ports = {"ports": [port for number in entry.ports for port in _ports(number, "TCP")]} if entry.ports else {}
     if entry.cidr:
         network = ipaddress.ip_network(entry.cidr, strict=False)
-        inside = [each for each in NOWHERE[network.version] if _is_inside(ipaddress.ip_network(each), network)]
+        inside = [str(each) for each in _left_out(network, cluster)]
         return [{"to": [{"ipBlock": {"cidr": str(network), **({"except": inside} if inside else {})}}], **ports}]
     host = entry.host or ""
     rules = _to_service(host)
@@ -223,12 +228,19 @@ def _never(address: Address) -> list[Network]:
     return [ipaddress.ip_network(each) for each in NOWHERE[address.version]]
 
 
+def _left_out(listed: Network, cluster: Sequence[Network]) -> list[Network]:
+    """The parts of a network that listing it does not open: metadata, and the cluster's own networks. To open such a
+    part, an administrator lists it, or a part of it."""
+    parts = [*map(ipaddress.ip_network, NOWHERE[listed.version]), *cluster]
+    return [*ipaddress.collapse_addresses(part for part in parts if _is_inside(part, listed))]  # type: ignore[type-var]
+
+
 def _in(address: Address, networks: Iterable[Network]) -> bool:
     return any(address in network for network in networks)
 
 
 def _is_inside(inner: Network, outer: Network) -> bool:
-    return inner != outer and inner.network_address in outer and inner.prefixlen > outer.prefixlen
+    return inner.version == outer.version and inner.network_address in outer and inner.prefixlen > outer.prefixlen
 
 
 def _addresses(texts: Iterable[str]) -> list[Address]:

@@ -52,7 +52,8 @@ def egress(settings: KubernetesSettings, spec: LaunchSpec, nodes: Iterable[Json]
 
     Raises: EngineUnreachable, LaunchRefused: see :func:`network.egress`.
     """
-    return network.egress(_own(spec), (spec.api_url, *spec.own_endpoints), spec.endpoints, settings.egress, nodes)
+    own_urls = (spec.api_url, *spec.own_endpoints)
+    return network.egress(_own(spec), own_urls, spec.endpoints, settings.egress, nodes, settings.service_networks)
 
 
 def _own(spec: LaunchSpec) -> Json:
