@@ -94,7 +94,7 @@ class Outgoing:
                 "(for hosts of private networks, the administrator's setting is outgoing.allow)"
             )
         else:
-            refusal = "expected https:// (for http://, the host must exist and be in the administrator's setting outgoing.allow)"
+            refusal = "expected https:// (for http://, the administrator's setting outgoing.allow must have the host)"
         try:
             found = [ip_address(address) for address in self._resolve(host, port)]
         except (OSError, UnicodeError, ValueError) as error:

@@ -87,7 +87,7 @@ def test_a_store_that_is_down_is_unreachable(s3: S3Settings) -> None:
 
 
 def test_a_name_that_is_not_known(s3: S3Settings) -> None:
-    with pytest.raises(StoreError, match=r"can't reach http://store\.invalid:9: .*the host must exist"):
+    with pytest.raises(StoreError, match=r"can't reach http://store\.invalid:9: .*outgoing.allow must have the host"):
         S3Store(location(s3, endpoint="http://store.invalid:9"), DOOR).check()
 
 
