@@ -27,6 +27,7 @@ from weft_api.projects.schemas import (
 from weft_core.ids import new_id
 from weft_core.objects import code_key, mlflow_prefix
 from weft_core.setup import share_datastore
+from weft_core.store.backups import may_delete
 from weft_core.store.models import Base, CodeBundle, Datastore, EngineStatus, Job, Member, Model, Project, Secret, User
 from weft_core.store.quotas import Quota, usage
 from weft_core.store.row_security import across_projects
@@ -100,6 +101,7 @@ def delete_project(context: Context, who: Principal, name: str) -> None:
 
     Raises:
         Problem: not_found; conflict with what is still in it, or when the caller is signed in to it.
+        BackupRuns: nothing may be deleted now.
     """
     with context.database.transaction() as session:
         project = _administered(session, who, name, lock=True)
@@ -119,6 +121,7 @@ def delete_project(context: Context, who: Principal, name: str) -> None:
         session.execute(delete(Datastore).where(own, Datastore.secret_id.is_(None)))
         session.delete(project)
         session.flush()
+        may_delete(session)
         # Before the commit: when the store is away nothing is deleted, and deleting twice does no harm.
         context.objects.delete(code_key(project.id, sha256) for sha256 in bundles)
         context.objects.delete(info.key for info in context.objects.objects(mlflow_prefix(project.id)))

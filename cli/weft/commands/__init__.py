@@ -64,6 +64,8 @@ COMMANDS: dict[str, Entry] = {
     "up": Entry("local", "Start a complete Weft on this machine.", SERVER),
     "down": Entry("local", "Stop the Weft that runs on this machine.", SERVER),
     "status": Entry("local", "Show the status of the Weft that runs on this machine.", SERVER),
+    "backup": Entry("backup", "Write all of the Weft on this machine into one file, while it runs.", SERVER),
+    "restore": Entry("backup", "Make a Weft of a backup, on this machine or another one.", SERVER),
     "env": Entry(
         "local",
         "Print the environment variables of the Weft on this machine; `weft env build` builds images' environments.",

@@ -79,6 +79,12 @@ def check(engine: Engine) -> None:
         )
 
 
+def knows(revision: str) -> bool:
+    """Whether this version has the migration, so that it can upgrade a database from there."""
+    script = ScriptDirectory(str(bundled.path("migrations")))
+    return any(each.revision == revision for each in script.walk_revisions())
+
+
 def _take_turns(connection: Connection) -> None:
     # Migrations must not wait for ever behind a long query, nor block everyone queued behind them.
     connection.execute(text("SET LOCAL lock_timeout = '30s'"))
