@@ -149,7 +149,7 @@ def set_member(session: Session, who: Principal, name: str, user_name: str, role
         Problem: not_found; forbidden unless the caller owns the project or is an administrator; conflict when no owner
             would be left.
     """
-    project = _owned(session, who, name)
+    project = owned_project(session, who, name)
     user = _user(session, user_name)
     if user is None:
         raise not_found("user", user_name[:100])
@@ -166,7 +166,7 @@ def set_member(session: Session, who: Principal, name: str, user_name: str, role
 def remove_member(session: Session, who: Principal, name: str, user_name: str) -> None:
     """Their tokens and sessions for it end at once. Raises as :func:`set_member`; everyone may leave by himself."""
     own = user_name == who.user and who.limit is None
-    project = _own(who, find_project(session, who, name, lock=True)) if own else _owned(session, who, name)
+    project = _own(who, find_project(session, who, name, lock=True)) if own else owned_project(session, who, name)
     user = _user(session, user_name)
     member = session.get(Member, (project.id, user.id)) if user else None
     if user is None or member is None:
@@ -223,7 +223,7 @@ def show_caps(session: Session, who: Principal, name: str) -> CapsBody:
 
 def set_caps(session: Session, who: Principal, name: str, body: CapsBody) -> CapsBody:
     """Raises Problem not_found; forbidden unless the caller owns the project or is an administrator."""
-    project = _owned(session, who, name)
+    project = owned_project(session, who, name)
     kept = body.model_dump(exclude_none=True)
     project.caps = {role: cap for role, cap in kept.items() if cap}
     return CapsBody.model_validate(project.caps)
@@ -253,7 +253,7 @@ def _administered(session: Session, who: Principal, name: str, lock: bool = Fals
     return project
 
 
-def _owned(session: Session, who: Principal, name: str) -> Project:
+def owned_project(session: Session, who: Principal, name: str) -> Project:
     """Locked, so that an owner remains when two owners remove each other."""
     project = _own(who, find_project(session, who, name, lock=True))
     member = session.get(Member, (project.id, who.user_id))

@@ -55,7 +55,7 @@ COMMANDS: dict[str, Entry] = {
     "service-accounts": Entry(
         "service_accounts", "Manage the project's accounts for machines (owners).", SERVER, group=True
     ),
-    "projects": Entry("projects", "Manage projects, their members, quotas and shares.", SERVER, group=True),
+    "projects": Entry("projects", "Manage projects, their members, quotas, shares and retention.", SERVER, group=True),
     "users": Entry("users", "Manage the users of the server (administrators).", SERVER, group=True),
     "audit": Entry("audit", "List who did what, newest first (administrators, owners).", SERVER),
     "engines": Entry("engines", "Show the engines that run jobs, how busy they are, and which jobs wait.", SERVER),
