@@ -228,7 +228,7 @@ def test_in_a_terminal(double: Double, tmp_path: Path) -> None:
 def test_a_log_that_was_removed_is_not_called_empty(weft: Weft, double: Double) -> None:
     removed = {"logs": "2026-01-31T08:00:00Z"}
     double.on("GET", f"jobs/{ID}", as_json(job(state="COMPLETED") | {"removed": removed}))
-    empty = {"lines": [], "first": None, "next": 12, "total": 12, "removed": 12, "end": True}
+    empty: dict[str, Any] = {"lines": [], "first": None, "next": 12, "total": 12, "removed": 12, "end": True}
     double.on("GET", LOGS, as_json(empty))
     double.on("GET", f"{LOGS}/search", as_json({"matches": [], "next": 12, "end": True}))
     for options in ((), ("--search", "loss")):

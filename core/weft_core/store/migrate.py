@@ -14,6 +14,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from pydantic import ValidationError
 from sqlalchemy import text
 from sqlalchemy.engine import Connection, Engine
@@ -114,6 +115,9 @@ def main(arguments: list[str] | None = None) -> int:
             downgrade(database.engine, options.revision)
     except SchemaMismatch as error:
         print(error, file=sys.stderr)
+        return 1
+    except CommandError as error:
+        print(f"the database is of another version of Weft: {error}", file=sys.stderr)
         return 1
     except OperationalError as error:
         print(f"can't reach Postgres: {error.orig}", file=sys.stderr)
