@@ -144,7 +144,9 @@ def _new_file(path: Path) -> Iterator[tempfile._TemporaryFileWrapper[bytes]]:
             os.fsync(file.fileno())
         try:
             os.link(file.name, path)  # unlike a rename, it never replaces a file
-        except PermissionError:  # a file system without links
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
             if path.exists():
                 raise FileExistsError(path) from None
             Path(file.name).rename(path)
