@@ -304,6 +304,35 @@ class TelemetrySettings(_Section):
     """The base URL of an OpenTelemetry collector that takes OTLP over HTTP, for traces; empty: no traces."""
 
 
+class AgeSettings(_Section):
+    """How long something is kept."""
+
+    days: int | None = Field(None, ge=1)
+    """How many days; none: for ever."""
+
+
+class KeepSettings(AgeSettings):
+    """How long something is kept, and how much of it."""
+
+    bytes: int | None = Field(None, ge=0)
+    """How many bytes of each project; then what belongs to the jobs that ended first is removed. None: any number."""
+
+
+class RetentionSettings(_Section):
+    """What is kept of jobs that have ended, in projects with no retention of their own (docs/retention.md)."""
+
+    logs: KeepSettings = Field(default_factory=KeepSettings)
+    """The lines of their logs."""
+    metrics: KeepSettings = Field(default_factory=KeepSettings)
+    """The values of their metrics, but for the newest and the best ones."""
+    results: KeepSettings = Field(default_factory=KeepSettings)
+    """Results and checkpoints in the installation's own store, but for those that are a model's version."""
+    events: AgeSettings = Field(default_factory=AgeSettings)
+    """Their events."""
+    code: AgeSettings = Field(default_factory=AgeSettings)
+    """Code that no job and no model uses any more, counted from its upload."""
+
+
 class AuditSettings(_Section):
     """The audit trail (docs/audit.md)."""
 
@@ -378,6 +407,7 @@ class Settings(BaseSettings):
     fair_share: FairShareSettings = Field(default_factory=FairShareSettings)
     notify: NotifySettings = Field(default_factory=NotifySettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    retention: RetentionSettings = Field(default_factory=RetentionSettings)
     audit: AuditSettings = Field(default_factory=AuditSettings)
     identity: IdentitySettings = Field(default_factory=IdentitySettings)
 

@@ -20,6 +20,7 @@ from weft.commands import COMMANDS
 from weft.exits import MEANINGS
 from weft.main import app, load
 from weft_embedded import __main__ as embedded
+from weft_embedded.backup.__main__ import make_parser as backup_parser
 
 _INTRO = """
 `weft COMMAND --help` prints the text of this page for one command. [The `weft` command](../cli.md) explains how the
@@ -85,7 +86,8 @@ def page() -> str:
 def all_commands() -> Iterator[Command]:
     """The commands of ``weft``, in the order of ``weft --help``."""
     for name, entry in COMMANDS.items():
-        found = _embedded(name) if entry.module == "local" else _commands(load(name, entry), f"weft {name}")
+        parser = _EMBEDDED.get(entry.module)
+        found = _embedded(parser(), name) if parser else _commands(load(name, entry), f"weft {name}")
         yield from (replace(command, panel=entry.panel) for command in found)
 
 
@@ -205,17 +207,21 @@ def _default(parameter: Any) -> str:
 # --- argparse's commands: they start and stop a whole Weft ----------------------------------------------------------
 
 
-def _embedded(name: str) -> Iterator[Command]:
-    """``up``, ``down``, ``status`` and ``env``, which ``weft`` hands over."""
-    parser = embedded._parser()
+_EMBEDDED = {"local": embedded._parser, "backup": backup_parser}
+"""Modules of commands that ``weft`` hands over."""
+
+
+def _embedded(parser: argparse.ArgumentParser, name: str) -> Iterator[Command]:
     (subparsers,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     helps = {action.dest: action.help or "" for action in subparsers._choices_actions}
-    options = [action for action in subparsers.choices[name]._actions if action.dest != "help"]
+    actions = [action for action in subparsers.choices[name]._actions if action.dest != "help"]
+    options = [action for action in actions if action.option_strings]
+    arguments = [action for action in actions if not action.option_strings]
     yield Command(
         f"weft {name}",
-        f"weft {name} [OPTIONS]",
+        " ".join([f"weft {name} [OPTIONS]", *(str(action.metavar) for action in arguments)]),
         _capitalized(helps[name]),
-        (),
+        tuple(Parameter(str(action.metavar), _capitalized(action.help or "")) for action in arguments),
         tuple(
             Parameter(_flags(action), _capitalized(_HOME if action.dest == "home" else action.help or ""))
             for action in options

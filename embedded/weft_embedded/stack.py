@@ -172,10 +172,18 @@ class Stack:
                 wired["WEFT_DATASTORE__TEMPORARY_KEYS"] = "true"
         return service_environment(self.home, **wired)
 
+    def sqlalchemy_url(self) -> str:
+        """The database as SQLAlchemy takes it."""
+        return self.given.database_url.get_secret_value() if self.external.postgres else self._postgres.url
+
     def database_url(self) -> str:
         """The database as libpq takes it."""
-        url = self.given.database_url.get_secret_value() if self.external.postgres else self._postgres.url
-        return url.replace("postgresql+psycopg://", "postgresql://", 1)
+        return self.sqlalchemy_url().replace("postgresql+psycopg://", "postgresql://", 1)
+
+    @property
+    def s3_endpoint(self) -> str:
+        """The store, as this machine reaches it."""
+        return self.given.s3.endpoint if self.external.s3 else self._s3.url
 
     def _make_gate(self) -> Gate:
         kept, log = self.home.s3 / "gate-port", self.home.logs / "gate.log"

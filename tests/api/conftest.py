@@ -10,6 +10,7 @@ import time
 import uuid
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -30,6 +31,7 @@ from weft_core.ids import new_id, run_name
 from weft_core.lifecycle.states import JobState
 from weft_core.settings import S3Settings, Settings
 from weft_core.store import jobs
+from weft_core.store.backups import hold_deletions
 from weft_core.store.models import Attempt, Job, Learner, Member, Project, Token, User
 from weft_core.tokens import hash_password, new_token
 
@@ -255,6 +257,12 @@ def code_of(answer: httpx.Response) -> str:
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     code: str = answer.json()["code"]
     return code
+
+
+def backup(api: Api) -> AbstractContextManager[None]:
+    """The time in which a backup is being made."""
+    url = api.context.settings.database_url.get_secret_value()
+    return hold_deletions(url.replace("postgresql+psycopg://", "postgresql://"))
 
 
 def sizes_of_groups(monkeypatch: pytest.MonkeyPatch, ingest: ModuleType) -> list[int]:

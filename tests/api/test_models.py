@@ -7,7 +7,7 @@ import zipfile
 from typing import Any
 
 import pytest
-from tests.api.conftest import HELLO, Api, Person, code_of
+from tests.api.conftest import HELLO, Api, Person, backup, code_of
 from tests.servers import Servers
 
 from weft_core.objects import make_client, results_prefix
@@ -217,6 +217,11 @@ def test_deleting(api: Api, ann: Person) -> None:
     with api.context.database.transaction() as session:
         session.delete(session.get_one(Job, jobs[0]))
     assert ann.http.get("/api/v1/models/digits/versions/1/download").status_code == 200
+    with backup(api):
+        answer = ann.http.delete("/api/v1/models/digits/versions/1")
+        assert (answer.status_code, code_of(answer)) == (409, "conflict")
+        assert "a backup is being made" in answer.json()["detail"]
+        assert api.context.objects.head(results_prefix(ann.project_id, jobs[0]) + "model")
     assert ann.http.delete("/api/v1/models/digits/versions/1").status_code == 204
     assert api.context.objects.head(results_prefix(ann.project_id, jobs[0]) + "model") is None
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy import func, select, update
-from tests.api.conftest import HELLO, PASSWORD, Api, Person, code_of
+from tests.api.conftest import HELLO, PASSWORD, Api, Person, backup, code_of
 
 from weft_core.objects import mlflow_prefix
 from weft_core.store.models import Project, User
@@ -159,6 +159,9 @@ def test_a_project_is_deleted_when_it_is_empty(api: Api, root: Person, ann: Pers
         project_id = session.scalars(select(Project.id).where(Project.name == name)).one()
     artifact = f"{mlflow_prefix(project_id, 'run')}a.txt"
     api.context.objects.put(artifact, b"of a run of no job")
+    with backup(api):
+        assert refused(root.http.delete(f"/api/v1/projects/{name}")) == (409, "conflict")
+    assert api.context.objects.head(artifact)
     assert root.http.delete(f"/api/v1/projects/{name}").status_code == 204
     assert api.context.objects.head(artifact) is None
     assert browser.get("/api/v1/session").status_code == 401

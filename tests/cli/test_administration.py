@@ -74,6 +74,16 @@ def test_an_administrator_makes_a_project_with_members_and_a_quota(api: Api, roo
     assert rows["memory"] == ["8", "GiB", "none"]
     assert rows["jobs"] == ["none", "3"]
     assert done("projects", "caps", "compilers", "--priority", "none").splitlines()[1].split()[1:] == ["none", "none"]
+    done("projects", "retention", "compilers", "--logs", "30d", "--results", "90d, 1TiB")
+    table = done("projects", "retention", "compilers", "--code", "7d", "--logs", "none")
+    kept = {line.split()[0]: " ".join(line.split()[1:]) for line in table.splitlines()[1:]}
+    assert kept["logs"] == "ever any size 0 bytes the project's"
+    assert kept["results"] == "90 days 1 TiB 0 bytes the project's"
+    assert kept["code"] == "7 days any size the project's"
+    assert kept["events"] == "ever any size the installation's"
+    assert "30 days" not in done("projects", "retention", "compilers", "--results", "default")
+    wrong = root("projects", "retention", "compilers", "--code", "1GiB")
+    assert (wrong.returncode, "'1GiB' is not an age such as 30d, none, or default" in wrong.stderr) == (2, True)
     token = api.client().post("/api/v1/login", json={"user": "grace", "password": "first password"}).json()["token"]
     done("users", "password", "grace", stdin="second password\n")
     assert api.client(token).get("/api/v1/me").status_code == 200

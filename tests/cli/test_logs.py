@@ -223,3 +223,16 @@ def test_in_a_terminal(double: Double, tmp_path: Path) -> None:
     assert "5 lines came too fast for this terminal" in terminal.output
     assert f"weft logs {ID} --from 2 --to 6 --learner 1" in terminal.output
     assert "line 7" in terminal.output
+
+
+def test_a_log_that_was_removed_is_not_called_empty(weft: Weft, double: Double) -> None:
+    removed = {"logs": "2026-01-31T08:00:00Z"}
+    double.on("GET", f"jobs/{ID}", as_json(job(state="COMPLETED") | {"removed": removed}))
+    empty: dict[str, Any] = {"lines": [], "first": None, "next": 12, "total": 12, "removed": 12, "end": True}
+    double.on("GET", LOGS, as_json(empty))
+    double.on("GET", f"{LOGS}/search", as_json({"matches": [], "next": 12, "end": True}))
+    for options in ((), ("--search", "loss")):
+        printed = weft("logs", ID, *options)
+        text = printed.out + printed.err
+        assert "its log was removed on 2026-01-31" in text
+        assert "the project no longer keeps it" in text

@@ -358,7 +358,8 @@ def test_down_and_up_while_the_api_runs(database: Database, confined: Database) 
     with confined.transaction() as session:  # as before: the conditions of the queries alone
         scope = Scope(session, OURS)
         assert projects_of(session) == [OURS, THEIRS]
-        assert [job.project_id for job in scope.all(scope.select(Job))] == [OURS]
+        # Of columns that every version has: this version's rows have more.
+        assert session.scalars(scope.select(Job).with_only_columns(Job.project_id)).all() == [OURS]
     assert problem_of(database.engine) is not None
     assert migrate.upgrade(database.engine) is None
     with confined.transaction() as session:

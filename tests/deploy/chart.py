@@ -74,6 +74,7 @@ EVERYTHING: dict[str, Any] = {
         },
         "images": {"repository": "images.example.org/weft", "aliases": {"tensorflow:1.5.0-py3": "tensorflow:2.21"}},
         "limits": {"bundle_bytes": 1073741824},
+        "retention": {"logs": {"days": 90, "bytes": 107374182400}, "code": {"days": 30}},
         "notify": {"retry_seconds": 3600, "smtp": {"host": "mail.example.org", "sender": "weft@example.org"}},
         "outgoing": {"allow": ["git.example.org"]},
         "oidc": {

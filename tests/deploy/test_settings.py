@@ -121,6 +121,8 @@ def test_values_reach_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert settings.limits.bundle_bytes == 1073741824
     assert settings.outgoing.allow == ["git.example.org"]
     assert settings.oidc["acme"].groups == {"ML Team": {"vision": "editor", "speech": "viewer"}}
+    assert (settings.retention.logs.days, settings.retention.logs.bytes) == (90, 107374182400)
+    assert settings.retention.code.days == 30
     assert (settings.notify.retry_seconds, settings.notify.smtp.sender) == (3600, "weft@example.org")
     assert (settings.timings.grace, settings.timings.absences) == (60.5, 4)
     assert settings.telemetry.otlp_endpoint == "http://collector.monitoring:4318"

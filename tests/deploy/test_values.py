@@ -14,13 +14,16 @@ from weft_core.engine_settings import KubernetesSettings, NodePool, PlacementSet
 from weft_core.launch import Toleration
 from weft_core.oidc_settings import OidcSettings
 from weft_core.settings import (
+    AgeSettings,
     AuditSettings,
     FairShareSettings,
     IdentitySettings,
     ImageSettings,
+    KeepSettings,
     LimitSettings,
     NotifySettings,
     ProfileSettings,
+    RetentionSettings,
     Settings,
     SmtpSettings,
     TelemetrySettings,
@@ -92,7 +95,8 @@ def test_every_value_of_the_schema_has_a_default_and_a_place() -> None:
     sections = {
         f".settings.{name}"
         for name in (
-            *("fair_share", "images", "limits", "notify", "outgoing", "timings", "telemetry", "audit", "identity"),
+            *("fair_share", "images", "limits", "notify", "outgoing", "timings", "telemetry", "retention", "audit"),
+            "identity",
         )
     }  # as in weft.toml
 
@@ -131,6 +135,7 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
         "timings": TimingSettings,
         "fair_share": FairShareSettings,
         "telemetry": TelemetrySettings,
+        "retention": RetentionSettings,
         "audit": AuditSettings,
         "identity": IdentitySettings,
     }
@@ -140,6 +145,8 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
     assert fields(settings["oidc"]["additionalProperties"]) == set(OidcSettings.model_fields) - {"client_secret"}
     assert fields(settings["notify"]["properties"]["smtp"]) == set(SmtpSettings.model_fields) - {"password"}
     defined: dict[str, type[BaseModel]] = {
+        "age": AgeSettings,
+        "keep": KeepSettings,
         "kubernetes": KubernetesSettings,
         "ray": RaySettings,
         "profile": ProfileSettings,

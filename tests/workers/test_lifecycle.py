@@ -11,6 +11,7 @@ from tests.workers.world import PROJECT, World
 from weft_core.lifecycle.states import LearnerPhase
 from weft_core.objects import Objects
 from weft_core.settings import S3Settings
+from weft_core.store.backups import hold_deletions
 from weft_core.store.models import Secret
 from weft_workers.context import Context
 
@@ -165,6 +166,20 @@ def test_delete_waits_for_a_store_that_is_down(world: World, context: Context) -
     world.context = context
     world.step(job)
     assert world.find(job) is None
+
+
+def test_delete_waits_for_a_backup_to_end(world: World, context: Context) -> None:
+    job = world.submit()
+    code = f"jobs/{PROJECT}/{job}/results/model.pt"
+    context.objects.put(code, b"x")
+    world.delete(job)
+    with hold_deletions(context.settings.database_url.get_secret_value().replace("+psycopg", "")):
+        world.step(job)
+        assert "a backup is being made" in (world.job(job).condition or "")
+        assert context.objects.head(code), "the backup may name it"
+    world.step(job)
+    assert world.find(job) is None
+    assert context.objects.head(code) is None
 
 
 def test_a_delete_shortens_a_halt_that_is_under_way(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from weft_core.lifecycle.states import TERMINAL, Desired
 from weft_core.objects import overlay_key
 from weft_core.packages import BUILD_KIND
 from weft_core.store.audit import expire
+from weft_core.store.backups import BackupRuns, may_delete
 from weft_core.store.jobs import request_delete
 from weft_core.store.models import (
     Attempt,
@@ -88,7 +90,8 @@ class Housekeeping:
         self.drop_old_links()
         self.drop_old_engines()
         self.drop_old_builds()
-        self.drop_unused_overlays()
+        with suppress(BackupRuns):
+            self.drop_unused_overlays()
         self.drop_old_audit_records()
 
     def drop_old_builds(self) -> list[str]:
@@ -109,7 +112,11 @@ class Housekeeping:
 
     def drop_unused_overlays(self) -> list[str]:
         """Remove the packages that no job has used for a month; returns which overlays. Their locks stay, so that a
-        rerun can have the same versions built again."""
+        rerun can have the same versions built again.
+
+        Raises:
+            BackupRuns: nothing may be deleted now.
+        """
         using = select(Job.id).where(Job.overlay_id == Overlay.id, Job.state.not_in([s.value for s in TERMINAL]))
         unused = (
             select(Overlay)
@@ -119,6 +126,7 @@ class Housekeeping:
             .with_for_update(skip_locked=True)
         )
         with self.context.database.transaction() as session:
+            may_delete(session)
             gone = session.scalars(unused).all()
             for overlay in gone:
                 overlay.state = OverlayState.DROPPED

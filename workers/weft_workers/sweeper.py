@@ -33,6 +33,7 @@ from weft_workers.delivering import Deliverer
 from weft_workers.housekeeping import Housekeeping
 from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
 from weft_workers.reconcile import step
+from weft_workers.retention import Retention
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +44,7 @@ _THREADS = 4
 _BATCH = 200
 _CHECK_EVERY = 10.0  # seconds between two checks of an engine
 _TIDY_EVERY = 600.0
+_RETENTION_EVERY = 60.0
 _ARCHIVE_EVERY = 5.0
 _DELIVER_EVERY = 1.0
 _LAST_TRIES = 2.0  # seconds for the deliveries that are under way at the end
@@ -76,6 +78,10 @@ class Sweeper:
             for engine in self._context.engines.values()
         ]
         keepers.append(threading.Thread(target=self._repeat, args=(_TIDY_EVERY, house.tidy), daemon=True))
+        retention = Retention(self._context)
+        keepers.append(
+            threading.Thread(target=self._repeat, args=(_RETENTION_EVERY, retention.remove_due), daemon=True)
+        )
         archiver = Archiver(self._context)
         keepers.append(threading.Thread(target=self._repeat, args=(_ARCHIVE_EVERY, archiver.archive_due), daemon=True))
         if self._context.settings.audit.export:
@@ -200,7 +206,7 @@ def main() -> int:
     try:
         settings = read_settings()
         installation = wait_for_installation(settings)
-        context = open_context(settings, installation, connections=_THREADS + 9)
+        context = open_context(settings, installation, connections=_THREADS + 10)
     except BadSettings as error:
         print(f"weft sweeper: {error}", file=sys.stderr)
         return 2

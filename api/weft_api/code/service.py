@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from sqlalchemy.dialects.postgresql import insert
 
 from weft_api.context import Context
@@ -10,6 +12,8 @@ from weft_core.bundle import BundleInfo, check_bundle
 from weft_core.objects import code_key
 from weft_core.store.models import CodeBundle
 from weft_core.store.scope import Scope
+
+_FRESH = timedelta(hours=12)
 
 
 def find_code(scope: Scope, sha256: str) -> CodeBundle | None:
@@ -33,10 +37,12 @@ def put_code(context: Context, project_id: str, upload: Spooled) -> bool:
     key = code_key(project_id, upload.sha256)
     present = context.objects.head(key)
     # Content-addressed: what is there under this name is this. (A size that differs is an upload that was cut off.)
-    if present is not None and present.size == upload.size:
+    there = present is not None and present.size == upload.size
+    if present is not None and there and present.modified > datetime.now(UTC) - _FRESH:
         return False
+    # What has been there for long may be removed at any moment, if no job uses it; a new copy stays for a day.
     context.objects.put_file(key, upload.path)
-    return True
+    return not there
 
 
 def record_code(scope: Scope, sha256: str, info: BundleInfo) -> None:

@@ -19,6 +19,7 @@ from weft_core.manifest import Repository
 from weft_core.objects import Bucket, ObjectInfo, code_key, results_prefix
 
 _MOST_LISTED = 10_000
+NO_LONGER_KEPT = "the project no longer keeps them (`weft projects retention`)"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Results:
     bucket: Bucket
     prefix: str
     state: str
+    removed: str | None = None
+    """When they were removed, as the project no longer keeps them; of results in the installation's own store."""
 
     def objects(self) -> Iterator[ObjectInfo]:
         """Without what is only a folder's name."""
@@ -43,7 +46,8 @@ def open_results(context: Context, who: Principal, job_id: str) -> Results:
         except StoreGone as error:
             raise Problem(RESULTS_GONE, f"the results can't be reached any more: {error}") from error
     if location is None:
-        return Results(context.objects, results_prefix(job.project_id, job.id), job.state)
+        removed = (job.removed or {}).get("results", {}).get("at")
+        return Results(context.objects, results_prefix(job.project_id, job.id), job.state, removed)
     with users_store():
         return Results(open_store(context, location), location.prefix + "/", job.state)
 
@@ -93,6 +97,8 @@ def zip_results(results: Results) -> Iterator[bytes]:
         objects = results.objects()
         first = next(objects, None)
     if first is None:
+        if results.removed:
+            raise Problem(RESULTS_GONE, f"the results were removed on {results.removed[:10]}: {NO_LONGER_KEPT}")
         where = f"{results.bucket.container}/{results.prefix}"
         raise Problem(RESULTS_GONE, f"the job is {results.state} and nothing is at {where}")
     entries = (

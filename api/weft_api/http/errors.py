@@ -23,6 +23,7 @@ from weft_api.http.problems import FieldProblem, Kind, Problem, ProblemForm, ans
 from weft_core.bundle import BundleError
 from weft_core.manifest import ManifestError
 from weft_core.objects import StoreError
+from weft_core.store.backups import BackupRuns
 from weft_core.store.jobs import Conflict
 
 log = structlog.get_logger("weft.api")
@@ -50,6 +51,7 @@ def install(app: FastAPI, form: ProblemForm) -> None:
         ManifestError: _manifest,
         BundleError: lambda _, error: answer(problems.INVALID_BUNDLE, str(error)),
         StoreError: _store,
+        BackupRuns: _backup,
         Conflict: lambda _, error: answer(problems.CONFLICT, str(error)),
         DataError: _data,
         OperationalError: _database,
@@ -141,6 +143,10 @@ def _store(_: Request, error: StoreError) -> JSONResponse:
     # A refusal by a user's store is a Problem already. This is the installation's store: away, or misconfigured.
     log.warning("store", error=str(error), kind=error.kind)
     return answer(problems.STORE_UNAVAILABLE, str(error))
+
+
+def _backup(_: Request, error: BackupRuns) -> JSONResponse:
+    return answer(problems.CONFLICT, str(error))
 
 
 def _data(_: Request, error: DataError) -> JSONResponse:

@@ -89,6 +89,11 @@ class JobView(BaseModel):
     started_at: datetime | None
     ended_at: datetime | None
     state_since: datetime
+    removed: dict[str, datetime] = Field(
+        default_factory=dict,
+        description="What the project no longer keeps of the job (`logs`, `metrics`, `results`, `events`), with the "
+        "time of its removal.",
+    )
     queue_position: int | None = Field(default=None, description="Position in the engine's queue, from 1.")
     metrics: dict[str, BestAndLast] = Field(
         default_factory=dict,

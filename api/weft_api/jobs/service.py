@@ -215,6 +215,7 @@ def _fields(job: Job, who: Principal, user: str) -> dict[str, Any]:
         "retries": job.retries,
         "failures": job.failures,
         "code_sha256": job.code_sha256,
+        "removed": {kind: told["at"] for kind, told in (job.removed or {}).items()},
         "rerun_of": job.rerun_of,
         "checkpoint_of": job.checkpoint_of,
         "project": who.project,

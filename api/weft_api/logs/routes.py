@@ -63,7 +63,8 @@ def get_logs(
     if before is not None and (start, tail, time) != (None, None, None):
         raise invalid("query.before", "goes with none of from, tail and at: they say where to begin, too")
     with context.database.transaction() as session:
-        ended = find_job(who.scope(session), job_id).state in TERMINAL
+        job = find_job(who.scope(session), job_id)
+        ended, removed = job.state in TERMINAL, (job.removed or {}).get("logs", {}).get("lines", 0)
     reader = ChunkReader(context, who, job_id)
     if before is not None:
         page = read_before(reader, wanted, before, limit)
@@ -80,6 +81,7 @@ def get_logs(
         next=page.next,
         previous=page.previous,
         total=page.total,
+        removed=removed,
         end=ended and not page.more,
     )
 

@@ -36,6 +36,10 @@ class LogPage(BaseModel):
     next: int = Field(description="`from` of the next page.")
     previous: int | None = Field(description="`before` of the page above; null if there is none.")
     total: int = Field(description="Number of lines in the job's log so far. Filters do not change it.")
+    removed: int = Field(
+        default=0,
+        description="How many of these lines, from the first on, the project no longer keeps. No page has them.",
+    )
     end: bool = Field(description="True if the job has ended and the page reaches the end of its log.")
 
 

@@ -32,6 +32,7 @@ from weft_api.storage.locations import StoreGone, results_location
 from weft_core.lifecycle.states import Desired, JobState
 from weft_core.objects import results_prefix
 from weft_core.store import registry
+from weft_core.store.backups import may_delete
 from weft_core.store.jobs import record_registration
 from weft_core.store.models import Job, Model, ModelPromotion, ModelVersion, User
 from weft_core.store.registry import InUse, UnknownModel
@@ -272,6 +273,7 @@ def delete(context: Context, who: Principal, name: str, version: str | None = No
     Raises:
         Problem: not_found; conflict: a stage or a living job stands on it.
         StoreError: the objects can't be deleted now; the versions are still there.
+        BackupRuns: the same, while a backup is being made.
     """
     if version is not None and not version.isdigit():
         raise invalid("path.version", "only a number can be deleted", found=version[:63], accepted="3")
@@ -279,11 +281,12 @@ def delete(context: Context, who: Principal, name: str, version: str | None = No
         scope = who.scope(session)
         doomed = _deletable(scope, name, version)
         prefixes = [row.prefix for row in doomed if row.container is None and _is_last(scope, row)]
-    for prefix in prefixes:
-        # First the objects: if they can't be deleted, or this process dies, the same request does the rest.
-        context.objects.delete([info.key for info in context.objects.objects(f"{prefix}/")])
     with context.database.transaction() as session:
         scope = who.scope(session)
+        may_delete(session)
+        # First the objects: if they can't be deleted, or this process dies, the same request does the rest.
+        for prefix in prefixes:
+            context.objects.delete([info.key for info in context.objects.objects(f"{prefix}/")])
         for row in _deletable(scope, name, version):
             registry.delete_version(scope, row)
         if version is None:

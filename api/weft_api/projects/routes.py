@@ -17,7 +17,7 @@ from weft_api.http.problems import (
     STORE_UNAVAILABLE,
     responses,
 )
-from weft_api.projects import service
+from weft_api.projects import retention, service
 from weft_api.projects.schemas import (
     CapsBody,
     MemberList,
@@ -28,6 +28,8 @@ from weft_api.projects.schemas import (
     ProjectView,
     QuotaBody,
     QuotaView,
+    RetentionBody,
+    RetentionView,
     RoleBody,
     ShareBody,
     ShareView,
@@ -172,3 +174,28 @@ def put_caps(name: ProjectName, body: CapsBody, context: Ctx, who: Viewer) -> Ca
     """Running jobs go on. A new cap on the priority holds for jobs that are submitted from now on."""
     with context.database.transaction() as session:
         return service.set_caps(session, who, name, body)
+
+
+@router.get(
+    "/projects/{name}/retention",
+    summary="Show what a project keeps of jobs that have ended",
+    responses=responses(NOT_FOUND),
+    openapi_extra=audited("retention.show", "project:{name}", read=True, installation=True),
+)
+def get_retention(name: ProjectName, context: Ctx, who: Viewer) -> RetentionView:
+    with context.database.transaction() as session:
+        return retention.show(context, session, who, name)
+
+
+@router.put(
+    "/projects/{name}/retention",
+    summary="Set what a project keeps of jobs that have ended (owners, administrators)",
+    responses=responses(FORBIDDEN, NOT_FOUND),
+    openapi_extra=audited("retention.set", "project:{name}", installation=True),
+)
+def put_retention(name: ProjectName, body: RetentionBody, context: Ctx, who: Viewer) -> RetentionView:
+    """Workers remove the rest within minutes, and **it can't be brought back**. Nothing is removed that a live job or a
+    model's version needs, nor of jobs that ended within the last day. Only an administrator may have a project keep
+    more than the installation's setting."""
+    with context.database.transaction() as session:
+        return retention.change(context, session, who, name, body)

@@ -196,6 +196,96 @@ class ShareView(ShareBody):
     )
 
 
+class AgeBody(_Numbers):
+    """For how long something of ended jobs is kept. Null means for ever."""
+
+    model_config = ConfigDict(title="Age", extra="forbid")
+
+    days: int | None = Field(default=None, ge=1, le=36_500)
+
+
+class KeepBody(AgeBody):
+    """For how long something of ended jobs is kept, and how much of it in the project. Null means no limit."""
+
+    model_config = ConfigDict(title="Keep", extra="forbid")
+
+    bytes: int | None = Field(default=None, ge=0, le=2**53)
+
+
+_RETENTION: dict[str, Any] = {
+    "logs": {"days": 30, "bytes": None},
+    "metrics": None,
+    "results": {"days": 90, "bytes": 1_099_511_627_776},
+    "events": None,
+    "code": {"days": 30},
+}
+
+
+class RetentionBody(BaseModel):
+    """What a project keeps of jobs that have ended. For what is null, the installation's setting holds."""
+
+    model_config = ConfigDict(title="Retention", extra="forbid", json_schema_extra={"examples": [_RETENTION]})
+
+    logs: KeepBody | None = Field(default=None, description="The lines of logs.")
+    metrics: KeepBody | None = Field(
+        default=None, description="Values of metrics. The newest and the best ones stay, as lists show them."
+    )
+    results: KeepBody | None = Field(
+        default=None,
+        description="Results and checkpoints in the installation's own store, except those that are a model's version.",
+    )
+    events: AgeBody | None = Field(default=None, description="Events of jobs.")
+    code: AgeBody | None = Field(
+        default=None, description="Code that no job and no model uses, counted from its upload."
+    )
+
+
+class KeptView(BaseModel):
+    """What holds for one kind of things, and what was removed so far."""
+
+    model_config = ConfigDict(title="Kept")
+
+    days: int | None
+    bytes: int | None
+    own: bool = Field(description="Whether the project has a setting of its own. Otherwise the installation's holds.")
+    held: int | None = Field(description="The bytes that the project has now; null if they are not counted.")
+    removed: int = Field(description="How many jobs (or bundles of code) something was removed of so far.")
+    removed_bytes: int
+    removed_at: datetime | None = Field(description="When something was removed last.")
+
+
+_KEPT = {"bytes": None, "own": True, "held": 1_048_576, "removed": 12, "removed_bytes": 52_428_800}
+_KEPT_EXAMPLE: dict[str, Any] = {**_KEPT, "days": 30, "removed_at": "2026-01-31T08:00:00Z"}
+_ALL_EXAMPLE: dict[str, Any] = {
+    **_KEPT, "days": None, "own": False, "held": None, "removed": 0, "removed_bytes": 0, "removed_at": None
+}  # fmt: skip
+
+
+class RetentionView(BaseModel):
+    """What a project keeps of jobs that have ended."""
+
+    model_config = ConfigDict(
+        title="RetentionView",
+        json_schema_extra={
+            "examples": [
+                {
+                    "logs": _KEPT_EXAMPLE,
+                    "metrics": {**_ALL_EXAMPLE, "held": 524_288},
+                    "results": {**_ALL_EXAMPLE, "held": 0},
+                    "events": _ALL_EXAMPLE,
+                    "code": _ALL_EXAMPLE,
+                }
+            ]
+        },
+    )
+
+    logs: KeptView
+    metrics: KeptView
+    results: KeptView
+    events: KeptView
+    code: KeptView
+
+
 _CAPS: dict[str, Any] = {
     "editor": {"priority": 50, "cpus": None, "gpus": 4, "memory": None, "jobs": 8},
     "owner": None,

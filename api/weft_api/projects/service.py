@@ -27,6 +27,7 @@ from weft_api.projects.schemas import (
 from weft_core.ids import new_id
 from weft_core.objects import code_key, mlflow_prefix
 from weft_core.setup import share_datastore
+from weft_core.store.backups import may_delete
 from weft_core.store.models import Base, CodeBundle, Datastore, EngineStatus, Job, Member, Model, Project, Secret, User
 from weft_core.store.quotas import Quota, usage
 from weft_core.store.row_security import across_projects
@@ -100,6 +101,7 @@ def delete_project(context: Context, who: Principal, name: str) -> None:
 
     Raises:
         Problem: not_found; conflict with what is still in it, or when the caller is signed in to it.
+        BackupRuns: nothing may be deleted now.
     """
     with context.database.transaction() as session:
         project = _administered(session, who, name, lock=True)
@@ -119,6 +121,7 @@ def delete_project(context: Context, who: Principal, name: str) -> None:
         session.execute(delete(Datastore).where(own, Datastore.secret_id.is_(None)))
         session.delete(project)
         session.flush()
+        may_delete(session)
         # Before the commit: when the store is away nothing is deleted, and deleting twice does no harm.
         context.objects.delete(code_key(project.id, sha256) for sha256 in bundles)
         context.objects.delete(info.key for info in context.objects.objects(mlflow_prefix(project.id)))
@@ -146,7 +149,7 @@ def set_member(session: Session, who: Principal, name: str, user_name: str, role
         Problem: not_found; forbidden unless the caller owns the project or is an administrator; conflict when no owner
             would be left.
     """
-    project = _owned(session, who, name)
+    project = owned_project(session, who, name)
     user = _user(session, user_name)
     if user is None:
         raise not_found("user", user_name[:100])
@@ -163,7 +166,7 @@ def set_member(session: Session, who: Principal, name: str, user_name: str, role
 def remove_member(session: Session, who: Principal, name: str, user_name: str) -> None:
     """Their tokens and sessions for it end at once. Raises as :func:`set_member`; everyone may leave by himself."""
     own = user_name == who.user and who.limit is None
-    project = _own(who, find_project(session, who, name, lock=True)) if own else _owned(session, who, name)
+    project = _own(who, find_project(session, who, name, lock=True)) if own else owned_project(session, who, name)
     user = _user(session, user_name)
     member = session.get(Member, (project.id, user.id)) if user else None
     if user is None or member is None:
@@ -220,7 +223,7 @@ def show_caps(session: Session, who: Principal, name: str) -> CapsBody:
 
 def set_caps(session: Session, who: Principal, name: str, body: CapsBody) -> CapsBody:
     """Raises Problem not_found; forbidden unless the caller owns the project or is an administrator."""
-    project = _owned(session, who, name)
+    project = owned_project(session, who, name)
     kept = body.model_dump(exclude_none=True)
     project.caps = {role: cap for role, cap in kept.items() if cap}
     return CapsBody.model_validate(project.caps)
@@ -250,7 +253,7 @@ def _administered(session: Session, who: Principal, name: str, lock: bool = Fals
     return project
 
 
-def _owned(session: Session, who: Principal, name: str) -> Project:
+def owned_project(session: Session, who: Principal, name: str) -> Project:
     """Locked, so that an owner remains when two owners remove each other."""
     project = _own(who, find_project(session, who, name, lock=True))
     member = session.get(Member, (project.id, who.user_id))

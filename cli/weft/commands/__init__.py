@@ -55,7 +55,7 @@ COMMANDS: dict[str, Entry] = {
     "service-accounts": Entry(
         "service_accounts", "Manage the project's accounts for machines (owners).", SERVER, group=True
     ),
-    "projects": Entry("projects", "Manage projects, their members, quotas and shares.", SERVER, group=True),
+    "projects": Entry("projects", "Manage projects, their members, quotas, shares and retention.", SERVER, group=True),
     "users": Entry("users", "Manage the users of the server (administrators).", SERVER, group=True),
     "audit": Entry("audit", "List who did what, newest first (administrators, owners).", SERVER),
     "engines": Entry("engines", "Show the engines that run jobs, how busy they are, and which jobs wait.", SERVER),
@@ -64,6 +64,8 @@ COMMANDS: dict[str, Entry] = {
     "up": Entry("local", "Start a complete Weft on this machine.", SERVER),
     "down": Entry("local", "Stop the Weft that runs on this machine.", SERVER),
     "status": Entry("local", "Show the status of the Weft that runs on this machine.", SERVER),
+    "backup": Entry("backup", "Write all of the Weft on this machine into one file, while it runs.", SERVER),
+    "restore": Entry("backup", "Make a Weft of a backup, on this machine or another one.", SERVER),
     "env": Entry(
         "local",
         "Print the environment variables of the Weft on this machine; `weft env build` builds images' environments.",

@@ -14,6 +14,7 @@ from weft.ui.cells import state
 from weft.ui.console import say, show, show_json, show_json_lines, tell
 from weft.ui.feed import Feed
 from weft.ui.jobs import table
+from weft.ui.removed import gone
 from weft.ui.times import moment
 
 app = typer.Typer()
@@ -74,16 +75,21 @@ def logs(
         left_out=reading(found.id, *options),
         as_json=as_json,
     )
+    removed = gone(found, "logs")
     if sought is not None:
         del which["tail"]
         matches = found.search_logs(sought, regex=regex is not None, case=case, context=context, end=last, **which)
         if not feed.show_matches(matches):
-            say("no line matches")
+            say(f"no line matches{f': {removed}' if removed else ''}")
         return
     if not follow:
         if not feed.show_all(found.logs(**which, end=last)):
-            say(f"{found.id} ({found.state}) has no such line" + ("" if found.is_terminal else " yet"))
+            missing = f" has no such line{'' if found.is_terminal else ' yet'}"
+            say(f"{found.id} ({found.state}){f': {removed}' if removed else missing}")
         return
+
+    if removed:
+        say(f"{found.id}: {removed}")
 
     def work() -> None:
         for item in found.follow_logs(**which, on_trouble=feed.trouble, complete=feed.complete):

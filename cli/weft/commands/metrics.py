@@ -25,6 +25,7 @@ from weft.resources.metrics import Axis, Series
 from weft.ui.console import out, say, show, show_json, show_json_lines
 from weft.ui.jobs import outcome
 from weft.ui.metrics import chart_names, chart_style, charts, series_table, value
+from weft.ui.removed import gone
 from weft.words import count, size
 
 app = typer.Typer()
@@ -129,6 +130,8 @@ class _Which:
         if there:
             names = ", ".join(_names_of(there)[:20])
             raise NotFound("not_found", 404, f"{self.job.id} has no such metric; it has: {names}")
+        if told := gone(self.job, "metrics"):
+            raise NotFound("not_found", 404, f"{self.job.id} ({self.job.state}): {told}")
         what = "no system metrics" if self.chosen["kind"] == "system" else "no metrics"
         whose = " with this --learner or --attempt" if self.chosen["learner"] or self.chosen["attempt"] else ""
         yet = "" if self.job.is_terminal else " yet"

@@ -1,4 +1,4 @@
-"""``projects list|create|delete|members|add|remove|quota|share|caps``."""
+"""``projects list|create|delete|members|add|remove|quota|share|caps|retention``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import typer
 from rich.markup import escape
 
 from weft.commands.common import JsonOption, client_of
+from weft.commands.retention import retention
 from weft.models import Caps, Quota, Share
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import table
 from weft.ui.times import ago
 from weft.words import size
 
-app = typer.Typer(no_args_is_help=True, help="Manage projects, their members, quotas and shares.")
+app = typer.Typer(no_args_is_help=True, help="Manage projects, their members, quotas, shares and retention.")
 NameArgument = Annotated[str, typer.Argument(metavar="PROJECT", show_default=False)]
 UserArgument = Annotated[str, typer.Argument(metavar="USER", show_default=False)]
 _UNITS = {"mb": 10**6, "gb": 10**9, "tb": 10**12, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
@@ -201,6 +202,9 @@ def caps(
         limits = [found.roles[role][key] for role in Caps.ROLES]
         made.add_row(key, *("none" if limit is None else _amount(key, limit) for limit in limits))
     show(made)
+
+
+app.command("retention")(retention)
 
 
 def _limit(name: str, text: str) -> float | None:

@@ -19,6 +19,7 @@ from weft.transport.transfer import Progress
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import table
 from weft.ui.progress import bar
+from weft.ui.removed import gone
 from weft.ui.times import moment
 from weft.words import count, size
 
@@ -34,6 +35,9 @@ def files(ctx: typer.Context, job: JobArgument, as_json: JsonOption = False) -> 
         show_json([dict(file.raw) for file in listed])
         return
     if not listed:
+        if told := gone(found, "results"):
+            say(f"{found.id} ({found.state}): {told}")
+            return
         say(f"{found.id} ({found.state}) has no results" + ("" if found.is_terminal else " yet"))
         return
     made = table("SIZE", "MODIFIED", "PATH", numbers=("SIZE",))

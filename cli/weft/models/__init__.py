@@ -1,6 +1,6 @@
 """The server's answers as frozen values. ``raw`` is the server's JSON, with fields that this version may not know."""
 
-from weft.models.access import AuditRecord, Caps, Member, Project, Quota, ServiceAccount, Share, Token, User
+from weft.models.access import AuditRecord, Caps, Member, Project, Quota, Retention, ServiceAccount, Share, Token, User
 from weft.models.base import TERMINAL, Json, Problem, parse_time
 from weft.models.engines import Engine, EngineNode, WaitingJob
 from weft.models.jobs import (
@@ -43,6 +43,7 @@ __all__ = [
     "Problem",
     "Project",
     "Quota",
+    "Retention",
     "Round",
     "Secret",
     "ServiceAccount",

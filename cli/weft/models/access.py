@@ -174,6 +174,29 @@ class Share(ServerValue):
 
 
 @dataclass(frozen=True)
+class Retention(ServerValue):
+    """What a project keeps of jobs that have ended. ``own``: the project's own settings by kind (``days``, ``bytes``),
+    without those that are the installation's."""
+
+    own: Mapping[str, Mapping[str, int | None] | None]
+
+    KINDS = ("logs", "metrics", "results", "events", "code")
+    SIZED = ("logs", "metrics", "results")
+
+    @classmethod
+    def from_json(cls, data: Json) -> Retention:
+        def limits(kind: str) -> dict[str, int | None]:
+            names = ("days", "bytes") if kind in cls.SIZED else ("days",)
+            return {name: data[kind].get(name) for name in names}
+
+        return cls(own={kind: limits(kind) for kind in cls.KINDS if (data.get(kind) or {}).get("own")}, raw=data)
+
+    def removed_at(self, kind: str) -> datetime | None:
+        """When something of a kind was removed last."""
+        return parse_time((self.raw.get(kind) or {}).get("removed_at"))
+
+
+@dataclass(frozen=True)
 class Caps(ServerValue):
     """The caps on each member of a project, by role: ``priority``, ``cpus``, ``gpus``, ``memory`` (bytes), ``jobs``."""
 

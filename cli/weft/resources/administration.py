@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft.models import Caps, Member, Project, Quota, Share, User
+from weft.models import Caps, Member, Project, Quota, Retention, Share, User
 from weft.transport.http import Transport, segment
 
 
@@ -115,6 +115,21 @@ class Projects:
         """
         body = {"weight": weight, "guaranteed": dict(guaranteed or {}), "borrow": borrow}
         return Share.from_json(self._transport.json("PUT", f"/projects/{segment(name)}/share", json=body))
+
+    def retention(self, name: str) -> Retention:
+        """What a project keeps of jobs that have ended, and what was removed so far."""
+        return Retention.from_json(self._transport.json("GET", f"/projects/{segment(name)}/retention"))
+
+    def set_retention(self, name: str, keep: Mapping[str, Mapping[str, int | None] | None]) -> Retention:
+        """Set what a project keeps. What is beyond it is removed within minutes, and can't be brought back.
+
+        Args:
+            keep: by kind (``logs``, ``metrics``, ``results``, ``events``, ``code``), how many ``days`` and, for the
+                first three, how many ``bytes``; None or a missing limit means all. For a kind that is None or missing,
+                the installation's setting holds.
+        """
+        body = {kind: None if limits is None else dict(limits) for kind, limits in keep.items()}
+        return Retention.from_json(self._transport.json("PUT", f"/projects/{segment(name)}/retention", json=body))
 
     def caps(self, name: str) -> Caps:
         """The caps on the members of a project."""

@@ -20,6 +20,7 @@ from weft.resources.jobs import Job
 from weft.ui import cells, times
 from weft.ui.advice import advice
 from weft.ui.console import out
+from weft.ui.removed import all_gone
 
 _WIDE = 100
 _LONGEST_NAME = 24
@@ -192,6 +193,7 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
         ("pretrained", job.raw.get("pretrained_model")),
         ("began with", f"the checkpoint {_checkpoint(job.checkpoint_of, None)}" if job.checkpoint_of else None),
         ("results", results_place(job)),
+        ("removed", all_gone(job)),
         ("model", ", ".join(job.raw.get("models") or ())),
     ]
     return [(key, value) for key, value in rows if value]

@@ -14,6 +14,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from pydantic import ValidationError
 from sqlalchemy import text
 from sqlalchemy.engine import Connection, Engine
@@ -79,6 +80,12 @@ def check(engine: Engine) -> None:
         )
 
 
+def knows(revision: str) -> bool:
+    """Whether this version has the migration, so that it can upgrade a database from there."""
+    script = ScriptDirectory(str(bundled.path("migrations")))
+    return any(each.revision == revision for each in script.walk_revisions())
+
+
 def _take_turns(connection: Connection) -> None:
     # Migrations must not wait for ever behind a long query, nor block everyone queued behind them.
     connection.execute(text("SET LOCAL lock_timeout = '30s'"))
@@ -108,6 +115,9 @@ def main(arguments: list[str] | None = None) -> int:
             downgrade(database.engine, options.revision)
     except SchemaMismatch as error:
         print(error, file=sys.stderr)
+        return 1
+    except CommandError as error:
+        print(f"the database is of another version of Weft: {error}", file=sys.stderr)
         return 1
     except OperationalError as error:
         print(f"can't reach Postgres: {error.orig}", file=sys.stderr)

@@ -67,6 +67,11 @@ class PostgresServer(Part):
             client_encoding="utf8",
         )
 
+    @staticmethod
+    def program(name: str) -> str:
+        """The path of one of PostgreSQL's programs, such as ``pg_dump``. Raises PartError when it is not installed."""
+        return str(_programs() / name)
+
     def folder(self) -> Path:
         return self.data
 

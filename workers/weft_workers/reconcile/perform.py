@@ -46,6 +46,7 @@ from weft_core.lifecycle.view import AttemptView, View
 from weft_core.objects import StoreError, job_prefix, results_prefix
 from weft_core.packages import PYPI
 from weft_core.secrets import SecretsUnreadable
+from weft_core.store.backups import BackupRuns, may_delete
 from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, Job, Learner, LogChunk
 from weft_core.store.registry import keeps_results
@@ -139,9 +140,11 @@ def _purge(context: Context, lease: Lease, view: View) -> float | None:
             keys.append(found.key)
             if len(keys) == _RENEW_EVERY:
                 renew(context.database, lease)
-                context.objects.delete(keys)
+                _delete(context, keys)
                 keys = []
-        context.objects.delete(keys)
+        _delete(context, keys)
+    except BackupRuns as error:
+        return trouble(context, lease, str(error))
     except StoreError as error:
         if error.kind != "no_container":
             return trouble(context, lease, f"can't delete the job's files: {error}")
@@ -151,6 +154,12 @@ def _purge(context: Context, lease: Lease, view: View) -> float | None:
     log.info("deleted")
     _ended(context, view)
     return None
+
+
+def _delete(context: Context, keys: list[str]) -> None:
+    with context.database.transaction() as session:
+        may_delete(session)
+        context.objects.delete(keys)
 
 
 # --- an open attempt ----------------------------------------------------------------------------------------------

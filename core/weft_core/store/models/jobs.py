@@ -44,6 +44,7 @@ class Job(Base):
             "id",
             postgresql_where=text("state = 'QUEUED'"),
         ),
+        Index("ix_jobs_ended", "project_id", "ended_at", "id", postgresql_where=text("ended_at is not null")),
         Index("ix_jobs_labels", "labels", postgresql_using="gin"),
         Index("ix_jobs_overlay_id", "overlay_id", postgresql_where=text("overlay_id is not null")),
         Index("ix_jobs_pretrained_id", "pretrained_id", postgresql_where=text("pretrained_id is not null")),
@@ -86,6 +87,7 @@ class Job(Base):
     state_since: Mapped[datetime] = created()
     started_at: Mapped[datetime | None]  # first PROCESSING
     ended_at: Mapped[datetime | None]
+    removed: Mapped[dict[str, Any] | None]  # what retention has removed: {logs, metrics, results, events} → {at, …}
 
     # The lease (docs/leases.md): who may step this job until when; version guards the write-back.
     version: Mapped[int] = mapped_column(BigInteger, server_default="0")

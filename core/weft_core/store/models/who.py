@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Boolean, CheckConstraint, ForeignKey, text
+from sqlalchemy import Boolean, CheckConstraint, ForeignKey, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from weft_core.store.models.base import Base, created, project
@@ -48,6 +48,12 @@ class Project(Base):
     borrows: Mapped[bool] = mapped_column(Boolean, server_default=text("true"))
     # By role, for the jobs of one member: {priority, cpus, gpus, memory, jobs}.
     caps: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    # What is kept of ended jobs (weft_core.store.retention): {logs, metrics, results, events, code} → {days, bytes};
+    # for what is not in it, the settings hold.
+    retention: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    # What was removed so far: {logs, …} → {jobs, bytes, at}; and how far workers have come: {until, began}.
+    removed: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    retention_due: Mapped[datetime] = mapped_column(server_default=func.now())  # when a worker looks next
     created_at: Mapped[datetime] = created()
 
 

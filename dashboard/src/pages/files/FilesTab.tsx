@@ -9,6 +9,7 @@ import { Empty } from "../../ui/Empty";
 import { ErrorNote } from "../../ui/ErrorNote";
 import { dateTime, plural, size } from "../../ui/format";
 import { Loading } from "../../ui/Loading";
+import { Removed } from "../../ui/Removed";
 import { useTitle } from "../../ui/useTitle";
 import { FileItem } from "./FileItem";
 import { fileUrl, loadPreview } from "./preview";
@@ -31,12 +32,16 @@ export function FilesTab() {
   if (!files.length) {
     return (
       <div className="card">
-        <Empty title="No files" command={`weft files ${jobId}`}>
-          <p>
-            {job && ended(job) ? "The job left none. " : "Results come at the job's end. "}
-            What the program writes to <code>RESULT_DIR</code> shows up here.
-          </p>
-        </Empty>
+        {job?.removed?.results ? (
+          <Removed what="results" at={job.removed.results} />
+        ) : (
+          <Empty title="No files" command={`weft files ${jobId}`}>
+            <p>
+              {job && ended(job) ? "The job left none. " : "Results come at the job's end. "}
+              What the program writes to <code>RESULT_DIR</code> shows up here.
+            </p>
+          </Empty>
+        )}
       </div>
     );
   }

@@ -12,6 +12,7 @@ import { Panel } from "../../charts/Panel";
 import type { Kind } from "../../charts/queries";
 import { type ChartSearch, MOST_JOBS } from "../../charts/search";
 import { Empty } from "../../ui/Empty";
+import { Removed } from "../../ui/Removed";
 import { AnotherJob } from "../jobs/AnotherJob";
 
 const metrics = getRouteApi("/inside/jobs/$jobId/metrics");
@@ -92,6 +93,7 @@ function Charts({ jobId, kind, search, change }: ChartsProps) {
 const exportUrl = (id: string, format: string) => `/api/v1/jobs/${encodeURIComponent(id)}/metrics/export?format=${format}`;
 
 function None({ job, kind }: { job: JobDetail; kind: Kind }) {
+  if (job.removed?.metrics) return <Removed what="metrics" at={job.removed.metrics} />;
   if (kind === "system") {
     return (
       <Empty title={ended(job) ? "No system metrics" : "No system metrics yet"}>

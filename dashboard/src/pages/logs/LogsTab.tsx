@@ -10,6 +10,7 @@ import { useKeys } from "../../app/keys";
 import { Empty } from "../../ui/Empty";
 import { ErrorNote } from "../../ui/ErrorNote";
 import { Loading } from "../../ui/Loading";
+import { Removed } from "../../ui/Removed";
 import { useTitle } from "../../ui/useTitle";
 import { LogBar } from "./LogBar";
 import { type GapRow, gapRow, LogWindow, row, type Row } from "./LogWindow";
@@ -99,13 +100,17 @@ export function LogsTab() {
       <ErrorNote error={state.error ?? found.error} />
       {state.loaded && state.rows.length === 0 ? (
         <div className="card">
-          <Empty title={state.total ? "No lines of this learner and attempt" : "No lines yet"}>
-            <p>
-              {ended(job)
-                ? "The job has ended without any."
-                : "What the program prints shows up here as soon as it is printed."}
-            </p>
-          </Empty>
+          {job.removed?.logs ? (
+            <Removed what="logs" at={job.removed.logs} />
+          ) : (
+            <Empty title={state.total ? "No lines of this learner and attempt" : "No lines yet"}>
+              <p>
+                {ended(job)
+                  ? "The job has ended without any."
+                  : "What the program prints shows up here as soon as it is printed."}
+              </p>
+            </Empty>
+          )}
         </div>
       ) : state.loaded ? (
         <LogView

@@ -121,7 +121,7 @@ bucket = {{ toJson .Values.s3.bucket }}
 {{- include "weft.toml.keys" $provider }}
 {{- end }}
 {{- end }}
-{{- range $section := list "fair_share" "images" "limits" "notify" "outgoing" "timings" "telemetry" "audit" "identity" }}
+{{- range $section := list "fair_share" "images" "limits" "notify" "outgoing" "timings" "telemetry" "retention" "audit" "identity" }}
 {{- with index $settings $section }}
 
 [{{ $section }}]
