@@ -12,6 +12,7 @@ from tests.e2e.stack import Stack, running
 
 from benchmarks import (
     attacks,
+    cli,
     clusters,
     data,
     flood,
@@ -28,6 +29,7 @@ from benchmarks import (
 )
 
 BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
+    "cli": cli.measure,
     "submit": submit.measure,
     "start": start.measure,
     "overhead": overhead.measure,
