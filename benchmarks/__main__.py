@@ -12,6 +12,7 @@ from tests.e2e.stack import Stack, running
 
 from benchmarks import (
     attacks,
+    cli,
     clusters,
     data,
     flood,
@@ -19,15 +20,19 @@ from benchmarks import (
     install,
     isolation,
     logs,
+    memory,
     metrics,
     mlflow,
     overhead,
     prepare,
     start,
     submit,
+    submits,
 )
 
 BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
+    "cli": cli.measure,
+    "memory": memory.measure,
     "submit": submit.measure,
     "start": start.measure,
     "overhead": overhead.measure,
@@ -36,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
 # These need no stack.
 ALONE: dict[str, Callable[[Path], None]] = {
     "install": install.measure,
+    "submits": submits.measure,
     "data": data.measure,
     "prepare": prepare.measure,
     "logs": logs.measure,

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-
-import pathspec
+from typing import TYPE_CHECKING
 
 from weft.errors import BundleError
+
+if TYPE_CHECKING:
+    import pathspec
 
 ALWAYS_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints"}
@@ -170,7 +172,7 @@ def collect(
     yield from sorted(found)
 
 
-_Rules = tuple[str, pathspec.GitIgnoreSpec, list[str]]
+_Rules = tuple[str, "pathspec.GitIgnoreSpec", list[str]]
 
 
 def _walk(
@@ -224,6 +226,8 @@ def _rules_of(folder: Path, prefix: str) -> Iterator[_Rules]:
         except (OSError, UnicodeDecodeError) as error:
             raise BundleError(f"{folder / name} can't be read: {error}") from error
     if lines:
+        import pathspec  # takes 15 ms, and most commands pack no folder
+
         try:
             yield prefix, pathspec.GitIgnoreSpec.from_lines(lines), lines
         except ValueError as error:

@@ -13,8 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import yaml
-
 from weft import profile as profiles
 from weft.bundle import Bundle, open_bundle
 from weft.errors import ApiError, WeftError
@@ -281,6 +279,8 @@ def read_manifest(manifest: str | Path | Mapping[str, Any]) -> tuple[str, Path |
         WeftError: the file can't be read.
     """
     if isinstance(manifest, Mapping):
+        import yaml  # takes 10 ms, and most commands write no manifest
+
         return yaml.safe_dump(dict(manifest), sort_keys=False), None
     path = Path(manifest)
     try:

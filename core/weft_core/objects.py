@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+SMALL = 1 << 20
+"""Bytes up to which a file is uploaded by one request, without other threads."""
 _COPY = TransferConfig(multipart_threshold=1 << 30, multipart_chunksize=256 << 20)
 _WEEK = 7 * 24 * 3600  # the longest that a signature of version 4 may live
 
@@ -200,6 +202,9 @@ class Bucket:
 
     def put_file(self, key: str, path: Path) -> None:
         """Upload a file of any size (multipart above 8 MiB)."""
+        if path.stat().st_size <= SMALL:  # without boto3's pool of threads for each transfer
+            self.put(key, path.read_bytes())
+            return
         with self._guard(key):
             self._s3.upload_file(str(path), self.bucket, key)
 

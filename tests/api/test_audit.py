@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +18,8 @@ from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import ProgrammingError
 from starlette.routing import BaseRoute
 from tests.api.conftest import HELLO, PASSWORD, Api, Person, code_of
+from tests.api.statements import counted
+from tests.e2e.stack import eventually
 
 from weft_api.app import create_app
 from weft_api.audit.recorder import RECORDER, Entry, Recorder
@@ -373,3 +377,25 @@ def test_ever_new_addresses_fill_a_bounded_number_of_rows(api: Api, new: New) ->
     records = new()
     assert len(records) == 1002
     assert [(record.address, record.count) for record in records[-2:]] == [("many", 1), ("many", 499)]
+
+
+def test_records_that_come_while_others_are_written_are_written_together(api: Api) -> None:
+    recorder = Recorder(api.context)
+    entry = Entry(
+        ActorKind.SYSTEM, None, None, None, "", "together", "test", None, None, None, 200, f"r-{uuid.uuid4().hex}"
+    )
+    stored: list[bool] = []
+    with counted(api) as found, recorder._writing:
+        threads = [threading.Thread(target=lambda: stored.append(recorder.record(entry))) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: len(recorder._waiting) == 5, "all wait")
+        assert not found.statements
+        recorder._write_waiting()
+    for thread in threads:
+        thread.join(60)
+    assert stored == [True] * 5
+    assert len(found.statements) == 1, "one statement for all"
+    with api.context.database.autocommit() as connection:
+        query = select(func.count()).where(AuditRecord.request_id == entry.request_id)
+        assert connection.scalar(query) == 5

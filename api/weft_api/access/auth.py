@@ -3,17 +3,18 @@ which are valid for the routes of learners only.)"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from ipaddress import ip_address
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from fastapi import Depends
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
 from sqlalchemy import ColumnElement, case, func, select, text, tuple_, update
+from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 from starlette.requests import HTTPConnection
 
@@ -81,6 +82,8 @@ class Principal:
     limit: str | None = None
     """The most that the caller may do, and whatever the caller creates; ``role`` is no higher. None: all that the user
     may."""
+    caps: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The caps on the project's members, by role."""
 
     def scope(self, session: Session) -> Scope:
         return Scope(session, self.project_id)
@@ -101,19 +104,20 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
     """
     query = (
         select(Token.id, Token.user_id, User.name, Token.project_id, Project.name, Member.role, _unnoted())
-        .add_columns(User.is_admin, Token.kind, Token.opened_with, Token.role, User.service_of)
+        .add_columns(User.is_admin, Token.kind, Token.opened_with, Token.role, User.service_of, Project.caps)
         .join(User, User.id == Token.user_id)
         .join(Project, Project.id == Token.project_id)
         .join(Member, (Member.project_id == Token.project_id) & (Member.user_id == Token.user_id))
         .where(Token.sha256 == sha256, *_valid())
     )
-    with context.database.transaction() as session:
-        row = session.execute(query).one_or_none()
+    with context.database.autocommit() as connection:
+        row = connection.execute(query).one_or_none()
         if row is None:
             return None
-        token_id, user_id, user, project_id, project, role, unnoted, admin, kind, opened_with, limit, service_of = row
+        token_id, user_id, user, project_id, project, role, unnoted, admin, kind, opened_with, limit, *rest = row
+        service_of, caps = rest
         if unnoted:
-            _note_use(session, [sha256])
+            _note_use(connection, [sha256])
     browser = kind == "browser"
     parent = opened_with if browser else token_id
     how = ActorKind.SESSION if browser else ActorKind.TOKEN
@@ -122,24 +126,36 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
         role, admin = min(role, limit, key=RANK.__getitem__), False
     service = service_of is not None
     return Principal(
-        token_id, sha256, user_id, user, project_id, project, role, admin, browser, parent, service=service, limit=limit
+        token_id,
+        sha256,
+        user_id,
+        user,
+        project_id,
+        project,
+        role,
+        admin,
+        browser,
+        parent,
+        service=service,
+        limit=limit,
+        caps=caps,
     )
 
 
 def find_member(context: Context, user_id: str, project_id: str) -> Principal | None:
     """A user who signs in with a password instead of a token; None if disabled, or not a member of the project."""
     query = (
-        select(User.name, Project.name, Member.role, User.is_admin)
+        select(User.name, Project.name, Member.role, User.is_admin, Project.caps)
         .join(Member, Member.user_id == User.id)
         .join(Project, Project.id == Member.project_id)
         .where(User.id == user_id, Project.id == project_id, User.disabled_at.is_(None))
     )
-    with context.database.transaction() as session:
-        row = session.execute(query).one_or_none()
+    with context.database.autocommit() as connection:
+        row = connection.execute(query).one_or_none()
     if row is None:
         return None
     acting(ActorKind.PASSWORD, user_id=user_id, user=row[0], project=(project_id, row[1]))
-    return Principal("", "", user_id, row[0], project_id, row[1], row[2], row[3])
+    return Principal("", "", user_id, row[0], project_id, row[1], row[2], row[3], caps=row[4])
 
 
 def still_signed_in(context: Context, people: Collection[Principal]) -> set[Principal]:
@@ -180,7 +196,7 @@ def _unnoted() -> ColumnElement[bool]:
     return (Token.last_used_at.is_(None)) | (Token.last_used_at < func.now() - text("interval '1 minute'"))
 
 
-def _note_use(session: Session, hashes: Sequence[str]) -> None:
+def _note_use(session: Session | Connection, hashes: Sequence[str]) -> None:
     later = case((Token.kind == "browser", session_expiry()), else_=Token.expires_at)
     used = update(Token).where(Token.sha256.in_(hashes), _unnoted())
     session.execute(used.values(last_used_at=func.now(), expires_at=later))
@@ -293,8 +309,9 @@ def by_token(context: Context, plain: str) -> Principal:
     return principal
 
 
-def _require(role: Role) -> Callable[[Principal], Principal]:
-    def check(principal: Annotated[Principal, Depends(_authenticate)]) -> Principal:
+def _require(role: Role) -> Callable[[Principal], Awaitable[Principal]]:
+    # A coroutine, so that it needs no thread.
+    async def check(principal: Annotated[Principal, Depends(_authenticate)]) -> Principal:
         if not principal.may(role):
             raise Problem(
                 FORBIDDEN, f"this needs the role {role}; in project {principal.project!r} you are {principal.role}"
@@ -309,7 +326,7 @@ Editor = Annotated[Principal, Depends(_require("editor"))]
 Owner = Annotated[Principal, Depends(_require("owner"))]
 
 
-def _administrator(principal: Viewer) -> Principal:
+async def _administrator(principal: Viewer) -> Principal:
     if not principal.admin:
         raise Problem(FORBIDDEN, "this is for administrators of the installation")
     return principal

@@ -46,8 +46,16 @@ class Entry:
         return (self.actor is ActorKind.ANONYMOUS and self.status >= 400) or self.status == 429
 
 
+@dataclass
+class _Waiting:
+    """An entry whose request waits until it is written."""
+
+    entry: Entry
+    stored: bool | None = None
+
+
 class Recorder:
-    """Writes records. Any thread may call it.
+    """Writes records. Any thread may call it. Entries that come while others are being written are written together.
 
     Refusals that are noise are counted: of each kind (who, from which address, which action, which object, which
     status), the first in a minute is written at once, and the number of the others when the minute is over.
@@ -57,7 +65,9 @@ class Recorder:
         self._database: Database = context.database
         self._failures = METRICS.of(context).audit_failures
         self._counts: dict[Entry, tuple[int, str]] = {}
+        self._waiting: list[_Waiting] = []
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._timer: threading.Timer | None = None
 
     def record(self, entry: Entry) -> bool:
@@ -67,7 +77,13 @@ class Recorder:
             if counted is None:
                 return True
             entry = counted
-        return self._write([entry])
+        waiting = _Waiting(entry)
+        with self._lock:
+            self._waiting.append(waiting)
+        with self._writing:
+            if waiting.stored is None:  # nobody has written it meanwhile
+                self._write_waiting()
+        return bool(waiting.stored)
 
     def close(self) -> None:
         """Write what has been counted."""
@@ -100,10 +116,16 @@ class Recorder:
         if entries:
             self._write(entries)
 
+    def _write_waiting(self) -> None:
+        with self._lock:
+            together, self._waiting = self._waiting, []
+        stored = self._write([waiting.entry for waiting in together])
+        for waiting in together:
+            waiting.stored = stored
+
     def _write(self, entries: list[Entry]) -> bool:
-        # A statement is a transaction here: a write costs one round trip more.
         try:
-            with self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            with self._database.autocommit() as connection:
                 connection.execute(insert(AuditRecord), [asdict(entry) for entry in entries])
         except (SQLAlchemyError, OSError) as error:
             self._failures.inc(len(entries))

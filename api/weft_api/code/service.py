@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import insert
 from weft_api.context import Context
 from weft_api.http.spool import Spooled
 from weft_core.bundle import BundleInfo, check_bundle
-from weft_core.objects import code_key
+from weft_core.objects import SMALL, code_key
 from weft_core.store.models import CodeBundle
 from weft_core.store.scope import Scope
 
@@ -28,7 +28,10 @@ def store_code(context: Context, project_id: str, upload: Spooled) -> BundleInfo
         StoreError: the store is away.
     """
     info = check_bundle(upload.path, context.settings.limits)
-    put_code(context, project_id, upload)
+    if upload.size <= SMALL:  # as quick as the question whether it is there
+        context.objects.put_file(code_key(project_id, upload.sha256), upload.path)
+    else:
+        put_code(context, project_id, upload)
     return info
 
 

@@ -83,13 +83,17 @@ def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, order: Order, lim
 
 def show_job(scope: Scope, who: Principal, job: Job) -> JobView:
     """A job without its attempts."""
-    user = who.user if job.user_id == who.user_id else _user_names(scope, {job.user_id})[job.user_id]
-    return JobView(**_fields(job, who, user), metrics=best_and_last(scope, [job.id])[job.id])
+    return JobView(**_fields(job, who, _user_name(scope, who, job)), metrics=best_and_last(scope, [job.id])[job.id])
+
+
+def show_new_job(who: Principal, job: Job) -> JobView:
+    """A job of the caller's that was inserted just now, so that nothing belongs to it yet."""
+    return JobView(**_fields(job, who, who.user), metrics={})
 
 
 def detail_job(scope: Scope, who: Principal, job: Job) -> JobDetail:
     """A job with everything that belongs to it."""
-    fields = _fields(job, who, _user_names(scope, {job.user_id})[job.user_id])
+    fields = _fields(job, who, _user_name(scope, who, job))
     if job.state == JobState.QUEUED:
         fields["queue_position"] = _queue_position(scope, job)
     logged = logged_by(scope, job.id)
@@ -118,6 +122,10 @@ def _packages(scope: Scope, job: Job) -> PackagesView | None:
         sha256=overlay.sha256,
         size=overlay.size,
     )
+
+
+def _user_name(scope: Scope, who: Principal, job: Job) -> str:
+    return who.user if job.user_id == who.user_id else _user_names(scope, {job.user_id})[job.user_id]
 
 
 def _user_names(scope: Scope, ids: set[str]) -> dict[str, str]:

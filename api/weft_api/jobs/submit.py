@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy.orm import Session
-
 from weft_api.access.auth import Principal
 from weft_api.access.lookups import find_job
 from weft_api.checkpoints.service import (
@@ -29,7 +27,7 @@ from weft_api.jobs.notifications import check_webhooks, look_up_targets
 from weft_api.jobs.packages import read_package_request
 from weft_api.jobs.repositories import pin_repository
 from weft_api.jobs.schemas import JobView
-from weft_api.jobs.service import show_job
+from weft_api.jobs.service import show_job, show_new_job
 from weft_api.jobs.submission import Submission
 from weft_api.storage.checker import CHECKER
 from weft_api.storage.clients import users_store
@@ -40,7 +38,7 @@ from weft_core.manifest import Manifest, ParsedManifest, parse_manifest
 from weft_core.packages import PackageRequest
 from weft_core.service_log import note
 from weft_core.store import jobs
-from weft_core.store.models import Job, Project, Secret
+from weft_core.store.models import Job, Secret
 from weft_core.store.packages import attach_overlay
 from weft_core.store.scope import Scope
 
@@ -180,7 +178,7 @@ def _insert(
             job.keepalive_seconds = submission.keepalive.seconds
             job.idle_seconds = submission.keepalive.idle_seconds
         job.traceparent = context.tracing.here()
-        lowered = _cap_priority(session, who, job)
+        lowered = _cap_priority(who, job)
         jobs.submit(scope, job, parsed.manifest.notes)
         note(job=job.id)
         about("job", job.id)
@@ -199,8 +197,7 @@ def _insert(
         for warning in (*warnings, *lowered):
             jobs.record_event(session, job, "warning", warning)
         session.flush()
-        session.refresh(job)
-        view = show_job(scope, who, job)
+        view = show_new_job(who, job)
         build = overlay.job_id if overlay is not None else None
     # Only now, as the job is durable; a wake-up that is lost costs a few seconds.
     for due in filter(None, (build, job_id)):
@@ -208,10 +205,10 @@ def _insert(
     return Submitted(view)
 
 
-def _cap_priority(session: Session, who: Principal, job: Job) -> list[str]:
+def _cap_priority(who: Principal, job: Job) -> list[str]:
     """Lower the priority of a job to the most that the project gives to members of its user's role. Returns a warning
     if it was higher."""
-    cap = session.get_one(Project, who.project_id).caps.get(who.role, {}).get("priority")
+    cap = who.caps.get(who.role, {}).get("priority")
     if cap is None or job.priority <= cap:
         return []
     asked, job.priority = job.priority, cap

@@ -10,7 +10,8 @@ from weft_core.store.scope import Scope
 
 def model_names(scope: Scope, ids: Iterable[str]) -> dict[str, str]:
     """Names by the models' ids."""
-    return {model.id: model.name for model in scope.all(scope.select(Model, Model.id.in_(set(ids))))}
+    wanted = set(ids)
+    return {model.id: model.name for model in scope.all(scope.select(Model, Model.id.in_(wanted)))} if wanted else {}
 
 
 def registered_as(scope: Scope, job: Job) -> list[str]:

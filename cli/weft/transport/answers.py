@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import httpx
 
 from weft.errors import ApiError, NotWeft, Unavailable, api_error
-from weft.models import Problem
 from weft.profile import Server
 
 _PROBLEM = "application/problem+json"
@@ -46,6 +45,8 @@ def parsed(response: httpx.Response) -> Any:
 
 def read_error(response: httpx.Response, server: Server, *, signed: bool = True) -> ApiError:
     """The :class:`ApiError` for an answer of Weft with a 4xx or 5xx status."""
+    from weft.models import Problem  # the models take 20 ms, which `weft version` saves
+
     status = response.status_code
     problem = parsed(response)
     if not isinstance(problem, dict):

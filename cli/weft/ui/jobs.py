@@ -92,12 +92,13 @@ def job_table(jobs: Sequence[Job], metrics: Sequence[tuple[str, str]] = (), para
     # The name gets what the rest leaves, and the reason what the name leaves.
     room = console.width - _width(_filled(table(*columns, numbers=numbers), rows))
     longest = max(min(room + len("NAME"), _LONGEST_NAME), len("NAME")) if console.is_terminal else None
-    for row, job in zip(rows, jobs, strict=True):
-        row[1] = Text(cells.shortened(job.name, longest) if longest else job.name)
-    plain = _filled(table(*columns, numbers=numbers), rows)
-    room = console.width - _width(plain)
+    names = [Text(cells.shortened(job.name, longest) if longest else job.name) for job in jobs]
+    for row, name in zip(rows, names, strict=True):
+        row[1] = name
+    # To measure a table takes as long as to print it, so the names are measured alone.
+    room -= max([len("NAME"), *(name.cell_len for name in names)]) - len("NAME")
     if not wide or room < _REASON_LEAST:
-        return plain
+        return _filled(table(*columns, numbers=numbers), rows)
     for row, job in zip(rows, jobs, strict=True):
         row.append(Text(cells.shortened(_short_reason(job), room - 2), style="dim"))
     return _filled(table(*columns, "REASON", numbers=numbers), rows)

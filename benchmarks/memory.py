@@ -1,0 +1,75 @@
+"""How much memory each kind of process takes at rest, after it has worked a little.
+
+PSS counts a page that several processes share as a part for each; RSS counts it whole for each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+from tests.e2e.stack import Stack, eventually, manifest
+
+from benchmarks.table import median, show, spread
+
+MIB = 1 << 20
+SECONDS = 10
+"""How long the processes rest before they are measured."""
+REQUESTS = 200
+_KINDS = {"api": "weft_api", "worker": "weft_workers", "sweeper": "weft_workers.sweeper", "agent": "weft_trainer"}
+_GOALS = {"api": 130, "sweeper": 90, "agent": 40}
+"""MiB."""
+
+
+def measure(stack: Stack, folder: Path) -> None:
+    job = stack.train(manifest("sleep 3600"), None)
+    eventually(lambda: job.refresh().state == "PROCESSING", "the job runs")
+    client = stack.client
+    for _ in range(REQUESTS):
+        client.jobs.list(limit=5)
+        job.refresh()
+    time.sleep(SECONDS)
+    rows = []
+    for kind, found in _by_kind(stack).items():
+        full = [process.memory_full_info() for process in found]
+        pss = [info.pss / MIB for info in full]
+        goal = _GOALS.get(kind)
+        rows.append(
+            [
+                f"{kind}, {len(found)} processes" if len(found) > 1 else kind,
+                spread(pss, digits=0),
+                spread([info.rss / MIB for info in full], digits=0),
+                f"< {goal} MiB" if goal else "",
+                ("yes" if median(pss) < goal else "no") if goal else "",
+            ]
+        )
+    job.delete()
+    show(
+        f"Memory at rest, after {REQUESTS} requests and a job's start, MiB: median (min to max)",
+        ["what", "PSS", "RSS", "goal", "met by PSS"],
+        rows,
+    )
+
+
+def _by_kind(stack: Stack) -> dict[str, list[psutil.Process]]:
+    found: dict[str, list[psutil.Process]] = {kind: [] for kind in _KINDS}
+    for process in _processes(stack):
+        words = process.cmdline()
+        for kind, module in _KINDS.items():
+            if "-m" in words and module == words[words.index("-m") + 1]:
+                found[kind].append(process)
+    return {kind: processes for kind, processes in found.items() if processes}
+
+
+def _processes(stack: Stack) -> Iterator[psutil.Process]:
+    """All processes that the stack started, also those that live on their own."""
+    home = str(stack.home)
+    for process in psutil.process_iter():
+        try:
+            environment = process.environ()
+        except psutil.Error:
+            continue
+        if any(home in value for value in environment.values()):
+            yield process

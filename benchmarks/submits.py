@@ -1,0 +1,214 @@
+"""Durable submits per second: 16 clients that submit a job with 20 KB of code, one after the other, to one API process.
+
+Beside it the same without Weft: 16 threads that put an object of the same size with boto3 and then insert the same rows
+in one transaction. Postgres waits for the disk, as in use. The two take turns, each in a process of its own.
+``WEFT_BENCH_SECONDS`` (10) is how long each measurement takes, ``WEFT_BENCH_ROUNDS`` (3) how many there are.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import multiprocessing
+import os
+import secrets
+import statistics
+import time
+import uuid
+import zipfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from benchmarks.logs.service import Service
+from benchmarks.table import show
+from weft_core.objects import make_client
+
+CLIENTS = 16
+CODE = 20_000
+"""Bytes."""
+GOAL = 0.6
+GOAL_P99 = 0.150
+"""Seconds."""
+SECONDS = float(os.environ.get("WEFT_BENCH_SECONDS", "10"))
+ROUNDS = int(os.environ.get("WEFT_BENCH_ROUNDS", "3"))
+_WARM_UP = 2.0
+"""Seconds that don't count: the first calls open connections and fill caches."""
+_MANIFEST = "name: hello\nframework: {name: python, command: python train.py}\n"
+
+
+@dataclass
+class Place:
+    """The server, and what is behind it."""
+
+    url: str
+    tokens: list[str]
+    database: str
+    s3: dict[str, Any]
+    bucket: str
+    project_id: str
+    user_id: str
+
+
+def measure(folder: Path) -> None:
+    service = Service(folder, apis=1)
+    try:
+        place = place_of(service)
+        ways: dict[str, Callable[[Place], dict[str, Any]]] = {"INSERTs and PUT": _raw, "POST /api/v1/jobs": _weft}
+        rates: dict[str, list[float]] = {name: [] for name in ways}
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(ROUNDS):
+            for name, way in ways.items():
+                with multiprocessing.get_context("spawn").Pool(1) as pool:
+                    found = pool.apply(way, (place,))
+                rates[name].append(found["rate"])
+                times[name] += found["times"]
+    finally:
+        service.stop()
+    raw = statistics.median(rates["INSERTs and PUT"])
+    rows = []
+    for name in ways:
+        cuts = statistics.quantiles(times[name], n=100)
+        rate = statistics.median(rates[name])
+        rows.append(
+            [name, f"{rate:.0f}", f"{rate / raw:.2f}", f"{1000 * cuts[49]:.0f}", f"{1000 * cuts[98]:.0f}"]
+            + ([f"≥ {GOAL:g}; p99 < {GOAL_P99 * 1000:.0f} ms"] if name != "INSERTs and PUT" else [""])
+        )
+    show(
+        f"Durable submits: {CLIENTS} clients, {CODE / 1000:.0f} KB of code, {ROUNDS} rounds of {SECONDS:g} s",
+        ["what", "submits/s", "ratio", "p50, ms", "p99, ms", "goal"],
+        rows,
+    )
+
+
+def place_of(service: Service) -> Place:
+    person, s3 = service.person, service.settings.s3
+    return Place(
+        service.apis[0].url,
+        [service.remote.person(project_id=person.project_id).token for _ in range(CLIENTS)],
+        service.settings.database_url.get_secret_value(),
+        {
+            "endpoint": s3.endpoint,
+            "region": s3.region,
+            "access_key": s3.access_key,
+            "secret_key": s3.secret_key.get_secret_value(),
+        },
+        s3.bucket,
+        person.project_id,
+        person.user_id,
+    )
+
+
+def _run(make: Callable[[int], Callable[[], None]]) -> dict[str, Any]:
+    """Let each client do it again and again; ``make`` returns what client ``n`` does once."""
+    times: list[list[float]] = [[] for _ in range(CLIENTS)]
+    until = time.perf_counter() + _WARM_UP + SECONDS
+
+    def client(number: int) -> None:
+        once = make(number)
+        while (begun := time.perf_counter()) < until:
+            once()
+            if begun >= until - SECONDS:
+                times[number].append(time.perf_counter() - begun)
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(client, range(CLIENTS)))  # raises what a client has raised
+    together = [value for some in times for value in some]
+    return {"rate": len(together) / SECONDS, "times": together}
+
+
+def _weft(place: Place) -> dict[str, Any]:
+    target = urlsplit(place.url)
+
+    def make(number: int) -> Callable[[], None]:
+        connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=120)
+
+        def once() -> None:
+            boundary = uuid.uuid4().hex
+            headers = {
+                "Authorization": f"Bearer {place.tokens[number]}",
+                "Content-Type": f"multipart/form-data; boundary={boundary}",
+                "Idempotency-Key": uuid.uuid4().hex,
+            }
+            connection.request("POST", "/api/v1/jobs", _multipart(boundary, code()), headers)
+            answer = connection.getresponse()
+            body = answer.read()
+            if answer.status != 201:
+                raise RuntimeError(f"{answer.status}: {body[:500]!r}")
+
+        return once
+
+    return _run(make)
+
+
+def _multipart(boundary: str, bundle: bytes) -> bytes:
+    part = f"--{boundary}\r\nContent-Disposition: form-data; name=".encode()
+    manifest = part + b'"manifest"\r\n\r\n' + _MANIFEST.encode() + b"\r\n"
+    file = part + b'"code"; filename="code.zip"\r\nContent-Type: application/zip\r\n\r\n' + bundle + b"\r\n"
+    return manifest + file + f"--{boundary}--\r\n".encode()
+
+
+def _raw(place: Place) -> dict[str, Any]:
+    def make(number: int) -> Callable[[], None]:
+        s3 = make_client(**place.s3)
+        connection = psycopg.connect(place.database.replace("+psycopg", ""))
+
+        def once() -> None:
+            bundle = code()
+            digest = secrets.token_hex(32)
+            s3.put_object(Bucket=place.bucket, Key=f"raw/{digest}.zip", Body=bundle)
+            job_id = f"job-{secrets.token_hex(6)}"
+            with connection.transaction():
+                for statement, values in _inserts(place, job_id, digest, len(bundle)):
+                    connection.execute(statement, values)
+
+        return once
+
+    return _run(make)
+
+
+def _inserts(place: Place, job_id: str, digest: str, size: int) -> list[tuple[str, dict[str, Any]]]:
+    """The rows of a submit: the request's key, the code, the job, its log's cursor, its event, the audit record."""
+    values = {
+        "project": place.project_id,
+        "user": place.user_id,
+        "job": job_id,
+        "sha": digest,
+        "size": size,
+        "manifest": Jsonb(_CANONICAL),
+    }
+    statements = [
+        "insert into idempotency_keys (project_id, key, route, body_sha256, resource_id) "
+        "values (%(project)s, %(sha)s, 'POST /jobs', %(sha)s, %(job)s) on conflict do nothing",
+        "insert into code_bundles (project_id, sha256, size, files) values (%(project)s, %(sha)s, %(size)s, 2) "
+        "on conflict do nothing",
+        "insert into jobs (id, project_id, user_id, name, manifest, code_sha256, engine, priority, learners, retries) "
+        "values (%(job)s, %(project)s, %(user)s, 'hello', %(manifest)s, %(sha)s, 'local', 50, 1, 3)",
+        "insert into log_cursors (job_id, project_id) values (%(job)s, %(project)s)",
+        "insert into events (project_id, job_id, kind, state, message, user_id) "
+        "values (%(project)s, %(job)s, 'submitted', 'QUEUED', 'submitted to engine local', %(user)s)",
+        "insert into audit (actor, user_id, address, action, object_kind, object_id, project_id, status, request_id) "
+        "values ('token', %(user)s, '127.0.0.1', 'jobs.submit', 'job', %(job)s, %(project)s, 201, 'raw')",
+    ]
+    return [(statement, values) for statement in statements]
+
+
+_CANONICAL = json.loads('{"name": "hello", "framework": {"name": "python", "command": "python train.py"}}') | {
+    "padding": "x" * 900  # a canonical manifest has about as many bytes
+}
+
+
+def code() -> bytes:
+    """A new bundle of the size."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("train.py", "print('hello')\n")
+        archive.writestr("weights.bin", secrets.token_bytes(CODE - 300))
+    return buffer.getvalue()

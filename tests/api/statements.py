@@ -1,0 +1,50 @@
+"""Counts what a request asks of Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import event
+from tests.api.conftest import Api
+
+
+@dataclass
+class Counted:
+    statements: list[str] = field(default_factory=list)
+    """Each is a round trip."""
+    transactions: int = 0
+    """Each takes two round trips more, for its begin and its end."""
+
+    @property
+    def round_trips(self) -> int:
+        return len(self.statements) + 2 * self.transactions
+
+    def __str__(self) -> str:
+        shown = (" ".join(text.split())[:120] for text in self.statements)
+        return f"{self.transactions} transactions; " + "; ".join(shown)
+
+
+@contextmanager
+def counted(api: Api) -> Iterator[Counted]:
+    """What the API's process asks of Postgres inside the block, so the block waits for its requests."""
+    found = Counted()
+
+    def statement(connection: Any, cursor: Any, text: str, *_: Any) -> None:
+        found.statements.append(text)
+
+    def ended(connection: Any) -> None:
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            found.transactions += 1
+
+    engine = api.context.database.engine
+    listeners = [("before_cursor_execute", statement), ("commit", ended), ("rollback", ended)]
+    for name, listener in listeners:
+        event.listen(engine, name, listener)
+    try:
+        yield found
+    finally:
+        for name, listener in listeners:
+            event.remove(engine, name, listener)
