@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import threading
@@ -9,15 +10,18 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import redis
+from sqlalchemy import event
 from tests.api.conftest import Api, Attempted, Person
 from tests.api.test_logs import events, finish, follow
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from weft_api.logs import live
+from weft_api.streaming import sign_ins, wakeups
 
 
 @pytest.fixture
@@ -185,3 +189,97 @@ def test_followers_share_a_subscription(api: Api, ann: Person, gang: Attempted, 
             time.sleep(0.05)
         assert len(subscriptions) == 1
     client.close()
+
+
+@pytest.mark.slow
+def test_followers_of_a_job_cost_no_query_each(api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Polls come with lines only, so that their number does not depend on the time that the test takes.
+    monkeypatch.setattr(wakeups, "_THERE", 600.0)
+    monkeypatch.setattr(sign_ins, "_INTERVAL", 600.0)
+    statements: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    def cost(followers: int) -> int:
+        """The statements for ten lines, each of which all followers have got before the next is written."""
+        attempt = api.attempt(ann.submit()["id"])
+        agent = attempt.agents[0]
+        agent.start()
+        with Crowd(api, ann, attempt.job_id, followers) as crowd:
+            crowd.wait_for("event: state")
+            event.listen(api.context.database.engine, "before_cursor_execute", note)
+            try:
+                statements.clear()
+                for number in range(10):
+                    agent.log(number, f"line {number}.")
+                    crowd.wait_for(f"line {number}.")
+                return len(statements)
+            finally:
+                event.remove(api.context.database.engine, "before_cursor_execute", note)
+
+    few, many = cost(10), cost(200)
+    assert few > 0
+    assert many < few + 100, "190 followers more, ten lines"
+
+
+def test_followers_of_a_silent_job_are_left_alone(
+    api: Api, ann: Person, gang: Attempted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeups, "_THERE", 0.01)
+    woken: list[str] = []
+    waiting = live.LiveLog.news
+
+    async def counted(log: live.LiveLog, *args: Any) -> None:
+        woken.append("waits")
+        await waiting(log, *args)
+
+    monkeypatch.setattr(live.LiveLog, "news", counted)
+    with Crowd(api, ann, gang.job_id, 20) as crowd:
+        crowd.wait_for("event: state")
+        logs = live.LIVE_LOGS.of(api.context)
+        (log,) = logs._logs.values()
+        before = log._polled
+        deadline = time.monotonic() + 120
+        while log._polled < before + 20 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert log._polled >= before + 20
+        assert len(woken) < 20 + 20, "once each, and not with each look at the job"
+
+
+class Crowd:
+    """Followers of a job, all in one thread, each with a connection."""
+
+    def __init__(self, api: Api, person: Person, job_id: str, size: int) -> None:
+        self._address = urlsplit(api.url)
+        self._request = (
+            f"GET /api/v1/jobs/{job_id}/logs/follow HTTP/1.1\r\nHost: {self._address.netloc}\r\n"
+            f"Authorization: Bearer {person.token}\r\n\r\n"
+        ).encode()
+        self._size = size
+        self._runner = asyncio.Runner()
+        self._streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    def __enter__(self) -> Crowd:
+        self._runner.run(self._open())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _reader, writer in self._streams:
+            writer.close()
+        self._runner.close()
+
+    def wait_for(self, text: str) -> None:
+        """Until each of them has got it."""
+
+        async def wait() -> None:
+            async with asyncio.timeout(300):
+                await asyncio.gather(*(reader.readuntil(text.encode()) for reader, _ in self._streams))
+
+        self._runner.run(wait())
+
+    async def _open(self) -> None:
+        for _ in range(self._size):
+            reader, writer = await asyncio.open_connection(self._address.hostname, self._address.port)
+            writer.write(self._request)
+            self._streams.append((reader, writer))

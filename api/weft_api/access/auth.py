@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 from starlette.requests import HTTPConnection
 
 from weft_api.access.rates import RATES
+from weft_api.access.turns import TakesTurn
 from weft_api.context import Context, Ctx
 from weft_api.http.audited import acting
 from weft_api.http.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem
@@ -87,6 +88,11 @@ class Principal:
 
     def scope(self, session: Session) -> Scope:
         return Scope(session, self.project_id)
+
+    @property
+    def caller(self) -> str:
+        """The id of the token, or of the user who signs in with a password: one limit, however it is sent."""
+        return self.token_id or self.user_id
 
     @property
     def bound(self) -> bool:
@@ -279,19 +285,22 @@ def _by_session(context: Context, connection: HTTPConnection, plain: str) -> Pri
     return principal
 
 
-def _authenticate(connection: HTTPConnection, context: Ctx, bearer: Bearer, cookie: Cookie) -> Principal:
+def _authenticate(
+    turn: TakesTurn, connection: HTTPConnection, context: Ctx, bearer: Bearer, cookie: Cookie
+) -> Principal:
     if bearer is None and cookie and "authorization" not in connection.headers:
         who = _by_session(context, connection, cookie)
     elif bearer is None:
         raise Problem(UNAUTHENTICATED, "send 'Authorization: Bearer <token>' with a token of yours")
     else:
         who = by_token(context, bearer.credentials)
+    turn.accepted(who.caller)
     return within_rate(context, who)
 
 
 def within_rate(context: Context, who: Principal) -> Principal:
     """``who``, unless requests with this token come too fast: then raises Problem too_many_requests."""
-    RATES.of(context).check_user(who.token_id or who.user_id)
+    RATES.of(context).check_user(who.caller)
     return who
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,8 +13,9 @@ from weft_api.access.sign_in_limits import SIGN_IN_LIMITS
 from weft_api.context import Context, Shared
 from weft_api.http.audited import about, acting, must_record
 from weft_api.http.problems import TOO_MANY_SIGN_INS, UNAUTHENTICATED, Problem, invalid
+from weft_core.hashing import Hasher
 from weft_core.store.models import ActorKind, User
-from weft_core.tokens import hash_password, new_token, verify_password
+from weft_core.tokens import new_token
 
 _SLOTS = 2
 _WAITING = 8
@@ -32,12 +34,15 @@ class PasswordQueue:
     """
 
     def __init__(self) -> None:
-        self._slots = threading.BoundedSemaphore(_SLOTS)
+        self._hashers = [Hasher() for _ in range(_SLOTS)]
+        self._free: queue.SimpleQueue[Hasher] = queue.SimpleQueue()
+        for hasher in self._hashers:
+            self._free.put(hasher)
         self._places = threading.BoundedSemaphore(_SLOTS + _WAITING)
 
     @contextmanager
-    def place(self) -> Iterator[AbstractContextManager[object]]:
-        """A place in the queue; entering the context that it yields waits for a slot.
+    def place(self) -> Iterator[AbstractContextManager[Hasher]]:
+        """A place in the queue; entering the context that it yields waits for a hasher.
 
         Raises:
             Problem: too_many_sign_ins.
@@ -45,12 +50,24 @@ class PasswordQueue:
         if not self._places.acquire(blocking=False):
             raise Problem(TOO_MANY_SIGN_INS, f"the server checks many passwords now: try again in {_RETRY} s")
         try:
-            yield self._slots
+            yield self._hasher()
         finally:
             self._places.release()
 
+    @contextmanager
+    def _hasher(self) -> Iterator[Hasher]:
+        hasher = self._free.get()
+        try:
+            yield hasher
+        finally:
+            self._free.put(hasher)
 
-PASSWORD_QUEUE = Shared(lambda _: PasswordQueue())
+    def close(self) -> None:
+        for hasher in self._hashers:
+            hasher.close()
+
+
+PASSWORD_QUEUE = Shared(lambda _: PasswordQueue(), PasswordQueue.close)
 
 
 def hash_new(context: Context, password: str, name: str) -> str:
@@ -60,8 +77,8 @@ def hash_new(context: Context, password: str, name: str) -> str:
         Problem: invalid_request when the password is easy to guess; too_many_sign_ins.
     """
     _refuse_guessable(password, name)
-    with PASSWORD_QUEUE.of(context).place() as slot, slot:
-        return hash_password(password)
+    with PASSWORD_QUEUE.of(context).place() as slot, slot as hasher:
+        return hasher.hash(password)
 
 
 def _refuse_guessable(password: str, name: str) -> None:
@@ -91,14 +108,14 @@ def check_password(context: Context, name: str, password: str, address: str) -> 
         return _check(context, name, password, address, slot)
 
 
-def _check(context: Context, name: str, password: str, address: str, slot: AbstractContextManager[object]) -> User:
+def _check(context: Context, name: str, password: str, address: str, slot: AbstractContextManager[Hasher]) -> User:
     SIGN_IN_LIMITS.of(context).begin(name, address)
     with context.database.transaction() as session:
         user = session.scalars(select(User).where(User.name == name)).one_or_none()
     known = user.password_hash if user and user.disabled_at is None else None
     # Outside of a transaction, because the hash is slow by design. A user that does not exist takes the same time.
-    with slot:
-        matches = verify_password(password, known or _nobody())
+    with slot as hasher:
+        matches = hasher.verify(password, known or _nobody(hasher))
     if user is None or known is None or not matches:
         must_record("sign-in")
         if user is not None:  # no other text: somebody may type a password where the name belongs
@@ -112,7 +129,7 @@ def _check(context: Context, name: str, password: str, address: str, slot: Abstr
 _NOBODY: list[str] = []
 
 
-def _nobody() -> str:
+def _nobody(hasher: Hasher) -> str:
     if not _NOBODY:
-        _NOBODY.append(hash_password(new_token("user").plain))
+        _NOBODY.append(hasher.hash(new_token("user").plain))
     return _NOBODY[0]

@@ -52,6 +52,8 @@ class Rates:
         )
         self._take = self._redis.register_script(_TAKE)
         self._away_until = 0.0
+        self._refused: dict[str, float] = {}
+        """Users' keys, and the moments from which on their requests may come again."""
         self._due: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -73,7 +75,23 @@ class Rates:
             self._away_until = time.monotonic() + _AWAY
             return
         if wait:
-            raise _refusal(wait, f"this token may make {most:,} requests a minute")
+            if len(self._refused) >= _MOST:
+                self._refused.clear()
+            self._refused[key] = time.monotonic() + wait
+            raise self._too_fast(wait)
+
+    def check_again(self, key: str) -> None:
+        """Refuse a request of a user that Redis would refuse, as it has just refused one: a flood reaches no server.
+
+        Raises:
+            Problem: too_many_requests.
+        """
+        wait = self._refused.get(key, 0.0) - time.monotonic()
+        if wait > 0:
+            raise self._too_fast(wait)
+
+    def _too_fast(self, wait: float) -> Problem:
+        return _refusal(wait, f"this token may make {self._limits.requests_per_minute:,} requests a minute")
 
     def check_learner(self, attempt: str) -> None:
         """Count a request of a learner. It does not block. Raises Problem too_many_requests.

@@ -16,6 +16,7 @@ from starlette.requests import HTTPConnection
 
 from weft_api.access.auth import Principal, address_of, by_token, find_member, within_rate
 from weft_api.access.passwords import check_password
+from weft_api.access.turns import TakesTurn
 from weft_api.context import Context, Ctx
 from weft_api.ffdl.verified_passwords import VERIFIED_PASSWORDS
 from weft_api.http.problems import CROSS_SITE, FORBIDDEN, UNAUTHENTICATED, Problem, invalid
@@ -25,8 +26,10 @@ from weft_core.tokens import USER_PREFIX
 _WRONG = "wrong user name or password"
 
 
-def _authenticate(connection: HTTPConnection, context: Ctx) -> Principal:
-    return within_rate(context, _signed_in(connection, context))
+def _authenticate(turn: TakesTurn, connection: HTTPConnection, context: Ctx) -> Principal:
+    who = _signed_in(connection, context)
+    turn.accepted(who.caller)
+    return within_rate(context, who)
 
 
 def _signed_in(connection: HTTPConnection, context: Context) -> Principal:

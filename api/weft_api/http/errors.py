@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,6 +39,16 @@ _BY_STATUS: dict[int, Kind] = {
 }
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _MOST = 50
+_TOO_MUCH = (
+    problems.TOO_LARGE,
+    problems.TOO_MANY_REQUESTS,
+    problems.TOO_MANY_SIGN_INS,
+    problems.TOO_MANY_ATTEMPTS,
+    problems.TOO_MANY_STREAMS,
+)
+_PAUSE = 0.5
+"""Seconds before such an answer is sent: whoever asks again at once would otherwise keep the process busy with
+refusals."""
 _FAILED = 1011
 """The close code of a WebSocket after an error."""
 
@@ -69,7 +80,12 @@ def _also_for_websockets(handler: Callable[[Any, Any], JSONResponse], form: Prob
     """A WebSocket that has not been accepted is refused with the same answer."""
 
     async def handle(connection: Request | WebSocket, error: Exception) -> JSONResponse | None:
-        answered = form(connection.scope, await run_in_threadpool(handler, connection, error))
+        if isinstance(error, Problem):  # without a thread: these are many, and quickly made
+            answered = form(connection.scope, answer(error.kind, error.text, error.problems, error.headers))
+            if error.kind in _TOO_MUCH:
+                await asyncio.sleep(_PAUSE)
+        else:
+            answered = form(connection.scope, await run_in_threadpool(handler, connection, error))
         if not isinstance(connection, WebSocket):
             return answered
         if connection.application_state == WebSocketState.CONNECTING:
@@ -82,8 +98,6 @@ def _also_for_websockets(handler: Callable[[Any, Any], JSONResponse], form: Prob
 
 
 def _http(request: Request, error: HTTPException) -> JSONResponse:
-    if isinstance(error, Problem):
-        return answer(error.kind, error.text, error.problems, error.headers)
     if error.status_code == 405:
         detail = "this method is not served at this path"
         return answer(problems.METHOD_NOT_ALLOWED, detail, headers={"Allow": _methods_at(request)})

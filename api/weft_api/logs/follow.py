@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
@@ -78,7 +79,8 @@ class LogFollower:
         """The messages, until the job has ended or the follower's token is no longer valid."""
         with METRICS.of(self._context).followers.labels("logs").track_inprogress():
             async with LIVE_LOGS.of(self._context).of(self._who, self._job_id) as log:
-                with SIGN_INS.of(self._context).watch(self._who, log.wake_followers) as sign_in:
+                bell = asyncio.Event()
+                with SIGN_INS.of(self._context).watch(self._who, bell.set) as sign_in:
                     # Signed out, it ends without `end`: a client that comes back gets a 401 with the reason.
                     while not sign_in.ended:
                         state = log.state
@@ -96,7 +98,7 @@ class LogFollower:
                             return
                         else:
                             self._up_to_date = True
-                            await log.news(_PATIENCE)
+                            await log.news(bell, _PATIENCE)
 
     def _gap(self, log: LiveLog) -> Frame | None:
         behind = log.end - self._position

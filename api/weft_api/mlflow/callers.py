@@ -43,6 +43,9 @@ class OfLearner:
 
 @dataclass(frozen=True)
 class Caller:
+    """``identity``: the id of the user's token, or of the learner's attempt."""
+
+    identity: str
     project_id: str
     user: str
     editor: bool
@@ -73,7 +76,7 @@ def user_of(context: Context, plain: str) -> Principal:
 
 
 def caller_of(who: Principal) -> Caller:
-    return Caller(who.project_id, who.user, who.may("editor"))
+    return Caller(who.caller, who.project_id, who.user, who.may("editor"))
 
 
 def find_learner(session: Session, token: LearnerToken, *, write: bool) -> Caller:
@@ -109,7 +112,7 @@ def find_learners(session: Session, sha256: str, ranks: Collection[int], *, writ
         acting(ActorKind.LEARNER, token_id=attempt_id, project=(job.project_id, project))
         note(job=job.id, attempt=attempt)
         learner = OfLearner(job, attempt, rank, max(1, int(resources.get("gpus", 0))), ended is None)
-        found[rank] = Caller(job.project_id, f"learner-{rank + 1}", True, learner)
+        found[rank] = Caller(attempt_id, job.project_id, f"learner-{rank + 1}", True, learner)
     return found
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from weft_api.access.auth import Bearer
+from weft_api.access.turns import TakesTurn
 from weft_api.context import Context, Ctx
 from weft_api.http import bodies
 from weft_api.http.audited import about, audited, unaudited
@@ -109,7 +110,9 @@ def _call(context: Context, session: Session, known: LearnerToken | Caller, give
 
 
 def _serve(method: str, path: str, endpoint: Endpoint) -> None:
-    def handle(given: Annotated[Arguments, Depends(_arguments)], context: Ctx, bearer: Bearer) -> JSONResponse:
+    def handle(
+        given: Annotated[Arguments, Depends(_arguments)], turn: TakesTurn, context: Ctx, bearer: Bearer
+    ) -> JSONResponse:
         known = _known(context, bearer)
         for name, kind in _OBJECTS.items():
             if endpoint.writes and (object_id := given.text_or_none(name)):
@@ -118,7 +121,9 @@ def _serve(method: str, path: str, endpoint: Endpoint) -> None:
         with context.database.transaction() as session:
             if endpoint.snapshot:
                 snapshot(session)
-            return JSONResponse(endpoint.work(_call(context, session, known, given, writes=endpoint.writes)))
+            call = _call(context, session, known, given, writes=endpoint.writes)
+            turn.accepted(call.caller.identity)
+            return JSONResponse(endpoint.work(call))
 
     router.add_api_route(f"{_PREFIX}/{path}", handle, methods=[method], openapi_extra=_declared(path, endpoint))
 

@@ -14,6 +14,7 @@ from tests.api.conftest import PASSWORD, Api, Person, code_of
 from tests.servers import free_port
 
 from weft.client import Client
+from weft_api.access.rates import RATES
 from weft_core.settings import LimitSettings, Settings
 from weft_core.store.models import AuditRecord
 
@@ -46,6 +47,18 @@ def test_beyond_the_burst_a_token_has_to_wait_and_is_told_how_long(slow: Api) ->
     assert (refused.status_code, code_of(refused)) == (429, "too_many_requests")
     assert 1 <= int(refused.headers["retry-after"]) <= 60
     assert "this token may make 1 requests a minute" in refused.json()["detail"]
+    assert statuses(bob, 1) == [200]
+
+
+def test_a_flood_that_was_refused_once_reaches_no_server(slow: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann, bob = slow.person(), slow.person()
+    assert statuses(ann, 4) == [200, 200, 200, 429]
+    asked: list[str] = []
+    monkeypatch.setattr(slow.context.database, "transaction", lambda: asked.append("Postgres"))
+    monkeypatch.setattr(RATES.of(slow.context), "_take", lambda **_: asked.append("Redis"))
+    refused = ann.http.get("/api/v1/me")
+    assert (refused.status_code, code_of(refused), asked) == (429, "too_many_requests", [])
+    monkeypatch.undo()
     assert statuses(bob, 1) == [200]
 
 
