@@ -4,7 +4,7 @@ which are valid for the routes of learners only.)"""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Annotated, Any, Literal
@@ -85,6 +85,10 @@ class Principal:
     may."""
     caps: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The caps on the project's members, by role."""
+    password_mark: str = field(default="", repr=False)
+    """For a caller who gave a password: stands for the password, and is another after a change of it."""
+    address: str = field(default="", compare=False, repr=False)
+    """The client's."""
 
     def scope(self, session: Session) -> Scope:
         return Scope(session, self.project_id)
@@ -148,20 +152,25 @@ def find_principal(context: Context, sha256: str) -> Principal | None:
     )
 
 
-def find_member(context: Context, user_id: str, project_id: str) -> Principal | None:
-    """A user who signs in with a password instead of a token; None if disabled, or not a member of the project."""
+def find_member(context: Context, user_id: str, project_id: str, password_hash: str) -> Principal | None:
+    """A user who signs in with a password instead of a token.
+
+    None if disabled, not a member of the project, or if the password is no longer the one with this hash.
+    """
     query = (
         select(User.name, Project.name, Member.role, User.is_admin, Project.caps)
         .join(Member, Member.user_id == User.id)
         .join(Project, Project.id == Member.project_id)
         .where(User.id == user_id, Project.id == project_id, User.disabled_at.is_(None))
+        .where(User.password_hash == password_hash)
     )
     with context.database.autocommit() as connection:
         row = connection.execute(query).one_or_none()
     if row is None:
         return None
     acting(ActorKind.PASSWORD, user_id=user_id, user=row[0], project=(project_id, row[1]))
-    return Principal("", "", user_id, row[0], project_id, row[1], row[2], row[3], caps=row[4])
+    mark = hash_token(password_hash)
+    return Principal("", "", user_id, row[0], project_id, row[1], row[2], row[3], caps=row[4], password_mark=mark)
 
 
 def still_signed_in(context: Context, people: Collection[Principal]) -> set[Principal]:
@@ -175,19 +184,24 @@ def still_signed_in(context: Context, people: Collection[Principal]) -> set[Prin
         .where(Token.sha256.in_(hashes), *_valid())
     )
     members = (
-        select(Member.user_id, Member.project_id)
+        select(Member.user_id, Member.project_id, User.password_hash)
         .join(User, User.id == Member.user_id)
         .where(tuple_(Member.user_id, Member.project_id).in_(by_password), User.disabled_at.is_(None))
     )
     with context.database.transaction() as session:
         unnoted = dict(session.execute(tokens).all()) if hashes else {}
-        found = set(session.execute(members).all()) if by_password else set()
+        rows = session.execute(members).all() if by_password else []
         if any(unnoted.values()):
             _note_use(session, list(unnoted))
+    found = {(user_id, project_id, hash_token(password_hash or "")) for user_id, project_id, password_hash in rows}
     return {
         who
         for who in people
-        if (who.token_sha256 in unnoted if who.token_sha256 else (who.user_id, who.project_id) in found)
+        if (
+            who.token_sha256 in unnoted
+            if who.token_sha256
+            else (who.user_id, who.project_id, who.password_mark) in found
+        )
     }
 
 
@@ -295,7 +309,7 @@ def _authenticate(
     else:
         who = by_token(context, bearer.credentials)
     turn.accepted(who.caller)
-    return within_rate(context, who)
+    return within_rate(context, replace(who, address=address_of(connection)))
 
 
 def within_rate(context: Context, who: Principal) -> Principal:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Depends
@@ -29,7 +30,7 @@ _WRONG = "wrong user name or password"
 def _authenticate(turn: TakesTurn, connection: HTTPConnection, context: Ctx) -> Principal:
     who = _signed_in(connection, context)
     turn.accepted(who.caller)
-    return within_rate(context, who)
+    return within_rate(context, replace(who, address=address_of(connection)))
 
 
 def _signed_in(connection: HTTPConnection, context: Context) -> Principal:
@@ -79,27 +80,28 @@ def _by_name(context: Context, name: str, password: str, address: str) -> Princi
         if who.user != user or (slash and who.project != project):
             raise Problem(UNAUTHENTICATED, _WRONG)
         return who
-    found = _member(context, _user_id(context, user, password, address), project if slash else None)
+    found = _member(context, *_user(context, user, password, address), project if slash else None)
     if found is None:
         raise Problem(UNAUTHENTICATED, _WRONG)
     return found
 
 
-def _user_id(context: Context, name: str, password: str, address: str) -> str:
+def _user(context: Context, name: str, password: str, address: str) -> tuple[str, str]:
+    """The id of the user whose password this is, and the hash of the password."""
     if "\0" in name or len(name) > 100:
         raise Problem(UNAUTHENTICATED, _WRONG)
     query = select(User.id, User.password_hash).where(User.name == name)
     with context.database.transaction() as session:
         row = session.execute(query).one_or_none()
     if row and row.password_hash and VERIFIED_PASSWORDS.of(context).knows(row.id, row.password_hash, password):
-        return str(row.id)
+        return row.id, row.password_hash
     user = check_password(context, name, password, address)
     if user.password_hash:
         VERIFIED_PASSWORDS.of(context).add(user.id, user.password_hash, password)
-    return user.id
+    return user.id, user.password_hash or ""
 
 
-def _member(context: Context, user_id: str, project: str | None) -> Principal | None:
+def _member(context: Context, user_id: str, password_hash: str, project: str | None) -> Principal | None:
     query = select(Project.id, Project.name).join(Member, Member.project_id == Project.id)
     query = query.where(Member.user_id == user_id).order_by(Project.name)
     with context.database.transaction() as session:
@@ -110,7 +112,7 @@ def _member(context: Context, user_id: str, project: str | None) -> Principal | 
         raise invalid(
             "user", f"you are a member of several projects ({names}): sign in as PROJECT/USER, or with a token as user"
         )
-    return find_member(context, user_id, found[0].id) if found else None
+    return find_member(context, user_id, found[0].id, password_hash) if found else None
 
 
 def _editor(who: Annotated[Principal, Depends(_authenticate)]) -> Principal:

@@ -74,7 +74,7 @@ TOO_MANY_REQUESTS = Kind(
     "this token may make 6,000 requests a minute: try again in 1 s",
     1,
 )
-TOO_MANY_STREAMS = Kind("too_many_streams", 429, "Too many streams", "you have 1000 streams open", 5)
+TOO_MANY_STREAMS = Kind("too_many_streams", 429, "Too many streams", "this token has 1,000 streams open", 5)
 TOO_MANY_LINES = Kind(
     "too_many_lines", 429, "The job logs too fast", "it may log 10000 lines and 2097152 bytes a second", 1
 )

@@ -19,8 +19,8 @@ from weft_api.http.problems import TOO_MANY_STREAMS, Problem
 
 _INTERVAL = 2.0
 """Seconds between two queries. A stream ends at most 5 s after its token has been revoked."""
-_MOST = 1000
-"""Streams that a user may have open in one process of the API."""
+_MOST = {"token": 1000, "user": 2000, "address": 4000}
+"""Streams that one token, user and client's address may have open in one process of the API."""
 
 
 class SignIn:
@@ -41,18 +41,20 @@ class SignIns:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._watched: dict[Principal, set[SignIn]] = {}
-        self._open: Counter[str] = Counter()
+        self._open: Counter[tuple[str, str]] = Counter()
         self._limiter = CapacityLimiter(1)
         self._task: asyncio.Task[None] | None = None
 
     def admit(self, who: Principal) -> None:
         """Raises Problem too_many_streams. Any thread may call it, before a stream's answer begins."""
-        if self._open[who.user_id] >= _MOST:
-            raise Problem(TOO_MANY_STREAMS, f"you have {_MOST} streams open: close some, or try again in a moment")
+        for kind, name in _owners(who):
+            if self._open[kind, name] >= _MOST[kind]:
+                message = f"this {kind} has {_MOST[kind]:,} streams open: close some, or try again in a moment"
+                raise Problem(TOO_MANY_STREAMS, message)
 
     @contextmanager
     def watch(self, who: Principal, wake: Callable[[], None]) -> Iterator[SignIn]:
-        """The sign-in of ``who``, until the context is left.
+        """The sign-in of ``who``, until the context is left. It has ended at once if too many were admitted together.
 
         Args:
             wake: called when the sign-in ends, so that a stream that waits looks at it.
@@ -60,15 +62,17 @@ class SignIns:
         sign_in = SignIn(wake)
         streams = self._watched.setdefault(who, set())
         streams.add(sign_in)
-        self._open[who.user_id] += 1
+        self._open.update(_owners(who))
+        sign_in.ended = any(self._open[owner] > _MOST[owner[0]] for owner in _owners(who))
         if self._task is None:
             self._task = asyncio.create_task(self._look(), name="weft-sign-ins")
         try:
             yield sign_in
         finally:
-            self._open[who.user_id] -= 1
-            if not self._open[who.user_id]:
-                del self._open[who.user_id]
+            for owner in _owners(who):
+                self._open[owner] -= 1
+                if not self._open[owner]:
+                    del self._open[owner]
             streams.discard(sign_in)
             if not streams and self._watched.get(who) is streams:
                 del self._watched[who]
@@ -93,6 +97,11 @@ class SignIns:
                         sign_in.end()
         finally:
             self._task = None
+
+
+def _owners(who: Principal) -> list[tuple[str, str]]:
+    found = {"token": who.token_id, "user": who.user_id, "address": who.address}
+    return [(kind, name) for kind, name in found.items() if name]
 
 
 SIGN_INS = Shared(SignIns, SignIns.close)

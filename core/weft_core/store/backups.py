@@ -16,7 +16,7 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psycopg
 from pydantic import ValidationError
@@ -61,8 +61,13 @@ def hold_deletions(database_url: str) -> Iterator[None]:
         row = connection.execute("select pg_try_advisory_lock(%s)", [_LOCK + 1]).fetchone()
         if row is None or not row[0]:
             raise BackupRuns
-        connection.execute("select pg_advisory_lock(%s)", [_LOCK])
-        yield
+        try:
+            connection.execute("select pg_advisory_lock(%s)", [_LOCK])
+            yield
+        finally:
+            # The server notices a closed connection only after a moment, in which a deletion would be refused.
+            with suppress(psycopg.Error):
+                connection.execute("select pg_advisory_unlock_all()")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -130,6 +130,7 @@ def test_tokens_of_others_are_the_owners_affair(api: Api, ann: Person) -> None:
 _BODIES: dict[str, dict[str, Any]] = {
     "PUT /api/v1/projects/{name}/share": {"weight": 1},
     "PUT /api/v1/projects/{name}/caps": {"editor": None},
+    "PUT /api/v1/projects/{name}/retention": {},
     "POST /api/v1/device/{user_code}/confirm": {},
     "POST /api/v1/service-accounts/{name}/tokens": {"name": "ci"},
     "PUT /api/v1/datastores/{name}": {"endpoint": "http://127.0.0.1:9", "user_name": "a", "password": "b"},

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 
+import httpx
 import pytest
 from sqlalchemy import func, update
 from tests.api.conftest import Api, Person
+from tests.api.ffdl.wire import Wire
 
-from weft_api.access.auth import find_principal, still_signed_in
+from weft_api.access.auth import Principal, find_principal, still_signed_in
+from weft_api.context import Context
 from weft_api.streaming import sign_ins
 from weft_core.store.models import Member, Token, User
 from weft_core.tokens import hash_token
 
 STREAMS = ["/api/v1/jobs/{}/logs/follow", "/api/v1/jobs/{}/events"]
+FFDL = ["/v1/models/{}/logs?version=2017-02-13&follow=true", "/v1/models/{}/metrics?version=2017-02-13&follow=true"]
 Change = Callable[[Api, Person, Person], None]
 
 
@@ -50,56 +54,100 @@ def root(api: Api) -> Person:
 
 
 @pytest.mark.parametrize("change", [_revoked, _disabled, _removed, _new_password])
-def test_all_streams_end_soon(api: Api, root: Person, ann: Person, change: Change) -> None:
-    """A session that the token opened ends, too."""
+def test_all_streams_end_soon(
+    api: Api, root: Person, ann: Person, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the first question after the change. A session that the token opened ends, too."""
+    assert sign_ins._INTERVAL < 4
+    asked = []
+
+    def ask(context: Context, people: Collection[Principal]) -> set[Principal]:
+        asked.append(len(people))
+        return still_signed_in(context, people)
+
+    monkeypatch.setattr(sign_ins, "still_signed_in", ask)
     job = ann.submit()["id"]
     browser = api.client()
     opened = browser.post("/api/v1/session", json={"token": ann.token}, headers={"X-Weft-Session": "1"})
     assert opened.status_code < 300, opened.text
 
-    def follow(number: int) -> tuple[float, bool]:
-        client = browser if number % 3 == 0 else ann.http
-        with client.stream("GET", STREAMS[number % 2].format(job), headers={"Accept": "text/event-stream"}) as response:
+    def follow(client: httpx.Client, path: str) -> bool:
+        with client.stream("GET", path.format(job), headers={"Accept": "text/event-stream"}) as response:
             assert response.status_code == 200
-            lines = list(response.iter_lines())
-        return time.monotonic(), "event: end" in lines
+            return "event: end" in response.iter_lines()
 
-    with ThreadPoolExecutor(6) as pool:
-        streams = [pool.submit(follow, number) for number in range(6)]
-        while _following(ann) < 6:
+    with ThreadPoolExecutor(6) as pool, Wire(api.url, ann.token).websocket(f"/v1/models/{job}/logs") as socket:
+        wanted = [(ann.http, path) for path in (*STREAMS, *FFDL)] + [(browser, path) for path in STREAMS]
+        streams = [pool.submit(follow, client, path) for client, path in wanted]
+        while _following(api) < 7:
             time.sleep(0.02)
         change(api, root, ann)
-        assert [stream.result()[1] for stream in streams] == [False] * 6, "they end, but not as the job's end"
+        asked.clear()
+        assert [stream.result() for stream in streams] == [False] * 6, "they end, but not as the job's end"
+        assert list(socket) == []
+        # A question may have been on its way before the change.
+        assert len(asked) <= 2
     assert ann.http.get("/api/v1/me").status_code == 401
     assert browser.get("/api/v1/me").status_code == 401
 
 
-def test_a_user_can_not_open_streams_without_end(
-    api: Api, ann: Person, bob: Person, monkeypatch: pytest.MonkeyPatch
+def test_a_stream_by_password_ends_with_the_password(api: Api, root: Person, ann: Person) -> None:
+    job = ann.submit()["id"]
+    for password in ("the first long password", "the second long password"):
+        assert root.http.patch(f"/api/v1/users/{ann.name}", json={"password": password}).status_code == 200
+        if password.startswith("the second"):
+            break
+        client = api.client()
+        client.auth = (ann.name, password)
+        opened = ExitStack()
+        stream = opened.enter_context(client.stream("GET", FFDL[0].format(job)))
+        assert stream.status_code == 200, stream.read()
+        while _following(api) < 1:
+            time.sleep(0.02)
+    with opened:
+        list(stream.iter_raw())
+    assert client.get("/v1/models", params={"version": "1"}).status_code == 401
+
+
+@pytest.mark.parametrize("of", ["token", "user", "address"])
+def test_nobody_opens_streams_without_end(
+    api: Api, ann: Person, bob: Person, monkeypatch: pytest.MonkeyPatch, of: str
 ) -> None:
-    monkeypatch.setattr(sign_ins, "_MOST", 2)
+    monkeypatch.setitem(sign_ins._MOST, of, 2)
     job, other = ann.submit()["id"], bob.submit()["id"]
     headers = {"Accept": "text/event-stream"}
     with ExitStack() as opened:
         for path in STREAMS:
             opened.enter_context(ann.http.stream("GET", path.format(job), headers=headers))
-        while _following(ann) < 2:
+        while _following(api) < 2:
             time.sleep(0.02)
         for path in (*STREAMS, "/v1/models/{}/metrics?version=1&follow=true"):
             refused = ann.http.get(path.format(job), headers=headers)
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "5"), refused.text
+            assert f"this {of} has 2 streams open" in refused.text
         with bob.http.stream("GET", STREAMS[0].format(other)) as answer:
-            assert answer.status_code == 200
-    while _following(ann):
+            assert answer.status_code == (429 if of == "address" else 200)
+    while _following(api):
         time.sleep(0.02)
     with ann.http.stream("GET", STREAMS[0].format(job)) as answer:
         assert answer.status_code == 200
 
 
-def _following(ann: Person) -> int:
-    text = ann.http.get("/metrics").text
-    rows = [line for line in text.splitlines() if line.startswith("weft_api_followers{")]
-    return int(sum(float(row.rpartition(" ")[2]) for row in rows))
+def _following(api: Api) -> int:
+    """Streams that are being watched."""
+    return sum(map(len, list(sign_ins.SIGN_INS.of(api.context)._watched.values())))
+
+
+def test_streams_that_are_admitted_together(api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sign_ins._MOST, "user", 3)
+    monkeypatch.setattr(sign_ins.SignIns, "admit", lambda *_: None)
+    job, headers = ann.submit()["id"], {"Accept": "text/event-stream"}
+    with ExitStack() as opened:
+        for _ in range(3):
+            opened.enter_context(ann.http.stream("GET", STREAMS[1].format(job), headers=headers))
+        while _following(api) < 3:
+            time.sleep(0.02)
+        assert "event: end" not in ann.http.get(STREAMS[1].format(job), headers=headers).text
 
 
 def test_one_question_about_many(api: Api, ann: Person, bob: Person) -> None:
@@ -112,8 +160,11 @@ def test_one_question_about_many(api: Api, ann: Person, bob: Person) -> None:
         session.execute(update(Token).where(Token.id == bobs.token_id).values(expires_at=func.now()))
         session.execute(update(Token).where(Token.id == anns.token_id).values(last_used_at=None))
         session.delete(session.get_one(Member, (daves.project_id, daves.user_id)))
-    by_password = [replace(who, token_id="", token_sha256="") for who in (carols, daves)]
-    asked = [anns, bobs, carols, *by_password]
+        session.execute(update(User).where(User.id == carols.user_id).values(password_hash="hash"))
+    given = {"token_id": "", "token_sha256": "", "password_mark": hash_token("hash")}
+    by_password = [replace(who, **given) for who in (carols, daves)]
+    before = replace(carols, **{**given, "password_mark": hash_token("hash of the password before")})
+    asked = [anns, bobs, carols, before, *by_password]
     assert still_signed_in(api.context, asked) == {anns, carols, by_password[0]}
     with api.context.database.transaction() as session:
         assert session.get_one(Token, anns.token_id).last_used_at is not None, "a stream is a use"
