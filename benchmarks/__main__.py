@@ -19,6 +19,7 @@ from benchmarks import (
     gpu,
     install,
     isolation,
+    learners,
     logs,
     memory,
     metrics,
@@ -49,6 +50,7 @@ ALONE: dict[str, Callable[[Path], None]] = {
     "mlflow": mlflow.measure,
     "isolation": isolation.measure,
     "attacks": attacks.measure,
+    "learners": learners.measure,
 }
 
 

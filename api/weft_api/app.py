@@ -32,6 +32,7 @@ from weft_api.http.middleware import LimitedBodies, Observed
 from weft_api.http.patience import PatientBodies
 from weft_api.identity.routes import router as identity
 from weft_api.jobs.routes import router as jobs
+from weft_api.learner.reports import router as reports
 from weft_api.learner.routes import router as learner
 from weft_api.logs.routes import router as logs
 from weft_api.metrics.routes import router as metrics
@@ -125,6 +126,7 @@ def create_app(settings: Settings) -> FastAPI:
     access = (secrets, sessions, tokens, users, projects, audit)
     # Routers are tried in this order, so the one with the most frequent and the cheapest calls is the first.
     for router in (
+        reports,
         mlflow,
         jobs,
         code,

@@ -11,12 +11,19 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi.exceptions import RequestValidationError
 from sqlalchemy import select
 from tests.api.conftest import HELLO, Agent, Api, Attempted, Person, code_of, zipped
 
+from weft_api.access.attempts import AttemptToken
+from weft_api.context import Context
+from weft_api.http.problems import STALE_ATTEMPT
+from weft_api.learner import heartbeats, service
+from weft_api.learner.schemas import HeartbeatAnswer, HeartbeatCall
 from weft_core.launch import LearnerSpec
 from weft_core.settings import ProfileSettings, Settings
 from weft_core.store.models import Event, Job, Learner
+from weft_core.tokens import hash_token
 
 
 @pytest.fixture
@@ -424,3 +431,45 @@ def test_exits_are_reported_once(api: Api, gang: Attempted) -> None:
     assert (learner.phase, learner.exit_code, learner.exit_reason) == ("EXITED", 3, "exit code 3")
     assert learner.last_lines == "a\nb\ufffd"
     assert code_of(agent.post("start", hostname="x")) == "stale_attempt"
+
+
+def test_heartbeats_of_a_gang_take_one_statement_and_each_gets_its_own_answer(
+    api: Api, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = api.attempt(ann.submit(set={"learners": "3"})["id"])
+    for agent in attempt.agents:
+        agent.start()
+    told = {"system": {"cpu_percent": 90.0}, "wrote": True, "idle_seconds": 5}
+    bodies = [
+        *({"rank": agent.rank, "instance": agent.instance, **told} for agent in attempt.agents),
+        {"rank": 1, "instance": "another-agent"},
+        {"rank": 2},
+    ]
+    single: list[int] = []
+    alone = service.heartbeat
+
+    def counted(context: Context, token: AttemptToken, call: HeartbeatCall) -> HeartbeatAnswer:
+        single.append(call.rank)
+        return alone(context, token, call)
+
+    monkeypatch.setattr(service, "heartbeat", counted)
+    token = AttemptToken(hash_token(attempt.token))
+    found = heartbeats.take_in(api.context, token, [json.dumps(body).encode() for body in bodies])
+    assert found[:3:2] == [HeartbeatAnswer(stop=False, grace_seconds=None, dump=None)] * 2
+    assert [getattr(outcome, "kind", type(outcome)) for outcome in found[3:]] == [STALE_ATTEMPT, RequestValidationError]
+    with api.context.database.transaction() as session:
+        query = select(Learner.wrote, Learner.active_at, Learner.idle_since).where(Learner.attempt_id == attempt.id)
+        rows = session.execute(query.order_by(Learner.rank)).all()
+    assert [(row.wrote, row.active_at > row.idle_since) for row in (rows[0], rows[2])] == [(True, True)] * 2
+    assert set(single) == {1}, "the two calls of the same rank, of which one has no grant"
+
+
+def test_a_heartbeat_whose_row_is_held_waits_without_holding_up_the_others(api: Api, ann: Person) -> None:
+    attempt = api.attempt(ann.submit(set={"learners": "2"})["id"])
+    for agent in attempt.agents:
+        agent.start()
+    token = AttemptToken(hash_token(attempt.token))
+    calls = [HeartbeatCall(rank=agent.rank, instance=agent.instance) for agent in attempt.agents]
+    with api.context.database.transaction() as session:
+        session.scalars(select(Learner).where(Learner.attempt_id == attempt.id, Learner.rank == 0).with_for_update())
+        assert heartbeats._note(api.context, token, calls).keys() == {1}

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends
+from fastapi import Depends, Request
 from sqlalchemy import func, or_, select, text
 from sqlalchemy.orm import Session
 
 from weft_api.access.auth import Bearer
 from weft_api.access.rates import RATES
-from weft_api.context import Ctx
+from weft_api.context import Context, Ctx
 from weft_api.http.problems import STALE_ATTEMPT, UNAUTHENTICATED, Problem, invalid
 from weft_core.service_log import note
 from weft_core.store.models import Attempt, Job, Learner
@@ -34,15 +34,26 @@ class Accepted:
     attempt: int
 
 
-async def _attempt_token(bearer: Bearer, context: Ctx) -> AttemptToken:
-    if bearer is None or not bearer.credentials.startswith(ATTEMPT_PREFIX) or not bearer.credentials.isascii():
+def _checked(context: Context, plain: str) -> AttemptToken:
+    if not plain.startswith(ATTEMPT_PREFIX) or not plain.isascii():
         raise Problem(UNAUTHENTICATED, "only the token of an attempt opens the learner's API")
-    token = AttemptToken(hash_token(bearer.credentials))
+    token = AttemptToken(hash_token(plain))
     RATES.of(context).check_learner(token.sha256)
     return token
 
 
-Token = Annotated[AttemptToken, Depends(_attempt_token)]
+async def attempt_token(bearer: Bearer, context: Ctx) -> AttemptToken:
+    """The token of a learner's call. Raises Problem unauthenticated, too_many_requests."""
+    return _checked(context, bearer.credentials if bearer else "")
+
+
+def attempt_token_of(context: Context, request: Request) -> AttemptToken:
+    """The same, for routes without FastAPI's parameters."""
+    scheme, _, plain = request.headers.get("authorization", "").partition(" ")
+    return _checked(context, plain if scheme.lower() == "bearer" else "")
+
+
+Token = Annotated[AttemptToken, Depends(attempt_token)]
 
 
 def stale(detail: str) -> Problem:

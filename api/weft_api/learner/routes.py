@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 
 from weft_api.access.attempts import Token
 from weft_api.context import Ctx
-from weft_api.http import bodies
 from weft_api.http.audited import audited, unaudited
-from weft_api.http.bodies import MIB
 from weft_api.http.problems import (
     ALREADY_GRANTED,
     CONFLICT,
-    LOG_FULL,
     NO_GRANT,
     STALE_ATTEMPT,
     STORE_UNAVAILABLE,
-    TOO_LARGE,
-    TOO_MANY_LINES,
     responses,
 )
 from weft_api.learner import rounds, service
@@ -30,8 +25,6 @@ from weft_api.learner.objects import objects
 from weft_api.learner.schemas import (
     AddressCall,
     ExitCall,
-    HeartbeatAnswer,
-    HeartbeatCall,
     IdentityTokenCall,
     ObjectsAnswer,
     ObjectsCall,
@@ -46,11 +39,8 @@ from weft_api.learner.schemas import (
     StoringAnswer,
     StoringCall,
 )
-from weft_api.logs.ingest import accept as accept_logs
-from weft_api.metrics.ingest import accept as accept_metrics
 from weft_core.launch import IdentityToken, LearnerSpec, StoreKeys
 from weft_core.lifecycle.states import LearnerPhase
-from weft_core.service_log import note
 
 router = APIRouter(prefix="/api/v1/learner", tags=["learner"], responses=responses(STALE_ATTEMPT))
 
@@ -161,56 +151,6 @@ async def take_part(call: RoundCall, context: Ctx, token: Token) -> RoundAnswer:
 @router.post("/phase", status_code=204, summary="Report the learner's phase", openapi_extra=_LEFT_OUT)
 def phase(call: PhaseCall, context: Ctx, token: Token) -> None:
     service.phase(context, token, call)
-
-
-@router.post("/heartbeat", summary="Send a heartbeat", openapi_extra=_LEFT_OUT)
-def heartbeat(call: HeartbeatCall, context: Ctx, token: Token) -> HeartbeatAnswer:
-    """The answer can order the learner to stop."""
-    return service.heartbeat(context, token, call)
-
-
-def _body_of(schema: str) -> dict[str, Any]:
-    """The OpenAPI entry for a body that the route reads itself."""
-    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
-async def _logs_body(request: Request, _: Token) -> bytes:
-    # 1 MiB of text, in JSON's escapes.
-    return await bodies.read(request, 8 * MIB, "a batch of log lines")
-
-
-async def _metrics_body(request: Request, _: Token) -> bytes:
-    # 1 MiB, in JSON's escapes.
-    return await bodies.read(request, 2 * MIB, "a batch of metrics")
-
-
-@router.post(
-    "/logs",
-    status_code=204,
-    summary="Send log lines",
-    responses=responses(LOG_FULL, TOO_LARGE, TOO_MANY_LINES),
-    openapi_extra={**_body_of("LogsCall"), **_LEFT_OUT},
-)
-async def logs(body: Annotated[bytes, Depends(_logs_body)], context: Ctx, token: Token) -> None:
-    """A repeated batch changes nothing. `429` means that the job writes more than it may
-    (`limits.log_lines_per_second`, `limits.log_bytes_per_second`); send the batch again later. `409` means that the
-    job's log is full and accepts no more lines."""
-    accepted = await accept_logs(context, token, body)
-    note(job=accepted.job_id, attempt=accepted.attempt)
-
-
-@router.post(
-    "/metrics",
-    status_code=204,
-    summary="Send metrics",
-    responses=responses(TOO_LARGE),
-    openapi_extra={**_body_of("MetricsCall"), **_LEFT_OUT},
-)
-async def metrics(body: Annotated[bytes, Depends(_metrics_body)], context: Ctx, token: Token) -> None:
-    """A repeated call changes nothing. A call may have 20,000 values and 2 MiB."""
-    accepted = await accept_metrics(context, token, body)
-    note(job=accepted.job_id, attempt=accepted.attempt)
 
 
 @router.post(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import case, func, or_, select, update
@@ -199,7 +199,7 @@ def phase(context: Context, token: AttemptToken, call: PhaseCall) -> None:
 
 
 def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> HeartbeatAnswer:
-    """One statement in the usual case: with many learners this is most of what the API does."""
+    """Note one heartbeat. Raises Problem stale_attempt."""
     before = func.coalesce(Learner.heartbeat_at, func.now())
     silent = before < func.now() - timedelta(seconds=context.settings.timings.silence)
     beat = (
@@ -219,7 +219,7 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
             wrote=call.wrote,
             idle_since=_ago(call.idle_seconds),
             **({"saved_at": _ago(call.saved_seconds)} if call.saved_seconds is not None else {}),
-            **({"active_at": func.now()} if _works(call.system) else {}),
+            **({"active_at": func.now()} if works(call.system) else {}),
         )
         .returning(Attempt.stop_requested_at, Attempt.grace_seconds, Attempt.stalled_at)
         .execution_options(synchronize_session=False)
@@ -229,7 +229,13 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
         if row is None:
             present_learner(session, open_attempt(session, token), call.rank, call.instance)  # says what is wrong
             raise stale("the attempt has ended")
-    stop, grace, stalled = row
+    return heartbeat_answer(context, *row)
+
+
+def heartbeat_answer(
+    context: Context, stop: datetime | None, grace: int | None, stalled: datetime | None
+) -> HeartbeatAnswer:
+    """What an agent learns of its attempt, from the attempt's row."""
     dump = stalled.isoformat() if stalled else None
     if stop is None:
         return HeartbeatAnswer(stop=False, grace_seconds=None, dump=dump)
@@ -242,7 +248,7 @@ def _ago(seconds: float | None) -> Any:
     return None if seconds is None else func.now() - func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
-def _works(system: dict[str, Any] | None) -> bool:
+def works(system: dict[str, Any] | None) -> bool:
     """Whether a learner's processes use a CPU or a GPU. The learner may send anything."""
     told = system or {}
     devices = told.get("gpus")

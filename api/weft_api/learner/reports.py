@@ -1,0 +1,88 @@
+"""HTTP for what agents send all the time: heartbeats, log lines and metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from weft_api.access.attempts import AttemptToken, attempt_token, attempt_token_of
+from weft_api.context import Context
+from weft_api.http import bodies
+from weft_api.http.audited import unaudited
+from weft_api.http.bodies import MIB
+from weft_api.http.direct import DirectRoute
+from weft_api.http.problems import LOG_FULL, STALE_ATTEMPT, TOO_LARGE, TOO_MANY_LINES, responses
+from weft_api.learner.heartbeats import accept as accept_heartbeat
+from weft_api.learner.schemas import HeartbeatAnswer
+from weft_api.logs.ingest import accept as accept_logs
+from weft_api.metrics.ingest import accept as accept_metrics
+from weft_core.service_log import note
+
+router = APIRouter(
+    prefix="/api/v1/learner",
+    tags=["learner"],
+    responses=responses(STALE_ATTEMPT),
+    route_class=DirectRoute,
+    dependencies=[Depends(attempt_token)],
+)
+
+
+def _documented(schema: str) -> dict[str, Any]:
+    """The OpenAPI entry for a body that the route reads itself."""
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    what = unaudited("what an agent reports of its learner, many times a minute")
+    return {"requestBody": {"required": True, "content": content}, **what}
+
+
+def _caller(request: Request) -> tuple[Context, AttemptToken]:
+    """Raises Problem."""
+    context: Context = request.app.state.context
+    return context, attempt_token_of(context, request)
+
+
+@router.post(
+    "/heartbeat",
+    summary="Send a heartbeat",
+    response_model=HeartbeatAnswer,
+    openapi_extra=_documented("HeartbeatCall"),
+)
+async def heartbeat(request: Request) -> Response:
+    """The answer can order the learner to stop."""
+    context, token = _caller(request)
+    answer = await accept_heartbeat(context, token, await request.body())
+    return Response(answer.model_dump_json(), media_type="application/json")
+
+
+@router.post(
+    "/logs",
+    status_code=204,
+    summary="Send log lines",
+    responses=responses(LOG_FULL, TOO_LARGE, TOO_MANY_LINES),
+    openapi_extra=_documented("LogsCall"),
+)
+async def logs(request: Request) -> Response:
+    """A repeated batch changes nothing. `429` means that the job writes more than it may
+    (`limits.log_lines_per_second`, `limits.log_bytes_per_second`); send the batch again later. `409` means that the
+    job's log is full and accepts no more lines."""
+    context, token = _caller(request)
+    body = await bodies.read(request, 8 * MIB, "a batch of log lines")  # 1 MiB of text, in JSON's escapes
+    accepted = await accept_logs(context, token, body)
+    note(job=accepted.job_id, attempt=accepted.attempt)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/metrics",
+    status_code=204,
+    summary="Send metrics",
+    responses=responses(TOO_LARGE),
+    openapi_extra=_documented("MetricsCall"),
+)
+async def metrics(request: Request) -> Response:
+    """A repeated call changes nothing. A call may have 20,000 values and 2 MiB."""
+    context, token = _caller(request)
+    body = await bodies.read(request, 2 * MIB, "a batch of metrics")  # 1 MiB, in JSON's escapes
+    accepted = await accept_metrics(context, token, body)
+    note(job=accepted.job_id, attempt=accepted.attempt)
+    return Response(status_code=204)

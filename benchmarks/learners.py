@@ -1,0 +1,172 @@
+"""Many learners of one job: how long their calls take, and how soon the API answers others meanwhile, in one run.
+
+A real API process with Postgres, Redis and S3. Each learner sends a line and a metric a second and a heartbeat every
+three seconds, each over a connection of its own, one call at a time, as the agent does. They are a process of their
+own, with a lower priority. ``WEFT_BENCH_LEARNERS`` (100,1000) is how many there are, ``WEFT_BENCH_SECONDS`` (20) how
+long each measurement takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import random
+import time
+import uuid
+from collections import defaultdict
+from multiprocessing.connection import Connection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from benchmarks.logs.service import Service
+from benchmarks.table import show
+
+LEARNERS = [int(number) for number in os.environ.get("WEFT_BENCH_LEARNERS", "100,1000").split(",")]
+SECONDS = float(os.environ.get("WEFT_BENCH_SECONDS", "20"))
+GOAL, GOAL_OF_OTHERS = 1.0, 0.1
+_EVERY = {"logs": 1.0, "metrics": 1.0, "heartbeat": 3.0}
+_WARM = 3.0
+_OTHERS_EVERY = 0.05
+_AT_ONCE = 16
+"""Learners that ask for their start grants at the same time."""
+
+
+def measure(folder: Path) -> None:
+    rows = []
+    service = Service(folder, apis=1)
+    try:
+        alone = _others(service, 3.0)
+        rows.append(["0", "", "", "", "", _ms(alone, 0.99), ""])
+        for count in LEARNERS:
+            attempt = service.attempt(count)
+            here, there = multiprocessing.get_context("spawn").Pipe()
+            gang = multiprocessing.get_context("spawn").Process(
+                target=_learn, args=(service.apis[0].url, attempt.token, count, there), daemon=True
+            )
+            gang.start()
+            there.close()
+            here.recv()  # all are started
+            here.send("go")
+            _others(service, _WARM)
+            others = _others(service, SECONDS)
+            here.send("enough")
+            times, due = here.recv()
+            gang.join()
+            service.end(attempt)
+            together = sorted(time for some in times.values() for time in some)
+            rows.append(
+                [
+                    f"{count:,}",
+                    *(_ms(times[verb], 0.99) for verb in _EVERY),
+                    f"{_ms(together, 0.99)}, < {GOAL * 1000:.0f} ms",
+                    f"{_ms(others, 0.99)}, < {GOAL_OF_OTHERS * 1000:.0f} ms",
+                    f"{len(together) / due:.0%}",
+                ]
+            )
+    finally:
+        service.stop()
+    show(
+        f"Learners of one job, a line and a metric a second and a heartbeat every 3 s of each, {SECONDS:g} s",
+        ["learners", *(f"{verb}: p99" for verb in _EVERY), "all calls: p99, goal", "others: p99, goal", "of due calls"],
+        rows,
+    )
+
+
+def _others(service: Service, seconds: float) -> list[float]:
+    """How long another user's calls take."""
+    times = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        begun = time.perf_counter()
+        service.person.http.get("/api/v1/me").raise_for_status()
+        times.append(time.perf_counter() - begun)
+        time.sleep(_OTHERS_EVERY)
+    return times
+
+
+def _ms(times: list[float], share: float) -> str:
+    if not times:
+        return "none"
+    return f"{sorted(times)[int(share * (len(times) - 1))] * 1000:.0f} ms"
+
+
+# --- the learners' process --------------------------------------------------------------------------------------
+
+
+class _Connection:
+    """One call at a time."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._place = urlsplit(url)
+        self._token = token
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def post(self, verb: str, body: str) -> None:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(self._place.hostname, self._place.port)
+        reader, writer = self._streams
+        head = (
+            f"POST /api/v1/learner/{verb} HTTP/1.1\r\nHost: {self._place.netloc}\r\n"
+            f"Authorization: Bearer {self._token}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        writer.write((head + body).encode())
+        answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+        status = int(answer.split(b" ", 2)[1])
+        _, _, length = answer.partition(b"content-length: ")
+        await reader.readexactly(int(length.split(b"\r\n", 1)[0] or 0) if length else 0)
+        if status >= 300:
+            raise RuntimeError(f"{verb} was answered with {status}")
+
+
+def _learn(url: str, token: str, count: int, told: Connection) -> None:
+    os.nice(5)
+    asyncio.run(_learn_all(url, token, count, told))
+
+
+async def _learn_all(url: str, token: str, count: int, told: Connection) -> None:
+    instances = [str(uuid.uuid4()) for _ in range(count)]
+    room = asyncio.Semaphore(_AT_ONCE)
+    times: dict[str, list[float]] = defaultdict(list)
+    begun = time.monotonic()
+    enough = asyncio.Event()
+
+    async def start(rank: int) -> None:
+        async with room:
+            body = {"rank": rank, "instance": instances[rank], "hostname": "bench"}
+            await _Connection(url, token).post("start", json.dumps(body))
+
+    async def send(rank: int, verb: str) -> None:
+        connection = _Connection(url, token)
+        sequence = 0
+        due = begun + random.random() * _EVERY[verb]  # gangs do not write in step
+        while not enough.is_set():
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            now = int(time.time() * 1000)
+            body: dict[str, object] = {"rank": rank, "instance": instances[rank]}
+            if verb == "logs":
+                body |= {"sequence": sequence, "lines": [{"t": now, "s": f"step {sequence}: loss 0.4321"}]}
+            elif verb == "metrics":
+                record = {"t": now, "kind": "user", "group": "", "etimes": {"iteration": sequence}}
+                body |= {"sequence": sequence, "records": [record | {"values": {"loss": 0.4321}}]}
+            else:
+                body |= {"system": {"cpu_percent": 90.0}, "idle_seconds": 0.0, "wrote": True}
+            sent = time.monotonic()
+            await connection.post(verb, json.dumps(body))
+            if sent > begun + _WARM and not enough.is_set():
+                times[verb].append(time.monotonic() - sent)
+            sequence += 1
+            due = max(due + _EVERY[verb], time.monotonic())
+
+    await asyncio.gather(*(start(rank) for rank in range(count)))
+    told.send("ready")
+    await asyncio.to_thread(told.recv)
+    begun = time.monotonic()
+    tasks = [asyncio.create_task(send(rank, verb)) for rank in range(count) for verb in _EVERY]
+    await asyncio.to_thread(told.recv)
+    enough.set()
+    due = (time.monotonic() - begun - _WARM) * count * sum(1 / every for every in _EVERY.values())
+    await asyncio.gather(*tasks)
+    told.send((dict(times), due))
