@@ -25,6 +25,7 @@ from benchmarks import (
     mlflow,
     overhead,
     prepare,
+    slots,
     start,
     submit,
     submits,
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "memory": memory.measure,
     "submit": submit.measure,
     "start": start.measure,
+    "slots": slots.measure,
     "overhead": overhead.measure,
     "flood": flood.measure,
 }

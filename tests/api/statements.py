@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,7 +40,11 @@ def counted(api: Api) -> Iterator[Counted]:
             found.transactions += 1
 
     engine = api.context.database.engine
-    listeners = [("before_cursor_execute", statement), ("commit", ended), ("rollback", ended)]
+    listeners: list[tuple[str, Callable[..., Any]]] = [
+        ("before_cursor_execute", statement),
+        ("commit", ended),
+        ("rollback", ended),
+    ]
     for name, listener in listeners:
         event.listen(engine, name, listener)
     try:
