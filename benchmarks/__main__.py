@@ -26,6 +26,7 @@ from benchmarks import (
     mlflow,
     overhead,
     prepare,
+    slots,
     start,
     submit,
     submits,
@@ -36,6 +37,7 @@ BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
     "memory": memory.measure,
     "submit": submit.measure,
     "start": start.measure,
+    "slots": slots.measure,
     "overhead": overhead.measure,
     "flood": flood.measure,
 }

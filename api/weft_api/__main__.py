@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from weft_api.app import create_app
 from weft_api.http.patience import PatientProtocol
+from weft_core.processes import few_arenas
 from weft_core.service_log import configure_logging
 from weft_core.settings import Settings, load_settings
 from weft_core.settings_problems import settings_problems
@@ -27,6 +28,7 @@ _SHUTDOWN = 5  # seconds for requests under way; followers are told at once
 
 def main() -> int:
     """Serve until told to stop. Returns the exit status: 0 in order, 2 for what the operator has to mend."""
+    few_arenas()
     try:
         settings = load_settings()
         app = create_app(settings)

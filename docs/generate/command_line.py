@@ -170,8 +170,8 @@ def _option(parameter: Any, types: dict[str, Any]) -> Parameter:
     help_text = _help(parameter)
     if parameter.multiple and "repeatable" not in help_text:
         help_text += " Can be given several times."
-    if getattr(parameter, "max", None) is not None:
-        help_text += f" From {parameter.min:,} to {parameter.max:,}."
+    if getattr(parameter.type, "max", None) is not None:
+        help_text += f" From {parameter.type.min:,} to {parameter.type.max:,}."
     return Parameter(names + value, help_text, _default(parameter))
 
 

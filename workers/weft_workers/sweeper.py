@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from weft_core.engine import EngineUnreachable
 from weft_core.objects import StoreError
-from weft_core.processes import die_with_parent
+from weft_core.processes import die_with_parent, few_arenas
 from weft_core.service_log import configure_logging
 from weft_core.store.models import Attempt, Job
 from weft_workers.archiving import Archiver
@@ -202,6 +202,7 @@ def main() -> int:
     """Run a sweeper for the worker that started this process."""
     parent = int(os.environ.get(PARENT) or os.getppid())
     die_with_parent(parent, signal.SIGTERM)
+    few_arenas()
     configure_logging()
     try:
         settings = read_settings()

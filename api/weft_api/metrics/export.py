@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Literal
 
 import numpy as np
-from arro3.core import Array, DataType, Field, RecordBatch, RecordBatchReader, Schema
-from arro3.io import write_parquet
 from sqlalchemy import ARRAY, BigInteger, any_, literal
 
 from weft_api.metrics.points import Points
@@ -25,16 +23,6 @@ _COLUMNS = ("name", "group", "kind", "learner", "attempt", "step", "time", "valu
 _AT_ONCE = 64
 """Blocks."""
 _PIECE = 1 << 18
-_TIME = DataType.timestamp("ms", tz="UTC")
-_SCHEMA = Schema(
-    [
-        *(Field(name, DataType.utf8(), nullable=False) for name in ("name", "group", "kind")),
-        *(Field(name, DataType.int32(), nullable=False) for name in ("learner", "attempt")),
-        Field("step", DataType.int64(), nullable=False),
-        Field("time", _TIME, nullable=False),
-        Field("value", DataType.float64(), nullable=False),
-    ]
-)
 
 Part = tuple[Series, Points]
 
@@ -89,16 +77,9 @@ def _csv(parts: Iterable[Part], file: IO[bytes]) -> None:
 
 
 def _parquet(parts: Iterable[Part], file: IO[bytes]) -> None:
-    batches = (_batch(series, points) for series, points in parts if len(points))
-    write_parquet(RecordBatchReader.from_batches(_SCHEMA, batches), file, compression="zstd(3)")
+    from weft_api.metrics.parquet import write
 
-
-def _batch(series: Series, points: Points) -> RecordBatch:
-    key, count = series.key, len(points)
-    texts = [Array([text] * count, type=DataType.utf8()) for text in (key.shown, key.group, key.kind)]
-    whose = [Array.from_numpy(np.full(count, number, np.int32)) for number in (key.rank + 1, key.attempt)]
-    steps, times, values = (Array.from_numpy(column.copy()) for column in (points.steps, points.times, points.values))
-    return RecordBatch.from_arrays([*texts, *whose, steps, times.cast(_TIME), values], schema=_SCHEMA)
+    write(parts, file)
 
 
 _WRITERS: Mapping[Format, Callable[[Iterable[Part], IO[bytes]], None]] = {"csv": _csv, "parquet": _parquet}

@@ -11,15 +11,9 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
-from authlib.common.errors import AuthlibBaseError
-from authlib.common.security import generate_token
-from authlib.common.urls import url_encode
-from authlib.oauth2.auth import ClientAuth
-from authlib.oauth2.client import OAuth2Client
-from authlib.oidc.core import CodeIDToken
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
@@ -30,6 +24,10 @@ from weft_api.http.problems import PROVIDER_UNAVAILABLE, TOO_MANY_SIGN_INS, UNAU
 from weft_core.oidc_settings import OidcSettings
 from weft_core.outgoing import NoAnswer, NotAllowed, Outgoing
 from weft_core.secrets import SecretBox, SecretsUnreadable
+
+if TYPE_CHECKING:  # authlib takes 3 MiB, and only sign-ins at a provider need it
+    from authlib.oauth2.auth import ClientAuth
+    from authlib.oauth2.client import OAuth2Client
 
 LIFETIME: Final = 900
 """Seconds in which a sign-in at the provider must end."""
@@ -101,6 +99,8 @@ class Provider:
 
     def begin(self) -> tuple[str, Begun]:
         """The URL at the provider, and what the end of the sign-in needs."""
+        from authlib.common.security import generate_token
+
         metadata = self._discover()
         begun = Begun(self.name, generate_token(32), generate_token(32), generate_token(64), time.time() + LIFETIME)
         url, _ = self._client(metadata).create_authorization_url(
@@ -118,6 +118,8 @@ class Provider:
         Raises:
             Problem: unauthenticated, if the provider does not vouch for the person.
         """
+        from authlib.common.errors import AuthlibBaseError
+
         if issuer is not None and issuer != self.settings.issuer:
             raise self._refused(f"the code is from another issuer: {issuer[:200]!r}")
         metadata = self._discover()
@@ -142,6 +144,8 @@ class Provider:
         return self._person(claims)
 
     def _client(self, metadata: Mapping[str, Any]) -> OAuth2Client:
+        from authlib.oauth2.client import OAuth2Client
+
         secret = self.settings.client_secret.get_secret_value()
         # OpenID Connect's default is client_secret_basic; but servers disagree on how that encodes the secret.
         by_post = "client_secret_post" in (metadata.get("token_endpoint_auth_methods_supported") or ())
@@ -173,6 +177,8 @@ class Provider:
 
     def _verify(self, metadata: Mapping[str, Any], token: Mapping[str, Any], nonce: str) -> dict[str, Any]:
         """The claims of the ID token. Raises: JoseError, ValueError, TypeError: it is not to be trusted."""
+        from authlib.oidc.core import CodeIDToken
+
         registry = JWSRegistry(algorithms=_ALGORITHMS, strict_check_header=False)
         try:
             decoded = jwt.decode(token["id_token"], self._key_set(metadata), registry=registry)
@@ -277,6 +283,8 @@ class _Session:
 
     def post(self, url: str, *, data: Mapping[str, str], headers: Mapping[str, str], auth: ClientAuth) -> _Answer:
         """Authlib's call of the token endpoint."""
+        from authlib.common.urls import url_encode
+
         url, sent, body = auth.prepare("POST", url, dict(headers), url_encode(data.items()))
         return self._request(url, sent, body.encode())
 

@@ -16,7 +16,6 @@ from weft_trainer.folders import agent_folder
 from weft_trainer.machine.prctl import become_reaper
 from weft_trainer.machine.watchdog import Watchdog
 from weft_trainer.metrics.learner import SPOOL as METRICS_SPOOL
-from weft_trainer.phases.elastic import ElasticTraining
 from weft_trainer.phases.learner import LOG_SPOOL, Learner
 from weft_trainer.phases.report import report, report_early
 from weft_trainer.phases.storing import store
@@ -91,13 +90,19 @@ def _live(learner: Learner) -> int:
     """
     learner.start()
     try:
-        ending = _ended(lambda: ElasticTraining(learner).run() if learner.spec.elastic else train(learner))
+        ending = _ended(lambda: _train_elastic(learner) if learner.spec.elastic else train(learner))
         if learner.ran:
             trained = ending
             ending = _ended(lambda: store(learner, trained))
         return report(learner, ending)
     finally:
         learner.supervisor.end_helpers()
+
+
+def _train_elastic(learner: Learner) -> Ending:
+    from weft_trainer.phases.elastic import ElasticTraining  # few learners need it
+
+    return ElasticTraining(learner).run()
 
 
 def _ended(phase: Callable[[], Ending]) -> Ending:
