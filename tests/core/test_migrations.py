@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, select, text
+from sqlalchemy import func, inspect, select, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -117,3 +117,26 @@ def test_lines_of_an_older_weft_are_kept_and_known(empty: Engine) -> None:
         assert session.scalars(select(LogChunk.latest)).all() == [max(times)] * 2
         assert session.scalars(select(LogCursor.latest)).one() == max(times)
         assert session.scalars(select(LogSource.next_sequence)).one() == 7
+
+
+def test_waiting_jobs_have_steps_of_their_own_in_an_older_weft(empty: Engine) -> None:
+    migrate.upgrade(empty)
+    with Session(empty) as session, session.begin():
+        session.add(Project(id="prj-a", name="a"))
+        session.add(User(id="usr-a", name="a"))
+        session.flush()
+        for name, step in (("planned", None), ("new", func.now())):
+            job = Job(
+                id=name, user_id="usr-a", name="j", manifest={}, engine="local", priority=50, learners=1, retries=0
+            )
+            jobs.submit(Scope(session, "prj-a"), job, [])
+            session.flush()
+            job.next_step_at = step
+    migrate.downgrade(empty, "0026")
+    with empty.begin() as connection:
+        assert connection.scalar(text("select count(*) from jobs where next_step_at <= now()")) == 2
+    migrate.upgrade(empty)
+    with empty.begin() as connection:
+        assert connection.scalar(text("select count(*) from jobs where next_step_at <= now()")) == 2, (
+            "as a pass finds them"
+        )
