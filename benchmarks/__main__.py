@@ -23,6 +23,7 @@ from benchmarks import (
     mlflow,
     overhead,
     prepare,
+    queue,
     start,
     submit,
 )
@@ -41,6 +42,7 @@ ALONE: dict[str, Callable[[Path], None]] = {
     "logs": logs.measure,
     "metrics": metrics.measure,
     "mlflow": mlflow.measure,
+    "queue": queue.measure,
     "isolation": isolation.measure,
     "attacks": attacks.measure,
 }
