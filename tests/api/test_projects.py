@@ -7,11 +7,11 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 from tests.api.conftest import HELLO, PASSWORD, Api, Person, backup, code_of
 
 from weft_core.objects import mlflow_prefix
-from weft_core.store.models import Project, User
+from weft_core.store.models import Project, QueueChange, User
 
 
 @pytest.fixture
@@ -167,6 +167,21 @@ def test_a_project_is_deleted_when_it_is_empty(api: Api, root: Person, ann: Pers
     assert browser.get("/api/v1/session").status_code == 401
     assert refused(root.http.delete(f"/api/v1/projects/{name}")) == (404, "not_found")
     assert refused(root.http.delete(f"/api/v1/projects/{root.project}")) == (409, "conflict"), "one's own"
+
+
+def test_quotas_shares_and_caps_have_the_queues_planned_again(api: Api, root: Person, ann: Person) -> None:
+    def asked() -> set[str]:
+        with api.context.database.transaction() as session:
+            return set(session.scalars(delete(QueueChange).returning(QueueChange.engine)))
+
+    path = f"/api/v1/projects/{ann.project}"
+    ann.submit()
+    asked()
+    changes = [("quota", {"gpus": 4}), ("share", {"weight": 2}), ("caps", {"editor": {"gpus": 1}})]
+    for what, body in changes:
+        assert root.http.put(f"{path}/{what}", json=body).status_code == 200
+        assert "local" in asked()
+        assert not asked()
 
 
 def test_a_quota_and_what_is_used_of_it(api: Api, root: Person, ann: Person) -> None:

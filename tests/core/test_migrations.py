@@ -22,6 +22,7 @@ from sqlalchemy import (
     Float,
     Integer,
     LargeBinary,
+    func,
     inspect,
     select,
     text,
@@ -221,3 +222,26 @@ def test_each_migration_goes_up_and_down_over_rows(empty: Engine) -> None:
         migrate.downgrade(empty, before)
     migrate.upgrade(empty)
     migrate.check(empty)
+
+
+def test_waiting_jobs_have_steps_of_their_own_in_an_older_weft(empty: Engine) -> None:
+    migrate.upgrade(empty)
+    with Session(empty) as session, session.begin():
+        session.add(Project(id="prj-a", name="a"))
+        session.add(User(id="usr-a", name="a"))
+        session.flush()
+        for name, step in (("planned", None), ("new", func.now())):
+            job = Job(
+                id=name, user_id="usr-a", name="j", manifest={}, engine="local", priority=50, learners=1, retries=0
+            )
+            jobs.submit(Scope(session, "prj-a"), job, [])
+            session.flush()
+            job.next_step_at = step
+    migrate.downgrade(empty, "0026")
+    with empty.begin() as connection:
+        assert connection.scalar(text("select count(*) from jobs where next_step_at <= now()")) == 2
+    migrate.upgrade(empty)
+    with empty.begin() as connection:
+        assert connection.scalar(text("select count(*) from jobs where next_step_at <= now()")) == 2, (
+            "as a pass finds them"
+        )

@@ -28,6 +28,8 @@ from weft_core.store.models import (
     Job,
     LogCursor,
     Project,
+    Queue,
+    QueueChange,
     Secret,
     SigningKey,
     User,
@@ -143,7 +145,17 @@ def test_every_table_has_a_policy_or_holds_nothing_of_a_project(confined: Databa
     """A new table with a project_id needs its policy in its migration; one without must be named here."""
     shared = {
         model.__tablename__
-        for model in (AuditExport, DeviceLogin, EngineStatus, Identity, Installation, SigningKey, User)
+        for model in (
+            AuditExport,
+            DeviceLogin,
+            EngineStatus,
+            Identity,
+            Installation,
+            Queue,
+            QueueChange,
+            SigningKey,
+            User,
+        )
     }
     assert {table.name for table in _TABLES if "project_id" not in table.columns} == shared | {"projects"}
     query = text(

@@ -10,6 +10,7 @@ from tests.workers.world import World
 from weft_core.settings import Settings
 from weft_workers.context import Context, make_context
 from weft_workers.observing import Ages, ObservedEngine
+from weft_workers.reconcile import admit
 
 
 @pytest.fixture
@@ -18,7 +19,8 @@ def engine() -> FakeEngine:
 
 
 @pytest.fixture
-def context(settings: Settings, engine: FakeEngine) -> Iterator[Context]:
+def context(settings: Settings, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]:
+    monkeypatch.setattr(admit, "REST", 0.0)  # no change has to wait for a sweeper because a pass was made just before
     made = make_context(settings, "inst-test", {"local": engine}, connections=4)
     # Engines change their minds between two lines of a test, so nothing is remembered.
     yield replace(made, engines={"local": ObservedEngine(engine, "local", Ages(0, 0, 0))})

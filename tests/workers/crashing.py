@@ -18,7 +18,7 @@ from weft_core.notifications import Notification
 from weft_core.settings import Settings
 from weft_workers.context import make_context
 from weft_workers.delivering import Deliverer
-from weft_workers.reconcile import step
+from weft_workers.reconcile import admit, step
 from weft_workers.sending import Sender, Sent
 
 
@@ -62,6 +62,13 @@ def work(settings: Settings, folder: Path, job_id: str, die: str) -> None:
     context = make_context(settings, "inst-test", {"local": FileEngine(folder, die)})
     step(context, job_id)
     context.close()
+
+
+def plan_and_die(settings: Settings, folder: Path) -> None:
+    """Make a pass over the queue, and die when jobs are admitted in it, before it is committed."""
+    context = make_context(settings, "inst-test", {"local": FileEngine(folder)})
+    admit._remember = lambda *given, **more: os.kill(os.getpid(), signal.SIGKILL)
+    admit.admit(context, "local")
 
 
 class _Dying(Sender):

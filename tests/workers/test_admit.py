@@ -6,26 +6,31 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from tests.workers.fake_engine import GIB
+from sqlalchemy import update
+from tests.workers.fake_engine import GIB, FakeEngine
 from tests.workers.world import PROJECT, World
 
 from weft_core.engine import Amounts, Node, Preparation, Taint
 from weft_core.engine_settings import KubernetesSettings, LocalSettings
 from weft_core.launch import Placement, Toleration
 from weft_core.settings import ProfileSettings
-from weft_core.store.models import Datastore, Secret
+from weft_core.store.models import Datastore, Queue, Secret
+from weft_workers.observing import Ages, ObservedEngine
 from weft_workers.reconcile import step
+from weft_workers.reconcile.admit import admit, due, look
 
 
 def states(world: World, jobs: list[str]) -> list[str]:
     return [world.job(job_id).state for job_id in jobs]
 
 
-def seconds_until_step(world: World, job_id: str) -> float:
-    """From the moment at which the job came into its state."""
-    job = world.job(job_id)
-    assert job.next_step_at is not None
-    return (job.next_step_at - job.state_since).total_seconds()
+def sweep(world: World) -> None:
+    """What a sweeper does for the engine's queue, however long ago it did it last."""
+    with world.transaction() as session:
+        session.execute(update(Queue).values(next_look_at=None))
+    look(world.context, "local")
+    if due(world.context, "local"):
+        admit(world.context, "local")
 
 
 def test_the_next_job_starts_when_room_comes_free(world: World) -> None:
@@ -40,17 +45,19 @@ def test_the_next_job_starts_when_room_comes_free(world: World) -> None:
     assert world.job(second).state == "PENDING"
 
 
-def test_a_waiting_job_lets_the_head_of_the_queue_look(world: World) -> None:
+def test_a_waiting_job_has_no_steps_and_a_sweeper_looks_for_new_room(world: World) -> None:
     world.running(resources={"gpus": 4})
-    head, tail = world.submit(resources={"gpus": 1}), world.submit(resources={"gpus": 1})
-    for job in (head, tail):
-        world.step(job)
-    assert seconds_until_step(world, head) < 10 < seconds_until_step(world, tail)
-    # A node is added: the head finds it on behalf of both.
+    jobs = [world.submit(resources={"gpus": 1}) for _ in range(2)]
+    step(world.context, jobs[0])
+    assert [world.job(job).next_step_at for job in jobs] == [None, None], "one pass is for both"
+    versions = [world.job(job).version for job in jobs]
+    sweep(world)
+    for job in jobs:
+        step(world.context, job)
+    assert [world.job(job).version for job in jobs] == versions, "nothing has changed"
     world.engine.nodes += (Node("node-2", cpus=4, gpus=4, memory=16 * GIB),)
-    world.step(head)
-    step(world.context, tail)
-    assert states(world, [head, tail]) == ["PENDING", "PENDING"]
+    sweep(world)
+    assert states(world, jobs) == ["PENDING", "PENDING"]
 
 
 def test_priority_then_age(world: World) -> None:
@@ -202,8 +209,9 @@ def test_what_an_engine_is_told_of_a_job(world: World) -> None:
     far = KubernetesSettings(api_url="http://cluster-internal")
     engines = {"local": LocalSettings(), "far": far, "same": KubernetesSettings()}
     settings = world.context.settings.model_copy(update={"engines": engines, "api": api})
-    local = world.context.engines["local"]
-    told = World(replace(world.context, settings=settings, engines=dict.fromkeys(engines, local)), world.engine)
+    launches = world.engine.launches
+    observed = {name: ObservedEngine(FakeEngine(name, launches=launches), "local", Ages(0, 0, 0)) for name in engines}
+    told = World(replace(world.context, settings=settings, engines=observed), world.engine)
     for engine in engines:
         told.step(told.submit(engine=engine, name="mnist", data_stores=stores, repo={"url": "https://git.example/x"}))
     assert [launched.api_url for launched in told.engine.launches] == [
@@ -273,18 +281,15 @@ def test_jobs_that_wait_for_an_image_hold_no_room(world: World) -> None:
     assert states(world, [*slow, ready]) == ["QUEUED", "QUEUED", "PENDING"]
     assert [world.job(job_id).reason for job_id in slow] == ["building horovod: 10 %"] * 2
     assert world.engine.wanted == {"horovod:1"}
-    # The first of them looks for all, and soon.
-    assert seconds_until_step(world, slow[0]) < 10 < seconds_until_step(world, slow[1])
     world.engine.images["horovod:1"] = Preparation("building horovod: 90 %")
-    world.step(slow[0])
+    sweep(world)
     assert [world.events(job_id, "image") for job_id in slow] == [
         ["building horovod: 10 %", "building horovod: 90 %"]
     ] * 2
     world.exit(ready, 0)
     world.step(ready)
     del world.engine.images["horovod:1"]
-    world.step(slow[0])
-    step(world.context, slow[1])  # not made due by the test: the first did that
+    sweep(world)
     assert states(world, slow) == ["PENDING", "PENDING"]
 
 

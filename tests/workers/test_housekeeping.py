@@ -4,13 +4,15 @@ import json
 from dataclasses import replace
 
 from sqlalchemy import func, select, text
+from tests.workers.fake_engine import FakeEngine
 from tests.workers.world import PROJECT, World
 
 from weft_core.engine import Amounts, Capacity, LearnerObservation, LearnerState, Node, Observation, Taint
 from weft_core.engine_settings import LocalSettings
-from weft_core.store.models import EngineStatus, IdempotencyKey, SignInLink, Token, User
+from weft_core.store.models import EngineStatus, IdempotencyKey, QueueChange, SignInLink, Token, User
 from weft_workers.context import Context
 from weft_workers.housekeeping import Housekeeping, describe
+from weft_workers.observing import Ages, ObservedEngine
 
 
 def row(world: World) -> EngineStatus:
@@ -69,12 +71,10 @@ def test_what_is_kept_of_nodes() -> None:
 
 def test_engines_that_left_the_settings_are_forgotten(world: World, context: Context) -> None:
     settings = context.settings.model_copy(update={"engines": {"old": LocalSettings(), "local": LocalSettings()}})
-    before = World(
-        replace(context, settings=settings, engines={**context.engines, "old": context.engines["local"]}), world.engine
-    )
+    old = ObservedEngine(FakeEngine("old", runs=world.engine.runs), "local", Ages(0, 0, 0))
+    before = World(replace(context, settings=settings, engines={**context.engines, "old": old}), world.engine)
     job = before.running(engine="old")
     with world.transaction() as session:
-        session.add(EngineStatus(name="old", type="local"))
         session.add(EngineStatus(name="never-used", type="ray"))
     house = Housekeeping(context)
     house.check(context.engines["local"])
@@ -85,6 +85,7 @@ def test_engines_that_left_the_settings_are_forgotten(world: World, context: Con
     house.tidy()
     with world.transaction() as session:
         assert list(session.scalars(select(EngineStatus.name))) == ["local"]
+        assert session.scalar(select(func.count()).select_from(QueueChange)) == 0
 
 
 def test_orphans_are_stopped_after_a_grace_and_nothing_else_is(world: World, context: Context) -> None:

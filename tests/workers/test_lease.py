@@ -12,6 +12,14 @@ from weft_core.store.models import Job
 from weft_workers.lease import Lease, LeaseLost, claim, renew, take
 
 
+def launched(world: World) -> str:
+    """A job that does not wait for admission, and so has steps."""
+    job = world.submit()
+    with world.transaction() as session:
+        session.execute(update(Job).where(Job.id == job).values(state="PENDING"))
+    return job
+
+
 def claimed(world: World, job: str, seconds: float = 30) -> Lease | None:
     with world.transaction() as session:
         return claim(session, job, "me", seconds)
@@ -24,7 +32,7 @@ def ask(world: World, job: str) -> None:
 
 
 def test_one_of_many_gets_it(world: World) -> None:
-    job = world.submit()
+    job = launched(world)
     with ThreadPoolExecutor(4) as pool:
         leases = [lease for lease in pool.map(lambda _: claimed(world, job), range(12)) if lease]
     assert len(leases) == 1
@@ -32,7 +40,7 @@ def test_one_of_many_gets_it(world: World) -> None:
 
 
 def test_a_job_that_is_not_due_is_left_alone(world: World) -> None:
-    job = world.submit()
+    job = launched(world)
     lease = claimed(world, job)
     assert lease
     with world.transaction() as session:
@@ -43,7 +51,7 @@ def test_a_job_that_is_not_due_is_left_alone(world: World) -> None:
 
 
 def test_a_lease_that_ran_out_is_anybodys_and_its_holder_writes_nothing(world: World) -> None:
-    job = world.submit()
+    job = launched(world)
     old = claimed(world, job)
     assert old
     assert claimed(world, job) is None
@@ -59,7 +67,7 @@ def test_a_lease_that_ran_out_is_anybodys_and_its_holder_writes_nothing(world: W
 
 
 def test_a_wish_that_comes_in_during_a_step_is_not_overwritten(world: World) -> None:
-    job = world.submit()
+    job = launched(world)
     lease = claimed(world, job)
     assert lease
     ask(world, job)
@@ -72,7 +80,7 @@ def test_a_wish_that_comes_in_during_a_step_is_not_overwritten(world: World) -> 
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_a_renewed_lease_lasts_longer_and_keeps_a_wish(world: World, asked: bool) -> None:
-    job = world.submit()
+    job = launched(world)
     lease = claimed(world, job)
     assert lease
     if asked:
@@ -86,10 +94,20 @@ def test_a_renewed_lease_lasts_longer_and_keeps_a_wish(world: World, asked: bool
 
 
 def test_a_deleted_job_has_no_lease(world: World) -> None:
-    job = world.submit()
+    job = launched(world)
     lease = claimed(world, job)
     assert lease
     with world.transaction() as session:
         session.delete(session.get_one(Job, job))
     with pytest.raises(LeaseLost), world.transaction() as session:
         take(session, lease)
+
+
+def test_a_job_that_waits_has_no_steps_until_it_is_to_end(world: World) -> None:
+    halted, silent = world.submit(), world.submit(keepalive_seconds=60)
+    assert claimed(world, halted) is None
+    world.halt(halted)
+    assert claimed(world, halted)
+    assert claimed(world, silent) is None
+    world.pass_time(61)
+    assert claimed(world, silent)

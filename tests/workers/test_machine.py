@@ -15,12 +15,14 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from sqlalchemy import select
 from tests.workers.fake_engine import GIB, FakeEngine
 from tests.workers.world import World
 
 from weft_core.engine import LearnerState, Node
 from weft_core.lifecycle.states import ACTIVE, TERMINAL, TRANSITIONS, JobState, LearnerPhase
 from weft_core.store.jobs import Conflict
+from weft_core.store.models import Queue
 from weft_workers.context import Context
 from weft_workers.observing import Ages, ObservedEngine
 
@@ -118,7 +120,10 @@ class Life(RuleBasedStateMachine):
         assert all(attempt.outcome for attempt in attempts if attempt.ended_at)
         assert job.failures <= job.retries + 1
         assert job.lease_token is None, "every step gives its lease back"
-        if state not in TERMINAL:
+        if state is JobState.QUEUED and job.next_step_at is None:
+            with self.world.transaction() as session:
+                assert session.scalar(select(Queue.next_pass_at)) is not None, "its queue is planned again"
+        elif state not in TERMINAL:
             assert job.next_step_at is not None, "somebody comes back to it"
         assert len(self.engine.created) == len(set(self.engine.created)), "nothing is launched twice"
         live = {

@@ -27,7 +27,7 @@ def test_steps_waits_and_attempts_are_counted(world: World) -> None:
     counted = world.context.metrics.registry
     job = world.running()
     assert value(counted, "weft_admission_wait_seconds_count", engine="local") == 1
-    assert value(counted, "weft_step_seconds_count", action="Admit") == 1
+    assert value(counted, "weft_admission_pass_seconds_count", engine="local") == 1
     assert value(counted, "weft_step_seconds_count", action="Launch") == 1
     world.exit(job, 0)
     world.step(job, 3)

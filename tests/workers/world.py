@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, or_, select, text, update
 from sqlalchemy.orm import Session
 from tests.workers.fake_engine import GIB, FakeEngine
 
@@ -114,12 +114,11 @@ class World:
     # --- time and the workers ---
 
     def step(self, job_id: str, times: int = 1) -> Job | None:
-        """Step a job as if it were due."""
+        """Step a job as if it were due. One that waits has no steps: the queue is planned, as when it was submitted."""
         for _ in range(times):
             with self.transaction() as session:
-                session.execute(
-                    update(Job).where(Job.id == job_id, Job.next_step_at.is_not(None)).values(next_step_at=func.now())
-                )
+                active = or_(Job.next_step_at.is_not(None), Job.state == "QUEUED")
+                session.execute(update(Job).where(Job.id == job_id, active).values(next_step_at=func.now()))
             step(self.context, job_id, linger=False)
         return self.find(job_id)
 

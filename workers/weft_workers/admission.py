@@ -87,24 +87,29 @@ def plan(
         return decided
     rooms = [Room.of(node) for node in capacity.nodes]
     held = occupy(rooms, running)
-    reserved, ahead = False, _Ahead(claims)
+    reserved, ahead, kinds = False, _Ahead(claims), _Kinds(engine, capacity.grows, rooms)
     free = rooms
     for asked in turns:
         decided.order.append(asked.job_id)
         request = asked.smallest
-        if why := _impossible(engine, capacity, rooms, request):
+        kind = kinds.of(request)
+        if why := kind.impossible:
             (decided.waiting if capacity.grows else decided.impossible)[request.job_id] = why
         elif not request.ready:
             decided.unready.append(request.job_id)
         elif (within := _within(allowed, asked, decided)) is None:
             continue
-        elif placed := place(rooms, sized(rooms, within)):
+        elif not kind.full and (placed := place(rooms, sized(rooms, within))):
             decided.places[request.job_id] = placed
             _take(allowed, claims, within, len(placed))
             if reserved:  # `free` has no reservation in it, and is kept for the reasons only
                 place(free, replace(request, learners=len(placed)))
+            kinds.taken += 1
         else:
-            why = _reason(free, request, ahead.words(request))
+            kind.full = True  # and stays so: during a plan, room is only taken
+            if kind.taken != kinds.taken:
+                kind.taken, kind.shortage = kinds.taken, _shortage(free, request)
+            why = _reason(kind.shortage, ahead.words(request))
             if not reserved:
                 reserved = True
                 stopped = victims(rooms, held, running, request, claims, preemption)
@@ -116,6 +121,39 @@ def plan(
             if request.project in claims:
                 claims[request.project].take(request, request.learners)
     return decided
+
+
+@dataclass
+class _Kind:
+    """What a plan has found out about jobs that ask for the same. Often thousands of them wait."""
+
+    impossible: str
+    """Why they would not fit if the engine were empty; '' if they would."""
+    full: bool = False
+    """One of them did not fit."""
+    shortage: str = ""
+    """Why it did not; '' if there is only the room that is set aside for others."""
+    taken: int = -1
+    """How many jobs had been given room then."""
+
+
+class _Kinds:
+    """The kinds of jobs in a plan."""
+
+    def __init__(self, engine: str, grows: bool, rooms: list[Room]) -> None:
+        self._engine, self._grows, self._rooms = engine, grows, rooms
+        self.taken = 0
+        """How many jobs were given room."""
+        self._kinds: dict[tuple[int, int, int], _Kind] = {}
+        self._shapes: list[Request] = []  # they live as long as their ids are used
+
+    def of(self, request: Request) -> _Kind:
+        """The kind of a request, by its resources and placement as objects: those that are equal may be the same."""
+        key = id(request.each), id(request.placement), request.learners
+        if key not in self._kinds:
+            self._kinds[key] = _Kind(_impossible(self._engine, self._grows, self._rooms, request))
+            self._shapes.append(request)
+        return self._kinds[key]
 
 
 def _make_room(
@@ -185,13 +223,13 @@ class _Ahead:
 # --- the words ---------------------------------------------------------------------------------------------------
 
 
-def _impossible(engine: str, capacity: Capacity, rooms: list[Room], request: Request) -> str:
+def _impossible(engine: str, grows: bool, rooms: list[Room], request: Request) -> str:
     """Why a request would not fit if the engine were empty; '' if it would."""
     room = sum(candidate.slots(request, empty=True) for candidate in rooms)
     if room >= request.learners:
         return ""
     why = _why_impossible(engine, rooms, request, room)
-    return f"does not fit: {why}; waits for nodes to join" if capacity.grows else f"can never fit: {why}"
+    return f"does not fit: {why}; waits for nodes to join" if grows else f"can never fit: {why}"
 
 
 def _why_impossible(engine: str, rooms: list[Room], request: Request, room: int) -> str:
@@ -242,15 +280,17 @@ def _has_type(node: Node, gpu_type: str) -> bool:
     return node.gpus > 0 and gpu_type_fits(gpu_type, node.gpu_type)
 
 
-def _reason(free: list[Room], request: Request, behind: str) -> str:
-    if sum(room.slots(request) for room in free) >= request.learners:
-        return behind or "waiting for admission"
-    return "; ".join(part for part in (_shortage(free, request), behind) if part)
+def _reason(shortage: str, behind: str) -> str:
+    if shortage and behind:
+        return f"{shortage}; {behind}"
+    return shortage or behind or "waiting for admission"
 
 
 def _shortage(free: list[Room], request: Request) -> str:
-    """The resource of which there is too little in sum; else, that the room is scattered."""
+    """The resource of which there is too little in sum; else, that the room is scattered. '' if there is enough."""
     each, learners = request.each, request.learners
+    if sum(room.slots(request) for room in free) >= learners:
+        return ""
     allowed = [room for room in free if allows(room.node, request)]
     usable = [room for room in allowed if room.node.ready]
     if not usable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import select
 from sqlalchemy.exc import ProgrammingError
@@ -20,6 +20,7 @@ from weft_core.tracing import Tracing, open_tracing
 from weft_core.wake import Wake
 from weft_workers.observing import ObservedEngine
 from weft_workers.telemetry import Metrics
+from weft_workers.waiting import Requests
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Context:
     tracing: Tracing
     owner: str
     """The name of this process in its leases, for people who read the database."""
+    requests: Requests = field(default_factory=Requests)
+    """What the jobs of the queues ask for, as far as this process has read it."""
 
     def engine(self, name: str) -> ObservedEngine:
         """Raises EngineUnreachable for a name that is not in the settings (any more): its runs may live on."""

@@ -27,6 +27,8 @@ from weft_core.store.models import (
     Job,
     Overlay,
     OverlayState,
+    Queue,
+    QueueChange,
     SignInLink,
     Token,
 )
@@ -156,6 +158,8 @@ class Housekeeping:
         other settings writes its own engines' rows anew at its next check."""
         opened = select(Attempt.engine).where(Attempt.ended_at.is_(None))
         with self.context.database.transaction() as session:
+            for kept in (Queue, QueueChange):
+                session.execute(delete(kept).where(kept.engine.not_in(self.context.settings.engines)))
             gone = session.scalars(
                 delete(EngineStatus)
                 .where(EngineStatus.name.not_in(self.context.settings.engines), EngineStatus.name.not_in(opened))

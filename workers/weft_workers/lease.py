@@ -10,11 +10,12 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import case, func, or_, select, update
+from sqlalchemy import case, func, not_, or_, select, update
 from sqlalchemy.orm import Session
 
 from weft_core.store.database import Database
 from weft_core.store.models import Job
+from weft_core.store.queue import waits
 
 
 class LeaseLost(Exception):
@@ -58,7 +59,8 @@ class Taken:
 
 
 def claim(session: Session, job_id: str, owner: str, seconds: float) -> Lease | None:
-    """Lease a job that is due and free, else None: then there is nothing to do, or someone else does it."""
+    """Lease a job that is due and free, else None: then there is nothing to do, or someone else does it. A job that
+    waits for admission has no steps."""
     token, duration = uuid.uuid4().hex, timedelta(seconds=seconds)
     until = func.now() + duration
     row = session.execute(
@@ -67,6 +69,7 @@ def claim(session: Session, job_id: str, owner: str, seconds: float) -> Lease | 
             Job.id == job_id,
             Job.next_step_at <= func.now(),
             or_(Job.lease_until.is_(None), Job.lease_until < func.now()),
+            not_(waits()),
         )
         .values(lease_token=token, lease_owner=owner, lease_until=until, next_step_at=until, version=Job.version + 1)
         .returning(Job.version, Job.next_step_at, func.now())

@@ -18,6 +18,7 @@ from weft_core.store.quotas import Quota, Usage
 from weft_workers.rooms import Request
 
 _SLACK = 1e-6  # fractions of CPUs don't add up exactly
+_NOTHING = Quota()
 
 
 class Gang(Protocol):
@@ -55,6 +56,8 @@ class Share:
         Args:
             held: the gang is among what the project holds already.
         """
+        if self.guaranteed == _NOTHING:
+            return False
         after = self.used if held else self.used.plus(gang.each, gang.learners)
         named = [
             (limit, total)

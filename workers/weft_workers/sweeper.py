@@ -33,6 +33,7 @@ from weft_workers.delivering import Deliverer
 from weft_workers.housekeeping import Housekeeping
 from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
 from weft_workers.reconcile import step
+from weft_workers.reconcile.admit import admit, due, look
 from weft_workers.retention import Retention
 
 log = structlog.get_logger(__name__)
@@ -43,6 +44,8 @@ PARENT = "WEFT_SWEEPER_PARENT"
 _THREADS = 4
 _BATCH = 200
 _CHECK_EVERY = 10.0  # seconds between two checks of an engine
+_ADMIT_EVERY = 0.1  # seconds between two looks for changes of a queue
+_LOOK_EVERY = 1.0
 _TIDY_EVERY = 600.0
 _RETENTION_EVERY = 60.0
 _ARCHIVE_EVERY = 5.0
@@ -77,6 +80,9 @@ class Sweeper:
             threading.Thread(target=self._repeat, args=(_CHECK_EVERY, partial(house.check, engine)), daemon=True)
             for engine in self._context.engines.values()
         ]
+        for name in self._context.engines:
+            for every, task in ((_ADMIT_EVERY, self.admit_due), (_LOOK_EVERY, partial(look, self._context))):
+                keepers.append(threading.Thread(target=self._repeat, args=(every, partial(task, name)), daemon=True))
         keepers.append(threading.Thread(target=self._repeat, args=(_TIDY_EVERY, house.tidy), daemon=True))
         retention = Retention(self._context)
         keepers.append(
@@ -108,6 +114,11 @@ class Sweeper:
         if len(due) == _BATCH:
             return _SHORTEST
         return max(_SHORTEST, min(self._interval(), soonest))
+
+    def admit_due(self, engine: str) -> None:
+        """Make a pass over an engine's queue if something asks for it."""
+        if due(self._context, engine):
+            admit(self._context, engine)
 
     def watch_endings(self) -> float:
         """Step the jobs whose runs have just ended. Returns the seconds until the next check.

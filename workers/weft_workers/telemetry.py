@@ -33,6 +33,13 @@ class Metrics:
             buckets=_STEP,
             registry=self.registry,
         )
+        self.passes = Histogram(
+            "weft_admission_pass_seconds",
+            "Time of a pass of admission over an engine's queue.",
+            ["engine"],
+            buckets=_STEP,
+            registry=self.registry,
+        )
         self.waits = Histogram(
             "weft_admission_wait_seconds",
             "From when a job is queued to when it is admitted.",

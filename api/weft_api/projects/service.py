@@ -29,6 +29,7 @@ from weft_core.objects import code_key, mlflow_prefix
 from weft_core.setup import share_datastore
 from weft_core.store.backups import may_delete
 from weft_core.store.models import Base, CodeBundle, Datastore, EngineStatus, Job, Member, Model, Project, Secret, User
+from weft_core.store.queue import note_change_everywhere
 from weft_core.store.quotas import Quota, usage
 from weft_core.store.row_security import across_projects
 from weft_core.store.shares import averages
@@ -189,6 +190,7 @@ def set_quota(session: Session, who: Principal, name: str, body: QuotaBody) -> Q
     project = _administered(session, who, name, lock=True)
     project.quota = body.model_dump(exclude_none=True)
     session.flush()
+    note_change_everywhere(session)
     return show_quota(session, who, name)
 
 
@@ -213,6 +215,7 @@ def set_share(context: Context, session: Session, who: Principal, name: str, bod
     project.weight, project.borrows = body.weight, body.borrow
     project.guaranteed = body.guaranteed.model_dump(exclude_none=True)
     session.flush()
+    note_change_everywhere(session)
     return show_share(context, session, who, name)
 
 
@@ -226,6 +229,8 @@ def set_caps(session: Session, who: Principal, name: str, body: CapsBody) -> Cap
     project = owned_project(session, who, name)
     kept = body.model_dump(exclude_none=True)
     project.caps = {role: cap for role, cap in kept.items() if cap}
+    session.flush()
+    note_change_everywhere(session)
     return CapsBody.model_validate(project.caps)
 
 

@@ -101,7 +101,7 @@ def transition(session: Session, job: Job, after: JobState, reason: str, error_c
     if after is JobState.PROCESSING and job.started_at is None:
         job.started_at = now
     if after in TERMINAL:
-        job.ended_at, job.next_step_at, job.condition = now, None, None
+        job.ended_at, job.next_step_at, job.condition, job.place = now, None, None, None
     if after is JobState.COMPLETED and (name := registered_name(job.manifest)):
         record_registration(session, job, *register(session, job, name)[:2])
     record_event(session, job, "state", reason, state=after, data={"from": before.value, "error_code": error_code})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, func, select
@@ -38,8 +38,7 @@ class Usage:
 
     def plus(self, each: Any, learners: int, jobs: int = 1) -> Usage:
         """With ``learners`` more of ``each`` (something that has cpus, gpus and memory)."""
-        return replace(
-            self,
+        return Usage(
             cpus=round(self.cpus + each.cpus * learners, 6),
             gpus=self.gpus + each.gpus * learners,
             memory=self.memory + each.memory * learners,

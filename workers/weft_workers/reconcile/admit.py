@@ -1,215 +1,272 @@
-"""Admission of a job: one decision per engine, serialised by a lock on the engine's row."""
+"""Admission: one pass over an engine's queue decides about all jobs that wait there (docs/leases.md#admission).
+
+A pass is made when something has changed, and seldom otherwise. A lock on the engine's row serialises the passes of
+all workers. All that a pass decides is written in one transaction, so a worker that dies in the middle of it has done
+nothing, and what asked for the pass is still there.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import replace
+import gc
+import hashlib
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from sqlalchemy import func, select, update
+from sqlalchemy import case, delete, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from weft_core.engine import EngineUnreachable, Preparation
+from weft_core.engine import Capacity, EngineUnreachable, Preparation
 from weft_core.ids import new_id, run_name
-from weft_core.lifecycle.elastic import cooldown
 from weft_core.lifecycle.states import Desired, JobState
-from weft_core.lifecycle.view import View
-from weft_core.store.jobs import record_event, transition
-from weft_core.store.models import Attempt, EngineStatus, Job, Learner
+from weft_core.store.jobs import transition
+from weft_core.store.models import Attempt, EngineStatus, Job, Learner, Queue, QueueChange
+from weft_core.store.queue import note_change, waits
 from weft_core.tokens import new_token
 from weft_core.tracing import Attribute
 from weft_core.words import count
-from weft_workers.admission import Plan, binding, more
 from weft_workers.context import Context
-from weft_workers.lease import Lease, take
 from weft_workers.observing import ObservedEngine
-from weft_workers.reconcile.planning import make_plan, read_allowances, read_placement, read_resources, read_running
-from weft_workers.reconcile.preparing import note_progress, prepare
-from weft_workers.reconcile.queue import CONSIDERED
-from weft_workers.rooms import Request
+from weft_workers.reconcile.noting import Note, note_others, note_waiting
+from weft_workers.reconcile.planning import Planned, make_plan, read_pauses
+from weft_workers.reconcile.preparing import Prepared, prepare, unasked
+from weft_workers.waiting import CONSIDERED, among, read_queue, read_resources
 
-HEAD_POLL = 3.0
-"""The first job of a queue checks for room this often, on behalf of all others: a node may have been added."""
-TAIL_POLL = 30.0
-IMAGE_POLL = 1.0
-"""The first job whose image is still being made checks it this often, on behalf of all others."""
-GROW_POLL, LOOK_AGAIN = 10.0, 2.0
-"""An elastic job that could have more learners checks for room this often, and continues with its other steps."""
+SAFETY = 30.0
+"""Seconds after which a queue is planned again although nothing has asked for it: use decays, and an earlier version
+notes no changes."""
+RETRY = 3.0
+"""Seconds until an engine that did not answer is asked again."""
+LOOK, LOOK_AT_IMAGES = 3.0, 1.0
+"""How often an engine for which jobs wait is asked whether it has changed; if images or packages are being made."""
+REST = 0.5
+"""After a pass of so many seconds, none is made for so many times as long. Changes meanwhile share the next one."""
+_AT_ONCE = 100
+"""So many jobs are admitted in one transaction; the others at once in the next one."""
 
 
-def admit(context: Context, lease: Lease, view: View) -> bool:
-    """Admit the leased job if its turn has come, else write down why not. Returns whether it is due at once."""
-    name = view.job.engine
+def admit(context: Context, name: str) -> bool:
+    """Make a pass over an engine's queue if there is a reason for one. Returns False, having done nothing, while
+    another process makes one, or has just made one."""
+    begun = time.monotonic()
     try:
         engine = context.engine(name)
+        if _resting(context, name):
+            return False
         capacity = engine.capacity()
-        unready = prepare(context, engine, capacity)
+        prepared = prepare(context, engine, capacity)
     except EngineUnreachable as error:
-        with context.database.transaction() as session:
-            taken = take(session, lease)
-            _wait(session, taken.job, f"waiting for engine {name}, which does not answer: {error}")
-            return taken.release(HEAD_POLL)
-    with context.database.transaction() as session:
-        _lock(session, engine)
-        decided = make_plan(session, context.settings, name, capacity, view.now, unready)
-        taken = take(session, lease)
-        job = taken.job
-        # The row is fresh and locked now: a halt that came in since the claim goes first.
-        queued_at: datetime | None = None
-        if job.desired == Desired.RUNNING and (place := decided.places.get(job.id)):
-            queued_at = job.state_since
-            _open_attempt(context, session, job, place)
-            again = taken.release(0)
-        elif (why := decided.impossible.get(job.id)) and not job.attempt:
-            transition(session, job, JobState.FAILED, why, "S100")
-            again = taken.release(None)
-        elif job.id in decided.unready and unready[job.id].failed:
-            transition(session, job, JobState.FAILED, unready[job.id].failed, unready[job.id].error_code)
-            again = taken.release(None)
-        elif job.id in decided.unready:
-            note_progress(session, job, unready[job.id])
-            again = taken.release(IMAGE_POLL if decided.unready[0] == job.id else TAIL_POLL)
-        else:
-            # Impossible, and yet it ran here before: a node is away just now, which is no reason to give up.
-            behind = f"queued behind {count(CONSIDERED, 'job')} or more"
-            _wait(session, job, decided.waiting.get(job.id) or why or behind)
-            job.place = decided.places_in_queue.get(job.id)
-            first = next(iter(decided.waiting), job.id) == job.id
-            again = taken.release(HEAD_POLL if first else TAIL_POLL)
-        woken = _tell_others(session, decided, unready, job.id)
-    if queued_at is not None:
-        context.metrics.waits.labels(name).observe((view.now - queued_at).total_seconds())
-        told: dict[str, Attribute] = {"job": job.id, "attempt": job.attempt, "engine": name, "learners": job.learners}
-        context.tracing.record("admission wait", job.traceparent, queued_at, view.now, **told)
-    if job.state != JobState.QUEUED:
-        context.wake.changed(job.id)
-    for job_id in woken:
+        made = _put_off(context, name, f"waiting for engine {name}, which does not answer: {error}")
+        context.metrics.passes.labels(name).observe(time.monotonic() - begun)
+        return made
+    begun, outcome = time.monotonic(), _Outcome()
+    with _no_collection(), context.database.transaction() as session:
+        if not _lock(session, engine):
+            return False
+        if not _asked(session, name):
+            return True
+        now = session.execute(select(func.now())).scalar_one()
+        planned = make_plan(session, context, name, capacity, now, prepared.unready)
+        _apply(context, session, engine, capacity, prepared, planned, now, outcome)
+        notes = _notes(planned, prepared.unready, {*outcome.due, *outcome.failed})
+        noted_at = session.scalar(select(Queue.noted_at).where(Queue.engine == name))
+        noted_at, again_at = note_waiting(session, notes, noted_at, now)
+        if len(planned.queue) == CONSIDERED:
+            note_others(session, name)
+        safety = now + timedelta(seconds=SAFETY) if notes else None
+        _remember(
+            session,
+            name,
+            took=time.monotonic() - begun,
+            next_pass_at=min(safety, again_at) if safety and again_at else safety,
+            noted_at=noted_at,
+            seen=_digest(capacity, prepared.unready),
+            unready=len(planned.plan.unready),
+            wanted=bool(planned.plan.waiting.keys() - planned.plan.held_back.keys()),
+        )
+    context.metrics.passes.labels(name).observe(time.monotonic() - begun)
+    for job, queued_at in outcome.admitted:
+        context.metrics.waits.labels(name).observe((now - queued_at).total_seconds())
+        about: dict[str, Attribute] = {"job": job.id, "attempt": job.attempt, "engine": name, "learners": job.learners}
+        context.tracing.record("admission wait", job.traceparent, queued_at, now, **about)
+    for job_id in outcome.failed:
+        context.wake.changed(job_id)
+    for job_id in outcome.due:
         context.wake.job(job_id)
-    return again
-
-
-def grow(context: Context, lease: Lease, view: View) -> bool:
-    """Give a running elastic attempt as many more learners as fit and are allowed, unless another job waits for room.
-
-    Returns whether the job is due at once, as there are some to be launched.
-    """
-    attempt, elastic = view.open, view.job.elastic
-    assert attempt is not None
-    assert elastic is not None
-    engine = context.engine(view.job.engine)
-    try:
-        capacity = engine.capacity(fresh=True)
-        unready = prepare(context, engine, capacity)
-    except EngineUnreachable:
-        capacity, unready = None, {}
-    with context.database.transaction() as session:
-        place: tuple[str, ...] = ()
-        if capacity is not None and not capacity.queue and engine.grows_runs:
-            _lock(session, engine)
-            decided = make_plan(session, context.settings, engine.name, capacity, view.now, unready)
-            mine = view.job.project_id
-            of_no_concern = {job_id for job_id, project in decided.held_back.items() if project != mine}
-            if not (decided.places or decided.waiting.keys() - of_no_concern):
-                each = read_resources(view.job.manifest["resources"])
-                placement = read_placement(context.settings, view.job.manifest.get("profile"))
-                user = session.get_one(Job, view.job.id).user_id
-                request = Request(view.job.id, 0, each, placement, project=mine, user=user)
-                limits = binding(read_allowances(session, [request]), request)
-                most = elastic.max - len(view.members)
-                wanted = min((limit.learners(each, most, running=True) for limit in limits), default=most)
-                running = read_running(session, context.settings, engine.name, view.now)
-                place = more(capacity, running, replace(request, learners=wanted)) if wanted else ()
-        taken = take(session, lease)
-        row = session.get_one(Attempt, attempt.id)
-        if not place or taken.asked is not None or taken.job.desired != Desired.RUNNING:
-            row.grow_at = func.now() + timedelta(seconds=GROW_POLL)
-            return taken.release(LOOK_AGAIN)
-        first = len(view.learners)
-        numbers = range(first, first + len(place))
-        session.add_all(Learner(attempt_id=attempt.id, rank=rank, project_id=view.job.project_id) for rank in numbers)
-        row.resources = {
-            **row.resources, "learners": numbers.stop, "nodes": [*row.resources.get("nodes", ()), *place]
-        }  # fmt: skip
-        row.grow_at = func.now() + timedelta(seconds=cooldown(view))
-        who = ", ".join(str(rank + 1) for rank in numbers)
-        words = f"there is room for more: starting learner{'s' if len(place) > 1 else ''} {who}"
-        record_event(session, taken.job, "elastic", words, data={"learners": [rank + 1 for rank in numbers]})
-        taken.release(0)
-    context.wake.changed(view.job.id)
     return True
 
 
-def survey(context: Context, engine_name: str) -> None:
-    """Room may have come free on an engine: have the jobs that fit now step at once, and renew all reasons."""
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """A pass over a long queue makes many objects that all live until its end. To look for garbage among them again and
+    again takes a third of its time."""
+    enabled = gc.isenabled()
+    gc.disable()
     try:
-        engine = context.engine(engine_name)
-        capacity = engine.capacity()
-        unready = prepare(context, engine, capacity)
-    except EngineUnreachable:
-        return  # the first of the queue goes on asking
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def ask(context: Context, name: str) -> bool:
+    """A job that waits asks for its turn: a pass at once, or else in a moment. Returns whether there was one."""
+    if admit(context, name):
+        return True
     with context.database.transaction() as session:
-        _lock(session, engine)
-        now = session.execute(select(func.now())).scalar_one()
-        decided = make_plan(session, context.settings, engine_name, capacity, now, unready)
-        woken = _tell_others(session, decided, unready, "")
-    for job_id in woken:
-        context.wake.job(job_id)
+        note_change(session, name)
+    return False
 
 
-# --- the queue ---------------------------------------------------------------------------------------------------
+def due(context: Context, name: str) -> bool:
+    """Whether something asks for a pass over an engine's queue. Not jobs that were submitted: the sweep finds those."""
+    noted = exists().where(QueueChange.engine == name)
+    planned = exists().where(Queue.engine == name, Queue.next_pass_at <= func.now())
+    with context.database.transaction() as session:
+        return bool(session.scalar(select(or_(noted, planned))))
 
 
-def _lock(session: Session, engine: ObservedEngine) -> None:
-    """Take the engine's row, before any job's: who holds a job's row never waits for this one."""
+def look(context: Context, name: str) -> None:
+    """Ask an engine for which jobs wait whether it has changed, on behalf of all workers: nodes, use by others, images.
+    If it has, its queue is planned again."""
+    waiting = exists().where(Job.engine == name, Job.state == JobState.QUEUED.value)
+    every = case((Queue.unready > 0, timedelta(seconds=LOOK_AT_IMAGES)), else_=timedelta(seconds=LOOK))
+    claim = (
+        update(Queue)
+        .where(Queue.engine == name, or_(Queue.next_look_at.is_(None), Queue.next_look_at <= func.now()), waiting)
+        .values(next_look_at=func.now() + every)
+        .returning(Queue.seen)
+        .execution_options(synchronize_session=False)
+    )
+    with context.database.transaction() as session:
+        seen = session.scalars(claim).one_or_none()
+    if seen is None:
+        return
+    try:
+        engine = context.engine(name)
+        capacity = engine.capacity()
+        prepared = prepare(context, engine, capacity)
+    except EngineUnreachable:
+        changed = True  # the pass says so
+    else:
+        changed = _digest(capacity, prepared.unready) != seen
+    if changed:
+        with context.database.transaction() as session:
+            note_change(session, name)
+
+
+# --- whether there is a pass -------------------------------------------------------------------------------------
+
+
+def lock(session: Session, engine: ObservedEngine) -> None:
+    """Wait for the engine's row and take it, before any job's: whoever holds a job's row never waits for this one."""
     locked = select(EngineStatus.name).where(EngineStatus.name == engine.name).with_for_update()
     if session.scalars(locked).one_or_none() is None:
         session.execute(insert(EngineStatus).values(name=engine.name, type=engine.kind).on_conflict_do_nothing())
         session.scalars(locked).one()
 
 
-def _tell_others(session: Session, decided: Plan, unready: Mapping[str, Preparation], but: str) -> list[str]:
-    """Make the other jobs that fit, that are to make room, or whose image can't be made, due at once; renew the reasons
-    of those that wait. Returns whom to wake."""
-    failed = [job_id for job_id in decided.unready if unready[job_id].failed]
-    woken = sorted(job_id for job_id in (*decided.places, *decided.preempted, *failed) if job_id != but)
-    rows = session.scalars(select(Job).where(Job.id.in_(woken)).order_by(Job.id).with_for_update()) if woken else ()
-    for job in rows:
-        job.next_step_at = func.now()
-        if by := decided.preempted.get(job.id):
-            mine = update(Attempt).where(Attempt.job_id == job.id, Attempt.ended_at.is_(None))
-            session.execute(mine.where(Attempt.outcome.is_(None)).values(preempted_by=by))
-    places = decided.places_in_queue
-    # Best effort: a row that is locked is being stepped, and gets its reason there.
-    others = [job_id for job_id in (*decided.waiting, *decided.unready) if job_id not in (but, *woken)]
-    changed = (
-        select(Job).where(Job.id.in_(others), Job.state == JobState.QUEUED.value).with_for_update(skip_locked=True)
-    )
-    for job in session.scalars(changed) if others else ():
-        job.place = places.get(job.id)
-        if why := decided.waiting.get(job.id):
-            _wait(session, job, why)
-        else:
-            note_progress(session, job, unready[job.id])
-    return woken
+def _lock(session: Session, engine: ObservedEngine) -> bool:
+    """Take the engine's row, unless somebody else has it."""
+    session.execute(insert(EngineStatus).values(name=engine.name, type=engine.kind).on_conflict_do_nothing())
+    free = select(EngineStatus.name).where(EngineStatus.name == engine.name).with_for_update(skip_locked=True)
+    return session.scalars(free).one_or_none() is not None
 
 
-def _wait(session: Session, job: Job, reason: str) -> None:
-    """Note why a job waits. An event only when the kind of reason changes, not with every number in it."""
-    job.condition = None
-    if job.reason == reason:
-        return
-    if _kind(job.reason) != _kind(reason):
-        record_event(session, job, "waiting", reason)
-    job.reason = reason
+def _resting(context: Context, name: str) -> bool:
+    rest = func.make_interval(0, 0, 0, 0, 0, 0, Queue.took * REST)
+    with context.database.transaction() as session:
+        return bool(session.scalar(select(exists().where(Queue.engine == name, Queue.passed_at + rest > func.now()))))
 
 
-def _kind(reason: str) -> str:
-    return re.sub(r"\d+(\.\d+)?|jobs?\b", "#", reason)
+def _asked(session: Session, name: str) -> bool:
+    """Whether something still asks for a pass; the changes that were noted are taken, and count as seen."""
+    if session.execute(delete(QueueChange).where(QueueChange.engine == name).returning(QueueChange.id)).first():
+        return True
+    # A queue of which nothing is kept is an earlier version's.
+    settled = exists().where(Queue.engine == name, or_(Queue.next_pass_at.is_(None), Queue.next_pass_at > func.now()))
+    submitted = exists().where(Job.engine == name, waits(), Job.next_step_at <= func.now())
+    return bool(session.scalar(select(or_(~settled, submitted))))
 
 
-# --- the attempt -------------------------------------------------------------------------------------------------
+def _remember(session: Session, name: str, **values: object) -> None:
+    statement = insert(Queue).values(engine=name, passed_at=func.clock_timestamp(), **values)
+    changed = {column: statement.excluded[column] for column in ("passed_at", *values)}
+    session.execute(statement.on_conflict_do_update(index_elements=["engine"], set_=changed))
+
+
+def _digest(capacity: Capacity, unready: Mapping[str, Preparation]) -> str:
+    """Of all that an engine has told; equal in all processes as long as nothing has changed."""
+    nodes = sorted(capacity.nodes, key=lambda node: node.name)
+    told = (nodes, capacity.queue, capacity.grows, sorted(capacity.images or ()), sorted(unready.items()))
+    return hashlib.sha256(repr(told).encode()).hexdigest()
+
+
+# --- what comes of it --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Outcome:
+    """What a pass has done to the jobs that it did not leave waiting."""
+
+    admitted: list[tuple[Job, datetime]] = field(default_factory=list)
+    """With the moment since which each had been waiting."""
+    failed: list[str] = field(default_factory=list)
+    due: list[str] = field(default_factory=list)
+    """Jobs that have something to do at once."""
+
+
+def _apply(
+    context: Context,
+    session: Session,
+    engine: ObservedEngine,
+    capacity: Capacity,
+    prepared: Prepared,
+    planned: Planned,
+    now: datetime,
+    outcome: _Outcome,
+) -> None:
+    """Admit the jobs that fit, fail those that never will, and ask those that are to make room."""
+    decided = planned.plan
+    tried = {row.id for row in planned.queue if row.attempt}
+    # What ran here before has a node that is away just now, which is no reason to give up.
+    fails = {job_id: (why, "S100") for job_id, why in decided.impossible.items() if job_id not in tried}
+    fails |= {
+        job_id: (why.failed, why.error_code) for job_id in decided.unready if (why := prepared.unready[job_id]).failed
+    }
+    starts, ends = list(decided.places)[:_AT_ONCE], list(fails)[:_AT_ONCE]
+    wanted = {*starts, *ends, *decided.preempted}
+    locked = select(Job).where(among(Job.id, wanted)).order_by(Job.id).with_for_update()
+    rows = {row.id: row for row in session.scalars(locked)} if wanted else {}
+    # The rows are fresh and locked now: a halt that came in since goes first. An earlier version's step may be at one.
+    free = {row.id: row for row in rows.values() if _is_free(row, now)}
+    starting = [free[job_id] for job_id in starts if job_id in free]
+    later = unasked(session, engine, capacity, prepared, starting) if starting else set()
+    for job in starting:
+        if job.id not in later:
+            outcome.admitted.append((job, job.state_since))
+            _open_attempt(context, session, job, decided.places[job.id])
+            outcome.due.append(job.id)
+    for job_id in ends:
+        if job_id in free:
+            transition(session, free[job_id], JobState.FAILED, *fails[job_id])
+            outcome.failed.append(job_id)
+    for job_id in decided.preempted.keys() & rows.keys():
+        mine = update(Attempt).where(Attempt.job_id == job_id, Attempt.ended_at.is_(None), Attempt.outcome.is_(None))
+        session.execute(mine.values(preempted_by=decided.preempted[job_id]))
+        rows[job_id].next_step_at = func.now()
+        outcome.due.append(job_id)
+    if later or len(decided.places) > len(starts) or len(fails) > len(ends):
+        note_change(session, engine.name)
+
+
+def _is_free(job: Job, now: datetime) -> bool:
+    heard = job.keepalive_until is None or job.keepalive_until > now
+    waiting = job.state == JobState.QUEUED and job.desired == Desired.RUNNING and heard
+    return waiting and (job.lease_until is None or job.lease_until < now)
 
 
 def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str, ...]) -> None:
@@ -238,8 +295,45 @@ def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str
     session.add(attempt)
     session.flush()
     session.add_all(Learner(attempt_id=attempt.id, rank=rank, project_id=job.project_id) for rank in range(len(place)))
-    job.attempt, job.condition, job.place = n, None, None
+    job.attempt, job.condition, job.place, job.next_step_at = n, None, None, func.now()
     where = f"{count(len(place), 'learner')} on engine {job.engine}"
     if len(place) < job.learners:
         where += f" ({job.learners} were asked for: more will join when there is room)"
     transition(session, job, JobState.PENDING, f"starting {where}" + (f", attempt {n}" if n > 1 else ""))
+
+
+# --- those that wait ---------------------------------------------------------------------------------------------
+
+
+def _notes(planned: Planned, unready: Mapping[str, Preparation], gone: Collection[str]) -> list[Note]:
+    """What the jobs that go on waiting are told, in the order of the queue."""
+    decided, places = planned.plan, planned.plan.places_in_queue
+    rows, notes = {row.id: row for row in planned.queue if row.id not in gone}, []
+    for job_id, place in places.items():
+        if (row := rows.get(job_id)) is None:
+            continue
+        if why := decided.waiting.get(job_id) or decided.impossible.get(job_id):
+            notes.append(Note(row, why, place, row.keepalive_until))
+        elif not (preparation := unready[job_id]).failed:
+            notes.append(Note(row, preparation.progress, place, row.keepalive_until, preparation.kind))
+    for job_id, end in planned.pauses.until.items():
+        if (row := rows.get(job_id)) is not None:
+            soonest = end if row.keepalive_until is None else min(end, row.keepalive_until)
+            notes.append(Note(row, row.reason, None, soonest))
+    return notes
+
+
+def _put_off(context: Context, name: str, reason: str) -> bool:
+    """The engine does not answer: its jobs say so, and it is asked again in a moment."""
+    with context.database.transaction() as session:
+        row = select(EngineStatus.name).where(EngineStatus.name == name)
+        if session.scalar(row) is not None and session.scalar(row.with_for_update(skip_locked=True)) is None:
+            return False
+        _asked(session, name)
+        now = session.execute(select(func.now())).scalar_one()
+        queue = read_queue(session, name)
+        pauses = read_pauses(session, queue, now)
+        notes = [Note(row, reason, row.place, row.keepalive_until) for row in queue if row.id not in pauses.until]
+        note_waiting(session, notes, None, now)
+        _remember(session, name, next_pass_at=now + timedelta(seconds=RETRY), seen="")
+    return True

@@ -18,9 +18,9 @@ from weft_core.objects import StoreError, overlay_key, results_prefix
 from weft_core.store.jobs import record_event
 from weft_core.store.models import Attempt, Job, Learner, LogChunk, Overlay, OverlayState
 from weft_core.store.packages import build_again, describe_lock
+from weft_core.store.queue import waits
 from weft_core.store.scope import Scope
 from weft_workers.context import Context
-from weft_workers.reconcile.queue import considered
 
 log = structlog.get_logger(__name__)
 
@@ -54,18 +54,19 @@ class _Outcome(BaseModel):
     size: int = Field(default=0, ge=0)
 
 
-def await_packages(context: Context, engine: str) -> Mapping[str, Preparation]:
-    """The jobs of an engine's queue whose packages are not there yet, by id."""
+def await_packages(context: Context, engine: str) -> Mapping[str, Preparation | None]:
+    """How far the packages are that the jobs of an engine's queue lacked a moment ago, by the job's id; None: they are
+    there now."""
     waiting = (
         select(Job.id, Overlay.id)
         .join(Overlay, Overlay.id == Job.overlay_id)
-        .where(Job.id.in_(select(considered(engine).c.id)), Overlay.state != OverlayState.READY)
+        .where(Job.engine == engine, waits(), Overlay.state != OverlayState.READY)
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
     )
     with context.database.transaction() as session:
         rows = [(job_id, overlay_id) for job_id, overlay_id in session.execute(waiting)]
     found = {overlay_id: _check(context, overlay_id) for overlay_id in dict.fromkeys(overlay for _, overlay in rows)}
-    return {job_id: why for job_id, overlay_id in rows if (why := found[overlay_id]) is not None}
+    return {job_id: found[overlay_id] for job_id, overlay_id in rows}
 
 
 def _check(context: Context, overlay_id: str) -> Preparation | None:

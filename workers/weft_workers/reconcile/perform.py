@@ -49,14 +49,16 @@ from weft_core.secrets import SecretsUnreadable
 from weft_core.store.backups import BackupRuns, may_delete
 from weft_core.store.jobs import record_event, transition
 from weft_core.store.models import Attempt, Job, Learner, LogChunk
+from weft_core.store.queue import note_change
 from weft_core.store.registry import keeps_results
 from weft_core.store.rules import act_on_firings, note_firing
 from weft_core.store.shares import record_use
 from weft_core.tracing import Attribute
 from weft_workers.context import Context
 from weft_workers.lease import Lease, renew, take
-from weft_workers.reconcile.admit import admit, grow, survey
-from weft_workers.reconcile.planning import read_placement, read_resources
+from weft_workers.reconcile.admit import admit
+from weft_workers.reconcile.grow import grow
+from weft_workers.waiting import read_placement, read_resources
 
 log = structlog.get_logger(__name__)
 
@@ -72,8 +74,8 @@ def perform(context: Context, lease: Lease, view: View, action: Action) -> float
             return _write(context, lease, view, None)
         case Pause(seconds):
             return _write(context, lease, view, seconds)
-        case Admit():
-            return 0 if admit(context, lease, view) else None
+        case Admit():  # its client was heard of again since the claim, so that it waits on
+            return _write(context, lease, view, 0)
         case HaltQueued():
             return _halt_queued(context, lease, view, action.reason)
         case Purge():
@@ -122,6 +124,7 @@ def _halt_queued(context: Context, lease: Lease, view: View, reason: str) -> flo
     with context.database.transaction() as session:
         taken = take(session, lease)
         transition(session, taken.job, JobState.HALTED, reason)
+        note_change(session, view.job.engine)
         again = taken.release(None)
     _ended(context, view)
     return 0 if again else None
@@ -151,6 +154,8 @@ def _purge(context: Context, lease: Lease, view: View) -> float | None:
     with context.database.transaction() as session:
         take(session, lease)
         session.execute(delete(Job).where(Job.id == view.job.id))
+        if view.job.state is JobState.QUEUED:
+            note_change(session, view.job.engine)
     log.info("deleted")
     _ended(context, view)
     return None
@@ -231,10 +236,10 @@ def _lose(context: Context, lease: Lease, view: View, lose: Lose) -> float | Non
             record_event(session, taken.job, "elastic", words, data=data)
         wait = timedelta(seconds=cooldown(view, len(lose.reasons)))
         session.get_one(Attempt, attempt.id).grow_at = func.now() + wait
+        note_change(session, view.job.engine)
         taken.release(0)
     log.info("learners lost", reasons=lose.reasons)
-    context.wake.changed(view.job.id)
-    survey(context, view.job.engine)
+    _ended(context, view)
     return 0
 
 
@@ -424,6 +429,7 @@ def _finish(context: Context, lease: Lease, view: View, attempt: AttemptView, se
         _set_condition(session, job, None)
         job.failures = end.failures
         transition(session, job, end.state, end.reason, end.error_code)
+        note_change(session, view.job.engine)
         again = taken.release(end.next_in)
     log.info("attempt ended", state=end.state.value, reason=end.reason)
     context.metrics.attempts.labels(view.job.engine, attempt.outcome.value if attempt.outcome else "unknown").inc()
@@ -432,9 +438,9 @@ def _finish(context: Context, lease: Lease, view: View, attempt: AttemptView, se
 
 
 def _ended(context: Context, view: View) -> None:
-    """Tell followers, and the queue that there may be room."""
+    """Tell followers, and give the room that may be free to those that wait: what has changed is noted."""
     context.wake.changed(view.job.id)
-    survey(context, view.job.engine)
+    admit(context, view.job.engine)
 
 
 # --- what is noted by the way -------------------------------------------------------------------------------------

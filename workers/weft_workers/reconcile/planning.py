@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from sqlalchemy import and_, false, or_, select, text
 from sqlalchemy.orm import Session
 
 from weft_core.engine import Capacity
-from weft_core.launch import Placement, Resources
 from weft_core.lifecycle.decide import backoff
 from weft_core.lifecycle.states import Desired, JobState
 from weft_core.settings import Settings
@@ -19,54 +18,80 @@ from weft_core.store.models import Attempt, Job, Learner, Member, Project, User
 from weft_core.store.quotas import Quota, Usage, member_usage, usage
 from weft_core.store.shares import averages
 from weft_workers.admission import Plan, plan
+from weft_workers.context import Context
 from weft_workers.quotas import Allowance
 from weft_workers.reconcile.load import attempt_view
-from weft_workers.reconcile.queue import considered
 from weft_workers.rooms import Request, Running
 from weft_workers.shares import Share
+from weft_workers.waiting import Waiting, among, read_placement, read_queue, read_resources
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """What the last attempts of waiting jobs mean for them."""
+
+    until: Mapping[str, datetime]
+    """The jobs that wait for the end of a pause after it, and then for their turn."""
+    preempted: Mapping[str, str]
+    """The jobs that were preempted, and the words for it."""
+
+
+def read_pauses(session: Session, queue: Sequence[Waiting], now: datetime) -> Pauses:
+    """Look at the last attempt of those that had one."""
+    tried = {row.id: row for row in queue if row.attempt}
+    until: dict[str, datetime] = {}
+    preempted: dict[str, str] = {}
+    last = select(Attempt).join(Job, and_(Job.id == Attempt.job_id, Job.attempt == Attempt.n))
+    for row in session.scalars(last.where(among(Job.id, tried))) if tried else ():
+        view = attempt_view(row)
+        if row.ended_at is not None:
+            end = row.ended_at + timedelta(seconds=backoff(view, tried[row.job_id].failures))
+            if end > now:
+                until[row.job_id] = end
+        if view.preempted:
+            preempted[row.job_id] = row.reason
+    return Pauses(until, preempted)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and the queue that it is about."""
+
+    plan: Plan
+    queue: Sequence[Waiting]
+    """All jobs that wait, also those in a pause after their last attempt, which the plan leaves out."""
+    pauses: Pauses
 
 
 def make_plan(
     session: Session,
-    settings: Settings,
+    context: Context,
     engine: str,
     capacity: Capacity,
     now: datetime,
     unready: Collection[str],
-) -> Plan:
+) -> Planned:
     """Decide about the queue of an engine, whose row the caller has locked."""
-    profile = Job.manifest["profile"].astext
-    waiting = (
-        select(Job.id, Job.project_id, Job.user_id, Job.priority, Job.learners, Job.manifest["resources"], profile)
-        .add_columns(Job.manifest["elastic"], Job.failures, Attempt)
-        .outerjoin(Attempt, and_(Attempt.job_id == Job.id, Attempt.n == Job.attempt))
-        .where(Job.id.in_(select(considered(engine).c.id)))
-        .order_by(Job.priority.desc(), Job.created_at, Job.id)
-    )
-    queue: list[Request] = []
-    preempted: dict[str, str] = {}
-    for job_id, project_id, user_id, priority, learners, resources, named, elastic, failures, last in session.execute(
-        waiting
-    ):
-        if last is not None and not _rested(last, failures, now):
-            continue
-        least = elastic["min"] if elastic else None
-        placement, ready = read_placement(settings, named), job_id not in unready
-        each = read_resources(resources)
-        queue.append(Request(job_id, learners, each, placement, least, project_id, user_id, priority, ready))
-        if last is not None and attempt_view(last).preempted:
-            preempted[job_id] = last.reason
-    allowances = read_allowances(session, queue)
+    settings, waiting = context.settings, read_queue(session, engine)
+    pauses = read_pauses(session, waiting, now)
+    known = context.requests.read(session, settings, engine, waiting)
+    queue = [known[row.id] for row in waiting if row.id not in pauses.until]
+    if unready:
+        queue = [replace(request, ready=False) if request.job_id in unready else request for request in queue]
+    allowances, held = read_allowances(session, queue)
     running = read_running(session, settings, engine, now)
-    shares = _shares(session, settings, queue, running)
+    shares = _shares(session, settings, queue, running, held)
     decided = plan(engine, capacity, running, queue, allowances, shares, settings.fair_share.preemption)
-    for job_id in preempted.keys() & decided.waiting.keys():
-        decided.waiting[job_id] = f"{preempted[job_id]}; {decided.waiting[job_id]}"
-    return decided
+    for job_id in pauses.preempted.keys() & decided.waiting.keys():
+        decided.waiting[job_id] = f"{pauses.preempted[job_id]}; {decided.waiting[job_id]}"
+    return Planned(decided, waiting, pauses)
 
 
-def read_allowances(session: Session, queue: Sequence[Request]) -> dict[str, list[Allowance]]:
-    """What is left of the limits on the jobs of the queue's projects, on all engines together, by project.
+def read_allowances(
+    session: Session, queue: Sequence[Request]
+) -> tuple[dict[str, list[Allowance]], Mapping[str, Usage]]:
+    """What is left of the limits on the jobs of the queue's projects, on all engines together, by project; and what all
+    of its projects hold, if one of them has a limit.
 
     The projects' rows are locked until the end of the transaction, so that the admissions of two engines never give the
     same room away. They are locked after the engine's row and before any job's, and not against rows that only refer to
@@ -88,7 +113,7 @@ def read_allowances(session: Session, queue: Sequence[Request]) -> dict[str, lis
         .execution_options(populate_existing=True)
     )
     projects = session.scalars(limited).all() if queue else []
-    held = usage(session, [project.id for project in projects]) if projects else {}
+    held = usage(session, {request.project for request in queue}) if projects else {}
     found: dict[str, list[Allowance]] = {}
     for project in projects:
         used = held[project.id]
@@ -99,7 +124,7 @@ def read_allowances(session: Session, queue: Sequence[Request]) -> dict[str, lis
     for project in projects:
         if project.caps:
             found[project.id] += _member_allowances(session, project, queue)
-    return found
+    return found, held
 
 
 def _member_allowances(session: Session, project: Project, queue: Sequence[Request]) -> list[Allowance]:
@@ -126,14 +151,19 @@ def _member_allowances(session: Session, project: Project, queue: Sequence[Reque
 
 
 def _shares(
-    session: Session, settings: Settings, queue: Sequence[Request], running: Sequence[Running]
+    session: Session,
+    settings: Settings,
+    queue: Sequence[Request],
+    running: Sequence[Running],
+    held: Mapping[str, Usage],
 ) -> dict[str, Share] | None:
     """The shares of all projects that have jobs here; None: only one project has, so that nothing is shared."""
     involved = {request.project for request in queue} | {attempt.project for attempt in running}
     if not queue or len(involved) < 2:
         return None
     projects = session.scalars(select(Project).where(Project.id.in_(involved))).all()
-    used, past = usage(session, involved), averages(session, settings.fair_share, involved)
+    used = held if involved <= held.keys() else usage(session, involved)
+    past = averages(session, settings.fair_share, involved)
     return {
         project.id: Share(
             project.name,
@@ -203,34 +233,3 @@ def read_running(session: Session, settings: Settings, engine: str, now: datetim
             )
         )
     return running
-
-
-def _rested(last: Attempt, failures: int, now: datetime) -> bool:
-    """Whether a job's pause after its last attempt is over."""
-    return last.ended_at is None or (now - last.ended_at).total_seconds() >= backoff(attempt_view(last), failures)
-
-
-def read_resources(manifest: Mapping[str, Any]) -> Resources:
-    """A manifest's resources of one learner."""
-    return Resources(
-        cpus=float(manifest["cpus"]),
-        gpus=int(manifest["gpus"]),
-        memory=int(manifest["memory"]),
-        storage=manifest.get("storage"),
-        gpu_type=manifest.get("gpu_type"),
-        extra=manifest.get("extra") or {},
-    )
-
-
-def read_placement(settings: Settings, profile: str | None) -> Placement:
-    """Where a job's profile lets its learners run; one that is gone from the settings: anywhere."""
-    found = settings.profiles.get(profile or "")
-    if found is None:
-        return Placement()
-    return Placement(
-        node_selector=found.node_selector,
-        tolerations=tuple(found.tolerations),
-        affinity=found.affinity,
-        priority_class=found.priority_class,
-        image_pull_secrets=tuple(found.image_pull_secrets),
-    )

@@ -3,49 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from weft_core.engine import Capacity, Preparation
-from weft_core.store.jobs import record_event
-from weft_core.store.models import Job
+from weft_core.store.models import Job, Overlay, OverlayState
 from weft_workers.context import Context
 from weft_workers.observing import ObservedEngine
 from weft_workers.reconcile.packages import await_packages
-from weft_workers.reconcile.queue import considered
+from weft_workers.waiting import among
 
 
-def prepare(context: Context, engine: ObservedEngine, capacity: Capacity) -> Mapping[str, Preparation]:
+@dataclass(frozen=True)
+class Prepared:
+    """What was found out about the jobs of a queue that lacked something."""
+
+    unready: Mapping[str, Preparation]
+    """The jobs that can't start yet, and why."""
+    ready: frozenset[str]
+    """The jobs whose engine or packages were asked about, and which can start."""
+
+
+def prepare(context: Context, engine: ObservedEngine, capacity: Capacity) -> Prepared:
     """Have what waiting jobs lack made: their images by the engine, their packages by a build.
-
-    Returns:
-        The jobs that can't start yet, and why, by id.
 
     Raises:
         EngineUnreachable: the engine does not answer.
     """
-    return {**await_packages(context, engine.name), **_prepare_images(engine, context, capacity)}
+    packages, images = await_packages(context, engine.name), _lacking(context, engine, capacity)
+    unready = {job_id: why for job_id, why in packages.items() if why is not None}
+    unready |= engine.prepare(images) if engine.prepares else {}
+    return Prepared(unready, frozenset((packages.keys() | images.keys()) - unready.keys()))
 
 
-def _prepare_images(engine: ObservedEngine, context: Context, capacity: Capacity) -> Mapping[str, Preparation]:
-    """Have the engine make the images that waiting jobs lack, and no others."""
+def _lacking(context: Context, engine: ObservedEngine, capacity: Capacity) -> Mapping[str, str]:
+    """The images of waiting jobs that the engine may have to make, by the job's id, in the order of the queue."""
     if not engine.prepares:
         return {}
-    image = Job.manifest["framework"]["image"].astext.label("image")
-    waiting = (
-        select(Job.id, image)
-        .where(Job.id.in_(select(considered(engine.name).c.id)), image.not_in(capacity.images or ()))
-        .order_by(Job.priority.desc(), Job.created_at, Job.id)
-    )
     with context.database.transaction() as session:
-        jobs = {row.id: str(row.image) for row in session.execute(waiting)}
-    return engine.prepare(jobs)
+        images = context.requests.images(session, engine.name)
+    there = capacity.images or frozenset()
+    return {job_id: image for job_id, image in images.items() if image not in there}
 
 
-def note_progress(session: Session, job: Job, preparation: Preparation) -> None:
-    """Show how far it is, as the job's reason and in its events."""
-    job.condition = None
-    if job.reason != preparation.progress:
-        job.reason = preparation.progress
-        record_event(session, job, preparation.kind, preparation.progress)
+def unasked(
+    session: Session, engine: ObservedEngine, capacity: Capacity, prepared: Prepared, jobs: list[Job]
+) -> set[str]:
+    """The ids of those jobs that lack something of which nobody has had time to ask since they were submitted."""
+    new = {job.id: job for job in jobs if job.id not in prepared.ready}
+    lacking = {job_id for job_id, job in new.items() if engine.prepares and _image(job) not in (capacity.images or ())}
+    waiting = {job_id for job_id, job in new.items() if job.overlay_id is not None}
+    built = select(Job.id).join(Overlay, Overlay.id == Job.overlay_id).where(Overlay.state != OverlayState.READY)
+    return lacking | (set(session.scalars(built.where(among(Job.id, waiting)))) if waiting else set())
+
+
+def _image(job: Job) -> str:
+    return str(job.manifest["framework"]["image"])

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import structlog
+from sqlalchemy import func, or_, select, update
 from sqlalchemy.exc import DBAPIError
 from structlog.contextvars import bound_contextvars
 
@@ -17,9 +18,12 @@ from weft_core.lifecycle.actions import SearchExits
 from weft_core.lifecycle.decide import decide
 from weft_core.lifecycle.view import ExitReport, Sighting, View
 from weft_core.objects import StoreError, exit_key
+from weft_core.store.models import Job
+from weft_core.store.queue import waits
 from weft_workers.context import Context
 from weft_workers.lease import Lease, LeaseLost, claim
 from weft_workers.reconcile import perform
+from weft_workers.reconcile.admit import ask
 from weft_workers.reconcile.load import load_view
 
 log = structlog.get_logger(__name__)
@@ -37,10 +41,14 @@ def step(context: Context, job_id: str, linger: bool = True) -> None:
     """
     end = time.monotonic() + _PATIENCE
     again: float | None = 0.0
+    queued = False
     while again is not None and time.monotonic() + again < end and (linger or not again):
         time.sleep(again)
         try:
             again = _step_once(context, job_id)
+            if again is None and not queued:
+                queued = _queue(context, job_id)
+                again = 0.0 if queued else None
         except DBAPIError as error:
             # The sweep comes back to it when Postgres does.
             log.warning("the database is in trouble", job=job_id, error=str(error.orig).strip().partition("\n")[0])
@@ -65,6 +73,19 @@ def _step_once(context: Context, job_id: str) -> float | None:
             log.exception("step failed")
             _put_off(context, lease)
             return None
+
+
+def _queue(context: Context, job_id: str) -> bool:
+    """If the job waits and asks for its turn: have its queue planned, which admits it if there is room. Returns
+    whether that was done."""
+    free = or_(Job.lease_until.is_(None), Job.lease_until < func.now())
+    mine = (Job.id == job_id, Job.next_step_at <= func.now(), waits(), free)
+    with context.database.transaction() as session:
+        # Of one that is in the queue already, it was the moment at which its client should have been heard of.
+        heard = update(Job).where(*mine, Job.keepalive_until.is_not(None), Job.place.is_not(None))
+        session.execute(heard.values(next_step_at=Job.keepalive_until).execution_options(synchronize_session=False))
+        engine = session.scalars(select(Job.engine).where(*mine)).one_or_none()
+    return engine is not None and ask(context, engine)
 
 
 def _work(context: Context, lease: Lease, view: View) -> float | None:

@@ -6,7 +6,7 @@ Times are ``timestamptz`` from the database's clock (``now()``), so that workers
 
 from weft_core.store.models.audit import ActorKind, AuditExport, AuditRecord
 from weft_core.store.models.base import Base
-from weft_core.store.models.engines import EngineStatus
+from weft_core.store.models.engines import EngineStatus, Queue, QueueChange
 from weft_core.store.models.identity import SigningKey
 from weft_core.store.models.jobs import Attempt, Event, IdempotencyKey, Job, Learner, Round
 from weft_core.store.models.kept import CodeBundle, Datastore, Overlay, OverlayState, Secret
@@ -73,6 +73,8 @@ __all__ = [
     "OverlayState",
     "Project",
     "ProjectUsage",
+    "Queue",
+    "QueueChange",
     "Round",
     "RuleFiring",
     "Secret",

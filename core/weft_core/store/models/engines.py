@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import BigInteger, Identity, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from weft_core.store.models.base import Base
@@ -20,3 +21,28 @@ class EngineStatus(Base):
     seen_at: Mapped[datetime | None]  # last answer
     unreachable_since: Mapped[datetime | None]
     error: Mapped[str | None]
+
+
+class QueueChange(Base):
+    """Something that the next pass over an engine's queue has to take into account. The pass deletes what it has seen.
+    Rows are only ever inserted and deleted, so that nobody who notes a change waits for anybody else."""
+
+    __tablename__ = "queue_changes"
+    id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)
+    engine: Mapped[str]
+
+
+class Queue(Base):
+    """The last pass of admission over an engine's queue. Only the holder of the lock on the engine's row writes it,
+    but for ``next_look_at``."""
+
+    __tablename__ = "queues"
+    engine: Mapped[str] = mapped_column(primary_key=True)
+    passed_at: Mapped[datetime | None]  # when the last pass ended
+    took: Mapped[float] = mapped_column(server_default="0")  # seconds; the next pass begins no sooner after it
+    next_pass_at: Mapped[datetime | None]  # when the queue is planned again without any change; none: nobody waits
+    next_look_at: Mapped[datetime | None]  # when a sweeper looks again whether the engine has changed
+    noted_at: Mapped[datetime | None]  # when all places and reasons were last written
+    seen: Mapped[str] = mapped_column(server_default="")  # a digest of what the engine had, at the last pass
+    unready: Mapped[int] = mapped_column(server_default="0")  # jobs whose images or packages are being made
+    wanted: Mapped[bool] = mapped_column(server_default=false())  # whether jobs wait for room (and not for a quota)

@@ -1,0 +1,192 @@
+"""What is measured, and the table."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cryptography.fernet import Fernet
+from pydantic import SecretStr
+from sqlalchemy import event, text
+from tests.servers import Servers
+
+from benchmarks.queue import workers
+from benchmarks.queue.double import Double
+from benchmarks.queue.filling import fill, submit
+from benchmarks.table import median, show, spread
+from weft_core.settings import Settings
+from weft_workers.context import Context, make_context
+from weft_workers.reconcile import admit as admission
+from weft_workers.reconcile import noting, step
+
+SIZES = [int(size) for size in os.environ.get("WEFT_BENCH_QUEUE", "1000,3000,10000").split(",")]
+"""Waiting jobs; a fifth as many are open."""
+PARTS = os.environ.get("WEFT_BENCH_PARTS", "passes,rest").split(",")
+ROUNDS = 7
+SECONDS, SUBMITS = 15, 30
+
+
+def measure(folder: Path) -> None:
+    servers = Servers()
+    try:
+        if "passes" in PARTS:
+            show(
+                "A pass of admission, 100 projects with quotas and shares: processor time in ms, median (min to max)",
+                ["waiting", "open", "no change", "a job ends", "and Postgres", "first pass", "statements"],
+                [_passes(servers, folder, size) for size in SIZES],
+            )
+        if "rest" in PARTS:
+            show(
+                f"Two workers and Postgres at rest; then {SUBMITS} jobs are submitted for which there is room",
+                [
+                    "waiting",
+                    "open",
+                    "cores at rest",
+                    "steps overdue, p99, s",
+                    "submit to admitted, median, s",
+                    "most, s",
+                ],
+                [_rest(servers, folder, size, opened) for size in SIZES for opened in (0, size // 5)],
+            )
+    finally:
+        servers.stop()
+
+
+@contextmanager
+def _filled(servers: Servers, folder: Path, size: int, opened: int, spare: int) -> Iterator[Context]:
+    """A context of this process, with a database that is full of jobs."""
+    with servers.database_url() as url:
+        settings = Settings(
+            home=folder,
+            database_url=SecretStr(url),
+            redis_url=SecretStr(servers.redis.url),
+            secret_keys=[SecretStr(Fernet.generate_key().decode())],
+        )
+        context = make_context(settings, "inst-bench", {"local": Double(opened, spare)})
+        fill(context.database, size, opened)
+        yield context
+        context.close()
+
+
+def _passes(servers: Servers, folder: Path, size: int) -> list[str]:
+    """Passes in this process, one for each change."""
+    opened = size // 5
+    with _filled(servers, folder, size, opened, 0) as context:
+        statements = _count(context)
+        postgres = _postgres(servers)
+        first, _ = _pass(context, postgres)
+        still, ends, theirs, counts = [], [], [], []
+        for number in range(1, ROUNDS + 1):
+            statements.clear()
+            still.append(_pass(context, postgres)[0])
+            counts.append(len(statements))
+            _end(context, number)
+            own, other = _pass(context, postgres)
+            ends.append(own)
+            theirs.append(other)
+    shown = [spread(times, 1000, 0) for times in (still, ends, theirs)]
+    return [f"{size:,}", f"{opened:,}", *shown, f"{first * 1000:.0f}", f"{median(counts):.0f}"]
+
+
+def _rest(servers: Servers, folder: Path, size: int, opened: int) -> list[str]:
+    """Two workers, first alone, then with jobs that are submitted."""
+    spare = 4 * SUBMITS
+    with _filled(servers, folder, size, opened, spare) as context:
+        _block(context)
+        processes = workers.start(context.settings, opened, spare, 2)
+        try:
+            _settle(context)
+            begun, before = time.monotonic(), workers.used(processes, _postgres(servers))
+            overdue = []
+            while time.monotonic() < begun + SECONDS:
+                time.sleep(0.5)
+                overdue += _overdue(context)
+            cores = (workers.used(processes, _postgres(servers)) - before) / (time.monotonic() - begun)
+            waits = [_submitted(context, number) for number in range(SUBMITS)]
+        finally:
+            workers.stop(processes)
+    return [
+        f"{size:,}",
+        f"{opened:,}",
+        f"{cores:.2f}",
+        f"{_percentile(overdue, 0.99):.1f}",
+        f"{median(waits):.2f}",
+        f"{max(waits):.2f}",
+    ]
+
+
+def _block(context: Context) -> None:
+    """The jobs that wait can't start, whatever room there is: their projects have no quota left."""
+    with context.database.transaction() as session:
+        session.execute(text("update projects set quota = cast('{\"cpus\": 0}' as jsonb) where id <> 'prj-0'"))
+        session.execute(text("update projects set quota = '{}' where id = 'prj-0'"))
+        session.execute(text("update jobs set project_id = 'prj-1' where project_id = 'prj-0' and state = 'QUEUED'"))
+
+
+def _settle(context: Context) -> None:
+    """Wait until the queue has been planned, and everything that comes of that is written."""
+    left = text("select count(*) from jobs where state = 'QUEUED' and (place is null or next_step_at is not null)")
+    deadline = time.monotonic() + 300
+    while True:
+        with context.database.transaction() as session:
+            if not session.scalar(left):
+                break
+        assert time.monotonic() < deadline, "the queue is never planned"
+        time.sleep(0.5)
+    time.sleep(noting.AGAIN + 1)
+
+
+def _overdue(context: Context) -> list[float]:
+    late = (
+        "select extract(epoch from now() - next_step_at) from jobs where next_step_at <= now() and lease_token is null"
+    )
+    with context.database.transaction() as session:
+        return [float(seconds) for seconds in session.scalars(text(late))]
+
+
+def _submitted(context: Context, number: int) -> float:
+    """Seconds until a job is admitted that is submitted now; its hint reaches a worker at once."""
+    job_id = submit(context.database, number)
+    begun = time.perf_counter()
+    step(context, job_id, linger=False)
+    admitted = text("select attempt from jobs where id = :id")
+    while True:
+        with context.database.transaction() as session:
+            if session.scalar(admitted, {"id": job_id}):
+                return time.perf_counter() - begun
+        assert time.perf_counter() < begun + 120, "it is never admitted"
+        time.sleep(0.01)
+
+
+def _percentile(values: list[float], part: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(part * len(values)))] if values else 0.0
+
+
+def _postgres(servers: Servers) -> int:
+    return int((servers.postgres.data / "postmaster.pid").read_text().split()[0])
+
+
+def _count(context: Context) -> list[str]:
+    seen: list[str] = []
+    event.listen(context.database.engine, "before_cursor_execute", lambda *given: seen.append(given[2]))
+    return seen
+
+
+def _pass(context: Context, postgres: int) -> tuple[float, float]:
+    """Processor time of this process and of Postgres."""
+    with context.database.transaction() as session:
+        session.execute(text("update queues set passed_at = null"))
+        session.execute(text("insert into queue_changes (engine) values ('local')"))
+    mine, theirs = time.process_time(), workers.used([], postgres)
+    assert admission.admit(context, "local")
+    return time.process_time() - mine, workers.used([], postgres) - theirs
+
+
+def _end(context: Context, number: int) -> None:
+    """A job ends, and its room is free."""
+    with context.database.transaction() as session:
+        session.execute(text("update attempts set ended_at = now() where id = :id"), {"id": f"att-{number}"})
+        session.execute(text("update jobs set state = 'COMPLETED' where id = :id"), {"id": f"open-{number}"})

@@ -1,0 +1,59 @@
+"""A worker's sweeper with the double for an engine, in a process of its own; and its Celery worker's part: hints."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from dataclasses import replace
+from multiprocessing.process import BaseProcess
+
+import psutil
+import structlog
+
+from benchmarks.queue.double import Double
+from weft_core.settings import Settings
+from weft_workers.context import make_context
+from weft_workers.sweeper import Sweeper
+
+
+def run(settings: Settings, opened: int, spare: int) -> None:
+    """Sweep until SIGTERM."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    context = make_context(settings, "inst-bench", {"local": Double(opened, spare)}, connections=14)
+    sweeper = Sweeper(replace(context, owner=f"bench:{os.getpid()}"))
+    signal.signal(signal.SIGTERM, lambda *_: sweeper.stop())
+    threading.current_thread().name = "sweeper"
+    sweeper.run()
+
+
+def start(settings: Settings, opened: int, spare: int, number: int) -> list[BaseProcess]:
+    made: list[BaseProcess] = [
+        multiprocessing.get_context("spawn").Process(target=run, args=(settings, opened, spare)) for _ in range(number)
+    ]
+    for process in made:
+        process.start()
+    return made
+
+
+def stop(processes: list[BaseProcess]) -> None:
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(30)
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+def used(processes: list[BaseProcess], postgres: int) -> float:
+    """Seconds of processor time that the workers and Postgres have used so far. What ended meanwhile counts as well."""
+    found = 0.0
+    for process in (*(psutil.Process(each.pid) for each in processes), psutil.Process(postgres)):
+        for member in (process, *process.children(recursive=True)):
+            times = member.cpu_times()
+            found += times.user + times.system
+        found += process.cpu_times().children_user + process.cpu_times().children_system
+    return found

@@ -1,0 +1,31 @@
+"""An engine's queue: which jobs are in it, and the changes for which admission plans it anew (docs/leases.md)."""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from weft_core.lifecycle.states import Desired, JobState
+from weft_core.store.models import Job, QueueChange
+
+
+def waits() -> ColumnElement[bool]:
+    """Whether a job waits for admission. It then has no step of its own: the pass over its engine's queue admits it.
+    One whose client has been silent for too long, or that is to end, does not wait any more."""
+    return and_(
+        Job.state == JobState.QUEUED.value,
+        Job.desired == Desired.RUNNING.value,
+        or_(Job.keepalive_until.is_(None), Job.keepalive_until > func.now()),
+    )
+
+
+def note_change(session: Session, engine: str) -> None:
+    """Something has changed that may let a job of this engine start: its queue is planned again after the commit."""
+    session.execute(insert(QueueChange).values(engine=engine))
+
+
+def note_change_everywhere(session: Session) -> None:
+    """Something has changed for all engines, such as a quota: the queues in which jobs wait are planned again."""
+    engines = select(Job.engine).where(Job.state == JobState.QUEUED.value).distinct()
+    session.execute(insert(QueueChange).from_select(["engine"], engines))
