@@ -18,6 +18,7 @@ from benchmarks import (
     gpu,
     install,
     isolation,
+    lists,
     logs,
     metrics,
     mlflow,
@@ -43,6 +44,7 @@ ALONE: dict[str, Callable[[Path], None]] = {
     "mlflow": mlflow.measure,
     "isolation": isolation.measure,
     "attacks": attacks.measure,
+    "lists": lists.measure,
 }
 
 

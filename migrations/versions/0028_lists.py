@@ -17,6 +17,7 @@ branch_labels = None
 depends_on = None
 
 _INDEXES = {
+    "ix_jobs_of_all": "jobs (state)",
     "ix_jobs_state": "jobs (project_id, state, created_at desc, id desc)",
     "ix_jobs_user": "jobs (project_id, user_id, created_at desc, id desc)",
     "ix_jobs_engine": "jobs (project_id, engine, created_at desc, id desc)",

@@ -45,6 +45,7 @@ class Job(Base):
             postgresql_where=text("state = 'QUEUED'"),
         ),
         # A list's orders and conditions. What is asked of labels and texts, JobText answers.
+        Index("ix_jobs_of_all", "state"),  # projects, to count them
         Index("ix_jobs_state", "project_id", "state", text("created_at desc"), text("id desc")),
         Index("ix_jobs_user", "project_id", "user_id", text("created_at desc"), text("id desc")),
         Index("ix_jobs_engine", "project_id", "engine", text("created_at desc"), text("id desc")),

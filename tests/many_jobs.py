@@ -1,10 +1,9 @@
-"""A project with any number of jobs, and 99 others beside it, written by Postgres itself in seconds to minutes."""
+"""A project with any number of jobs, and others beside it, written by Postgres itself in seconds to minutes."""
 
 from __future__ import annotations
 
 import psycopg
 
-PROJECTS = 100
 USERS = 50
 _OF_OTHERS = 100
 """Jobs in each of the other projects."""
@@ -20,10 +19,10 @@ select
     name,
     jsonb_build_object('team', (array['vision', 'speech', 'text'])[1 + n %% 3], 'run', (n / 20)::text)
         || case when n < %(jobs)s / 3 then '{"generation": "first"}' else '{}' end::jsonb,
-    jsonb_build_object('name', name, 'description', description, 'framework', jsonb_build_object(
-        'name', 'pytorch', 'version', '2.9', 'image', 'weft/pytorch:2.9', 'command', 'python train.py --lr 0.1',
-        'launcher', 'torchrun'), 'resources', jsonb_build_object('cpus', 1, 'gpus', 0, 'memory', 1073741824),
-        'engine', 'local', 'filler', repeat(md5(n::text), 8)),
+    jsonb_build_object('name', name, 'description', description, 'framework',
+        jsonb_build_object('name', 'pytorch', 'version', '2.9', 'image', 'weft/pytorch:2.9', 'launcher', 'torchrun',
+            'command', 'python train.py --lr 0.1 --data ' || repeat(md5(n::text), 8)), 'resources', jsonb_build_object('cpus', 1, 'gpus', 0, 'memory', 1073741824),
+        'engine', 'local'),
     case when n %% 4000 = 99 then 'cluster' else 'local' end,
     50, 1, 0, state, 1,
     created_at, created_at, created_at, case when state in ('COMPLETED', 'FAILED', 'HALTED') then created_at end, null
@@ -34,13 +33,19 @@ from (
         case when n %% 1999 = 7 then 'the Zebra study' else 'a baseline with the usual learning rate' end
             as description,
         case when n %% greatest(%(jobs)s / 20, 2) = 1 then
-                (array['QUEUED', 'PENDING', 'PROCESSING', 'STORING'])[1 + n %% 4]
+                (array['QUEUED', 'PENDING', 'PROCESSING', 'STORING'])[1 + n * 20 / %(jobs)s %% 4]
             when n %% 7 = 0 then 'FAILED' when n %% 101 = 0 then 'HALTED' else 'COMPLETED' end as state,
         now() - (%(jobs)s - n) * interval '40 seconds' as created_at
     from generate_series(1, %(jobs)s::bigint) n
 ) as made
 """
 _BELOW = (
+    """insert into job_texts (job_id, project_id, created_at, body)
+    select id, project_id, created_at, lower(name || E'\\n' || id || E'\\n' || (manifest ->> 'description'))
+    from jobs where project_id = %(project)s""",
+    """insert into job_labels (job_id, project_id, key, value, created_at)
+    select id, project_id, key, label, created_at from jobs, jsonb_each_text(labels) as each(key, label)
+    where project_id = %(project)s""",
     """insert into attempts (id, project_id, job_id, n, engine, run_name, resources, token_sha256, token_ciphertext,
         created_at, ended_at, outcome, logs_due)
     select 'att' || substr(id, 4), project_id, id, 1, engine, 'weft-' || id || '-1',
@@ -71,19 +76,19 @@ _BELOW = (
 )
 
 
-def fill(connection: psycopg.Connection, project_id: str, jobs: int) -> None:
-    """Write ``jobs`` jobs with what belongs to them into the project, and make another 99 projects with a hundred each.
+def fill(connection: psycopg.Connection, project_id: str, jobs: int, others: int) -> None:
+    """Write ``jobs`` jobs with what belongs to them into the project, and make other projects with a hundred each.
 
-    Foreign keys are not checked, and no trigger runs but those of the audit trail's order: the rows are consistent.
+    No trigger runs, and so no foreign key is checked: the rows are consistent. Needs a superuser.
     """
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("set local synchronous_commit = off")
         cursor.execute("set local session_replication_role = replica")
-        users = [*map(str, range(USERS)), "rare"]
-        for user in users:
+        for user in (*map(str, range(USERS)), "rare"):
             cursor.execute("insert into users (id, name) values (%s, %s) on conflict do nothing", [f"usr-{user}"] * 2)
-        filled = {project_id: jobs} | {f"prj-of-others-{n}": _OF_OTHERS for n in range(1, PROJECTS)}
+        filled = {project_id: jobs} | {f"prj-of-others-{n}": _OF_OTHERS for n in range(others)}
         for project, number in filled.items():
             cursor.execute("insert into projects (id, name) values (%s, %s) on conflict do nothing", [project, project])
             for statement in (_JOBS, *_BELOW):
                 cursor.execute(statement, {"project": project, "jobs": number, "users": USERS})
+        cursor.execute("analyze")
