@@ -113,7 +113,7 @@ def measure(folder: Path) -> None:
 
 
 def _measure(service: Service, size: int) -> dict[str, list[float]]:
-    person = service.person()
+    person = service.remote.person()
     url = service.settings.database_url.get_secret_value().replace("+psycopg", "")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("update users set is_admin = true where id = %s", [person.user_id])
@@ -123,13 +123,10 @@ def _measure(service: Service, size: int) -> dict[str, list[float]]:
         jobs = http.get("/api/v1/jobs?limit=3").json()["jobs"]
         known = {"project": person.project, "job": jobs[0]["id"]}
         asked = {name: f"/api/v1/jobs?{query}" for name, query in JOBS.items()}
-        for name, query in (
-            ("second page", ""),
-            ("second page by name", "sort=name"),
-            ("… by metric", "sort=metric:val/loss"),
-        ):
+        for order in ("-created_at", "name", "-state", "metric:val/loss"):
+            query = f"sort={order}"
             cursor = http.get(f"/api/v1/jobs?{query}").json()["next_cursor"]
-            asked[name] = f"/api/v1/jobs?{query}&cursor={cursor}"
+            asked[f"second page, {order}"] = f"/api/v1/jobs?{query}&cursor={cursor}"
         asked |= {name: path.format(**known) for name, path in OTHERS.items()}
         return {name: _times(http, path) for name, path in asked.items()}
 

@@ -102,7 +102,7 @@ def big(api: Api) -> Person:
         connection.execute("update users set is_admin = true where id = %s", [person.user_id])
         fill(connection, person.project_id, 2000, 2)
         for table in GROWING:
-            connection.execute(f"alter table {table} set (autovacuum_enabled = off)")  # type: ignore[arg-type]
+            connection.execute(f"alter table {table} set (autovacuum_enabled = off)")
         believed = "update pg_class set reltuples = %s where relname = any(%s)"
         assert connection.execute(believed, [_BELIEVED, GROWING]).rowcount == len(GROWING)
     return person

@@ -286,7 +286,8 @@ def _older(jobs: FromClause, place: Place) -> ColumnElement[bool]:
 
 
 def _directed(column: ColumnElement[Any], descending: bool) -> ColumnElement[Any]:
-    return desc(column) if descending else asc(column)
+    directed: ColumnElement[Any] = desc(column) if descending else asc(column)
+    return directed
 
 
 def _sorted(rows: Select[Any], keys: Keys, limit: int) -> Select[Any]:
