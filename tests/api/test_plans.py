@@ -151,6 +151,23 @@ def test_no_further_page_does_either(big: Person, plans: Plans) -> None:
             assert not slow, f"GET /jobs?{query}, the next page: " + "\n\n".join(slow)
 
 
+@pytest.mark.parametrize("query", _LISTS)
+def test_pages_are_parts_of_the_list(big: Person, query: str) -> None:
+    def page(limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+        behind = f"&cursor={cursor}" if cursor else ""
+        answer = big.http.get(f"/api/v1/jobs?{query}&limit={limit}{behind}")
+        answer.raise_for_status()
+        return [job["id"] for job in answer.json()["jobs"]], answer.json()["next_cursor"]
+
+    whole, _ = page(33, None)
+    parts, cursor = page(8, None)
+    while cursor and len(parts) < len(whole):
+        more, cursor = page(8, cursor)
+        parts += more
+    assert parts[: len(whole)] == whole
+    assert len(set(parts)) == len(parts)
+
+
 def test_searches_of_mlflow_do_not_either(big: Person, plans: Plans) -> None:
     name = big.http.get("/api/v1/jobs?limit=1").json()["jobs"][0]["name"]
     found = big.http.get("/api/2.0/mlflow/experiments/get-by-name", params={"experiment_name": name})

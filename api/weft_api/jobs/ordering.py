@@ -26,7 +26,8 @@ Sort = Annotated[
         max_length=300,
         description="`created_at`, `name`, `state` or `metric:NAME`. `metric:NAME` means the newest value of a metric, "
         "`metric:NAME:min` its smallest and `metric:NAME:max` its largest value. A leading `-` means descending. Jobs "
-        "without the metric come last.",
+        "without the metric come last. Jobs that are equal come newest first; with an equal metric, in the order of "
+        "their ids.",
         examples=["-metric:val/accuracy:max"],
     ),
 ]
