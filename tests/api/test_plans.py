@@ -12,10 +12,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import event, func, select
 from tests.api.conftest import Api, Person
 from tests.many_jobs import fill
+from tests.servers import Servers
 
+from weft_core.settings import Settings
 from weft_core.store.models import Job
 
 GROWING = [
@@ -91,6 +94,16 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for below in plan.get("Plans", ()):
         yield from _nodes(below)
+
+
+@pytest.fixture(scope="module")
+def api(servers: Servers, api_settings: Settings) -> Iterator[Api]:
+    """With a database of its own: what these tests do to it, no other test should meet."""
+    with servers.database_url() as url:
+        running = Api(api_settings.model_copy(update={"database_url": SecretStr(url)}))
+        yield running
+        running.stop()
+        running.context.database.close()
 
 
 @pytest.fixture(scope="module")
