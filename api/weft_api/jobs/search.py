@@ -27,6 +27,7 @@ from sqlalchemy import (
     literal,
     null,
     select,
+    text,
     tuple_,
     union_all,
 )
@@ -61,6 +62,11 @@ class JobFilter:
     params: Sequence[str] = ()
     """Parameters to show; no condition."""
 
+    @property
+    def limits(self) -> bool:
+        """Whether there is any condition."""
+        return any((self.states, self.labels, self.text, self.since, self.metrics, self.engine, self.user))
+
 
 class _Branch(NamedTuple):
     """Rows (id, at, value) that one index has in their order."""
@@ -71,7 +77,12 @@ class _Branch(NamedTuple):
 
 def find_page(scope: Scope, wanted: JobFilter, order: Order, limit: int, cursor: str | None) -> list[Place]:
     """The next ``limit`` jobs of the project. Raises Problem invalid_request for a cursor of another order."""
-    return _Search(scope, wanted, order).page(order.place(cursor) if cursor else None, limit)
+    place = order.place(cursor) if cursor else None
+    if wanted.limits:
+        # For each state, user or label another plan may be the right one: no plan for any value, which Postgres makes
+        # of a statement that comes often.
+        scope.session.execute(text("select set_config('plan_cache_mode', 'force_custom_plan', true)"))
+    return _Search(scope, wanted, order).page(place, limit)
 
 
 class _Search:
