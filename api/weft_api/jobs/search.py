@@ -10,7 +10,7 @@ the index of pieces of texts finds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -88,11 +88,20 @@ def find_page(scope: Scope, wanted: JobFilter, order: Order, limit: int, cursor:
 class _Search:
     def __init__(self, scope: Scope, wanted: JobFilter, order: Order) -> None:
         self._scope = scope
-        self._wanted = wanted
+        # A list by time is read along the first label: that whose newest job is the oldest.
+        several = len(wanted.labels) > 1
+        self._wanted = replace(wanted, labels=sorted(wanted.labels, key=self._newest)) if several else wanted
         self._order = order
         self._user_id = wanted.user and scope.session.scalar(select(User.id).where(User.name == wanted.user))
         self._matching: FromClause | None = None
         """The jobs with the text, once they have been looked up: (id, user_id, name, state, engine, created_at)."""
+
+    def _newest(self, label: tuple[str, str]) -> float:
+        """When the newest job with a label was submitted; -inf if there is none."""
+        labels = self._scope.listed(JobLabel)
+        its = select(labels.c.created_at).where(labels.c.key == label[0], labels.c.value == label[1])
+        at: datetime | None = self._scope.session.scalar(its.order_by(labels.c.created_at.desc()).limit(1))
+        return at.timestamp() if at else float("-inf")
 
     def page(self, after: Place | None, limit: int) -> list[Place]:
         wanted, order = self._wanted, self._order
