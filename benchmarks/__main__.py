@@ -20,6 +20,7 @@ from benchmarks import (
     install,
     isolation,
     learners,
+    lists,
     logs,
     memory,
     metrics,
@@ -55,6 +56,7 @@ ALONE: dict[str, Callable[[Path], None]] = {
     "isolation": isolation.measure,
     "attacks": attacks.measure,
     "learners": learners.measure,
+    "lists": lists.measure,
 }
 
 

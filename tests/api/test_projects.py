@@ -141,7 +141,8 @@ def test_a_project_is_deleted_when_it_is_empty(api: Api, root: Person, ann: Pers
     name = f"{ann.project}-new"
     made = root.http.post("/api/v1/projects", json={"name": name, "owner": ann.name})
     assert made.status_code == 201, made.text
-    assert made.json() | {"created_at": ""} == {"name": name, "role": None, "members": 1, "jobs": 0, "created_at": ""}
+    shown = {"name": name, "role": None, "members": 1, "jobs": 0, "jobs_estimated": False, "created_at": ""}
+    assert made.json() | {"created_at": ""} == shown
     assert refused(root.http.post("/api/v1/projects", json={"name": name})) == (409, "already_exists")
     assert refused(root.http.post("/api/v1/projects", json={"name": f"{name}2", "owner": "?"})) == (
         400,

@@ -18,6 +18,7 @@ from weft_core.store.scope import Scope
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes the condition away that every query of a Scope has."""
     monkeypatch.setattr(Scope, "select", lambda _, model, *conditions: select(model).where(*conditions))
+    monkeypatch.setattr(Scope, "_own", lambda *_: [])
 
 
 @pytest.fixture

@@ -37,7 +37,18 @@ from weft_core import bundled
 from weft_core.log_archive import pack_times, unpack_times
 from weft_core.store import jobs, migrate
 from weft_core.store.database import Database
-from weft_core.store.models import Base, EngineStatus, Job, LogChunk, LogCursor, LogSource, Project, User
+from weft_core.store.models import (
+    Base,
+    EngineStatus,
+    Job,
+    JobLabel,
+    JobText,
+    LogChunk,
+    LogCursor,
+    LogSource,
+    Project,
+    User,
+)
 from weft_core.store.scope import Scope
 
 
@@ -245,3 +256,40 @@ def test_waiting_jobs_have_steps_of_their_own_in_an_older_weft(empty: Engine) ->
         assert connection.scalar(text("select count(*) from jobs where next_step_at <= now()")) == 2, (
             "as a pass finds them"
         )
+
+
+def test_older_jobs_are_listed(empty: Engine) -> None:
+    migrate.upgrade(empty, "0026")
+    with empty.begin() as connection:
+        for statement in (
+            "insert into projects (id, name) values ('prj-a', 'a')",
+            "insert into users (id, name) values ('usr-a', 'a')",
+            """insert into jobs (id, project_id, user_id, name, labels, manifest, engine, priority, learners, retries)
+            values ('job-old', 'prj-a', 'usr-a', 'Zebra', '{"team": "vision"}', '{"description": "Big"}', 'x', 1, 1,
+            0)""",
+        ):
+            connection.execute(text(statement))
+    for _ in range(2):
+        migrate.upgrade(empty)
+        with Session(empty) as session, session.begin():
+            new = Job(user_id="usr-a", name="New", labels={"a": "b"}, manifest={}, engine="x", priority=1, learners=1,
+                      retries=0)  # fmt: skip
+            made = jobs.submit(Scope(session, "prj-a"), new, []).id
+            texts = dict(session.execute(select(JobText.job_id, JobText.body)).all())
+            labels = {(row.job_id, row.key, row.value) for row in session.scalars(select(JobLabel))}
+            assert texts == {"job-old": "zebra\njob-old\nbig", made: f"new\n{made}\n"}
+            assert labels == {("job-old", "team", "vision"), (made, "a", "b")}
+            session.delete(new)
+            session.flush()
+            assert session.scalars(select(JobText.job_id)).all() == ["job-old"]
+        migrate.downgrade(empty, "0026")
+
+
+def test_an_index_whose_building_was_stopped_is_built_again(empty: Engine) -> None:
+    migrate.upgrade(empty, "0028")
+    with empty.begin() as connection:
+        connection.execute(text("update pg_index set indisvalid = false where indexrelid = 'ix_jobs_name'::regclass"))
+        connection.execute(text("update alembic_version set version_num = '0027'"))
+    migrate.upgrade(empty)
+    with empty.connect() as connection:
+        assert connection.scalar(text("select indisvalid from pg_index where indexrelid = 'ix_jobs_name'::regclass"))

@@ -26,6 +26,8 @@ from weft_core.store.models import (
     Identity,
     Installation,
     Job,
+    JobLabel,
+    JobMetric,
     LogCursor,
     Project,
     Queue,
@@ -377,3 +379,18 @@ def test_down_and_up_while_the_api_runs(database: Database, confined: Database) 
     with confined.transaction() as session:
         Scope(session, OURS)
         assert projects_of(session) == [OURS]
+
+
+@pytest.mark.parametrize("view", [view.name for view in row_security.VIEWS.values()])
+def test_a_view_for_lists_shows_the_transactions_project_only(confined: Database, view: str) -> None:
+    with confined.transaction() as session:
+        for job in session.scalars(select(Job)):
+            session.add(JobMetric(job_id=job.id, name="loss", project_id=job.project_id, rank=0))
+            session.add(JobLabel(job_id=job.id, key="a", value="b", project_id=job.project_id, created_at=func.now()))
+    rows = text(f"select project_id from {view}")
+    for project in (OURS, THEIRS):
+        with confined.transaction() as session:
+            Scope(session, project)
+            assert session.scalars(rows).all() == [project]
+    with confined.transaction() as session:
+        assert session.scalars(rows).all() == []

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from weft_api.engines.load import loads
 from weft_core.lifecycle.states import JobState
+from weft_core.store.counts import by_state
 from weft_core.store.database import Database
 from weft_core.store.models import EngineStatus, Job
 
@@ -41,7 +42,7 @@ class InstallationMetrics(Collector):
 
 def _families() -> dict[str, GaugeMetricFamily]:
     families = (
-        GaugeMetricFamily("weft_jobs", "Jobs by state.", labels=["state"]),
+        GaugeMetricFamily("weft_jobs", "Jobs by state; more than 1,000 are estimated.", labels=["state"]),
         GaugeMetricFamily("weft_queue_length", "Jobs that wait for an engine.", labels=["engine", "state"]),
         GaugeMetricFamily("weft_queue_oldest_seconds", "For how long the oldest has been queued.", labels=["engine"]),
         GaugeMetricFamily("weft_engine_up", "Whether an engine answers its workers.", labels=["engine"]),
@@ -53,9 +54,8 @@ def _families() -> dict[str, GaugeMetricFamily]:
 
 def _count_jobs(session: Session, families: dict[str, GaugeMetricFamily]) -> None:
     """Counts the jobs of all projects, so not through a Scope."""
-    counted = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
-    for state in JobState:
-        families["weft_jobs"].add_metric([state.value], counted.get(state.value, 0))
+    for state, jobs in by_state(session).items():
+        families["weft_jobs"].add_metric([state], jobs)
     waits = (JobState.QUEUED.value, JobState.PENDING.value)
     engines = session.scalars(select(EngineStatus.name)).all()
     age = func.extract("epoch", func.now() - func.min(Job.state_since))

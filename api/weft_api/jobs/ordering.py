@@ -1,4 +1,4 @@
-"""The order of a list of jobs, its conditions on metrics, and its pages."""
+"""The order of a list of jobs, its conditions on metrics, and its cursors."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import Query
-from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, tuple_
-from sqlalchemy.orm import aliased
+from sqlalchemy import ColumnElement, exists
 
 from weft_api.http.paging import decode, decode_time_key, encode
 from weft_api.http.problems import invalid
-from weft_core.lifecycle.states import JobState
-from weft_core.store.models import Job, JobMetric
+from weft_core.store.models import JobMetric
+from weft_core.store.scope import Scope
 
 Sort = Annotated[
     str,
@@ -27,7 +26,8 @@ Sort = Annotated[
         max_length=300,
         description="`created_at`, `name`, `state` or `metric:NAME`. `metric:NAME` means the newest value of a metric, "
         "`metric:NAME:min` its smallest and `metric:NAME:max` its largest value. A leading `-` means descending. Jobs "
-        "without the metric come last.",
+        "without the metric come last. Jobs that are equal come newest first; with an equal metric, in the order of "
+        "their ids.",
         examples=["-metric:val/accuracy:max"],
     ),
 ]
@@ -52,7 +52,6 @@ _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
 }
 _CONDITION = re.compile(r"(.+?)\s*(<=|>=|<|>|=)\s*([^<>=]+)", re.DOTALL)
-_STATES = {state.value: place for place, state in enumerate(JobState)}
 _SORTS = "created_at, name, state, metric:NAME, metric:NAME:min, metric:NAME:max, each with - in front or not"
 NEWEST = "-created_at"
 
@@ -85,15 +84,25 @@ class MetricCondition:
         name, stat = _metric(found[1].strip(), ".")
         return cls(name, stat, found[2], value)
 
-    def holds(self) -> ColumnElement[bool]:
-        its = aliased(JobMetric)  # an order may join the table, too
-        condition: ColumnElement[bool] = _COMPARED[self.compare](getattr(its, self.stat), self.value)
-        return exists().where(its.job_id == Job.id, its.name == self.name, condition)
+    def holds(self, scope: Scope, job_id: ColumnElement[str]) -> ColumnElement[bool]:
+        its = scope.listed(JobMetric)
+        condition: ColumnElement[bool] = _COMPARED[self.compare](its.c[self.stat], self.value)
+        return exists().where(its.c.job_id == job_id, its.c.name == self.name, condition)
+
+
+class Place(NamedTuple):
+    """Where a job stands in an order; a cursor is the place of the last job of a page."""
+
+    id: str
+    at: datetime | None
+    """When it was submitted; None if the order does not ask."""
+    value: Any
+    """What it is sorted by; None if that is nothing but ``at``, or if it lacks the metric."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """An order of jobs; those that are equal in it come newest first."""
+    """An order of jobs. Those that are equal in it come newest first; with a metric, in the order of their ids."""
 
     text: str
     descending: bool
@@ -112,57 +121,35 @@ class Order:
             raise invalid("query.sort", "no such order", found=text[:100], accepted=_SORTS)
         return cls(text, descending, stat, name)
 
-    def page(self, query: Select[Job], cursor: str | None) -> Select[Any]:
-        """``query`` in this order, from behind ``cursor``; its rows are (job, the value it is sorted by)."""
-        value = self._value()
-        if self.metric:
-            query = query.outerjoin(JobMetric, and_(JobMetric.job_id == Job.id, JobMetric.name == self.metric))
-        newest = (Job.created_at.desc(), Job.id.desc())
+    def cursor(self, place: Place) -> str:
+        """The cursor of the page behind this place."""
+        when = place.at.isoformat() if place.at else ""
         if self.field == "created_at":
-            key = tuple_(Job.created_at, Job.id)
-            if cursor:
-                after = decode_time_key(cursor)
-                query = query.where(key < after if self.descending else key > after)
-            order = newest if self.descending else (Job.created_at.asc(), Job.id.asc())
-            return query.add_columns(value).order_by(*order)
-        if cursor:
-            query = query.where(self._after(value, cursor))
-        direction = value.desc() if self.descending else value.asc()
-        return query.add_columns(value).order_by(direction.nulls_last(), *newest)
+            return encode(when, place.id)
+        return encode(self._tag, json.dumps(place.value), when, place.id)
 
-    def cursor(self, job: Job, value: Any) -> str:
-        """The cursor of the page behind this row."""
-        when = job.created_at.isoformat()
+    def place(self, cursor: str) -> Place:
+        """Raises Problem invalid_request for anything but a cursor of this order."""
         if self.field == "created_at":
-            return encode(when, job.id)
-        return encode(self._tag, json.dumps(value), when, job.id)
+            when, job_id = decode_time_key(cursor)
+            return Place(job_id, when, None)
+        tag, seen, text, job_id = decode(cursor, 4)
+        try:
+            value = json.loads(seen)
+            at = datetime.fromisoformat(text) if text else None
+        except (ValueError, RecursionError):
+            tag, value, at = "", None, None
+        kind = str if self.field == "name" else int if self.field == "state" else float | int
+        known = isinstance(value, kind) and not isinstance(value, bool)
+        if not self.metric:
+            good = known and at is not None
+        else:
+            good = (known and math.isfinite(value)) if at is None else value is None
+        if tag != self._tag or not good or (at is not None and at.tzinfo is None):
+            raise invalid("query.cursor", "not a cursor of this order", accepted="`next_cursor` of the page before")
+        return Place(job_id, at, value)
 
     @property
     def _tag(self) -> str:
         """Tells the cursors of one order from those of another; short, whatever a metric's name."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
-
-    def _value(self) -> ColumnElement[Any]:
-        if self.metric:
-            found: ColumnElement[Any] = getattr(JobMetric, self.field)
-            return found
-        if self.field == "name":
-            return func.lower(Job.name)
-        if self.field == "state":
-            return case(_STATES, value=Job.state)
-        return Job.created_at.expression
-
-    def _after(self, value: ColumnElement[Any], cursor: str) -> ColumnElement[bool]:
-        tag, seen, when, job_id = decode(cursor, 4)
-        try:
-            last, at = json.loads(seen), datetime.fromisoformat(when)
-        except (ValueError, RecursionError):
-            last, at = None, datetime.min
-        kind = str if self.field == "name" else int if self.field == "state" else float | int
-        if tag != self._tag or at.tzinfo is None or not isinstance(last, kind | None) or isinstance(last, bool):
-            raise invalid("query.cursor", "not a cursor of this order", accepted="`next_cursor` of the page before")
-        older = tuple_(Job.created_at, Job.id) < (at, job_id)
-        if last is None:
-            return and_(value.is_(None), older)
-        beyond = value < last if self.descending else value > last
-        return or_(beyond, value.is_(None), and_(value == last, older))

@@ -33,7 +33,8 @@ from weft_api.http.problems import (
 from weft_api.jobs import lifecycle
 from weft_api.jobs.ordering import NEWEST, MetricCondition, Metrics, Order, Sort
 from weft_api.jobs.schemas import HaltBody, JobDetail, JobPage, JobView, KeepaliveAnswer, RerunBody, ValidManifest
-from weft_api.jobs.service import JobFilter, detail_job, list_jobs
+from weft_api.jobs.search import JobFilter
+from weft_api.jobs.service import detail_job, list_jobs
 from weft_api.jobs.submission import SubmissionParam, parse_set
 from weft_api.jobs.submit import Submitted, submit
 from weft_api.jobs.validation import validate

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import func, or_, select, tuple_
 
 from weft_api.access.auth import Principal
-from weft_api.jobs.ordering import MetricCondition, Order
+from weft_api.jobs.ordering import Order
 from weft_api.jobs.schemas import (
     AttemptView,
     FrameworkView,
@@ -23,6 +21,7 @@ from weft_api.jobs.schemas import (
     PinView,
     RoundView,
 )
+from weft_api.jobs.search import JobFilter, find_page
 from weft_api.metrics.listing import best_and_last
 from weft_api.mlflow.params import logged_by, params_of
 from weft_api.models.names import registered_as, started_from
@@ -33,51 +32,21 @@ from weft_core.store.row_security import across_projects
 from weft_core.store.scope import Scope
 
 
-@dataclass(frozen=True)
-class JobFilter:
-    """The conditions for a list of jobs; empty members limit nothing."""
-
-    states: Sequence[JobState] = ()
-    labels: Sequence[tuple[str, str]] = ()
-    text: str = ""
-    since: datetime | None = None
-    metrics: Sequence[MetricCondition] = ()
-    engine: str = ""
-    user: str = ""
-    params: Sequence[str] = ()
-    """Parameters to show; no condition."""
-
-
 def list_jobs(scope: Scope, who: Principal, wanted: JobFilter, order: Order, limit: int, cursor: str | None) -> JobPage:
     """A page of the project's jobs."""
-    query = scope.select(Job, Job.kind == "train")
-    if wanted.states:
-        query = query.where(Job.state.in_([state.value for state in wanted.states]))
-    for key, value in wanted.labels:
-        query = query.where(Job.labels.contains({key: value}))
-    if wanted.text:
-        pattern = "%" + wanted.text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") + "%"
-        description = Job.manifest["description"].astext
-        query = query.where(or_(Job.name.ilike(pattern), Job.id.ilike(pattern), description.ilike(pattern)))
-    if wanted.since:
-        query = query.where(Job.created_at >= wanted.since)
-    if wanted.engine:
-        query = query.where(Job.engine == wanted.engine)
-    if wanted.user:
-        query = query.where(Job.user_id.in_(select(User.id).where(User.name == wanted.user)))
-    for condition in wanted.metrics:
-        query = query.where(condition.holds())
-    rows = scope.session.execute(order.page(query, cursor).limit(limit + 1)).all()
-    page = [job for job, _ in rows[:limit]]
+    places = find_page(scope, wanted, order, limit + 1, cursor)
+    ids = [place.id for place in places[:limit]]
+    found = {job.id: job for job in scope.all(scope.select(Job, Job.id.in_(ids)))} if ids else {}
+    page = [found[job_id] for job_id in ids if job_id in found]
     users = _user_names(scope, {job.user_id for job in page})
-    metrics = best_and_last(scope, [job.id for job in page])
-    params = params_of(scope, [job.id for job in page], wanted.params)
+    metrics = best_and_last(scope, ids)
+    params = params_of(scope, ids, wanted.params)
     return JobPage(
         jobs=[
             JobView(**_fields(job, who, users[job.user_id]), metrics=metrics[job.id], params=params[job.id])
             for job in page
         ],
-        next_cursor=order.cursor(*rows[limit - 1]) if len(rows) > limit else None,
+        next_cursor=order.cursor(places[limit - 1]) if len(places) > limit else None,
     )
 
 

@@ -16,10 +16,10 @@ from weft_api.mlflow.experiments import (
     DEFAULT_NAME,
     Experiment,
     experiment_id,
-    experiment_id_of_jobs,
     experiments_of_jobs,
     find_by_name,
     find_experiment,
+    in_experiments,
 )
 from weft_api.mlflow.filters import Field, Filter, Order, page, parse_filter, parse_orders
 from weft_api.mlflow.runs import find_run, set_tags
@@ -93,7 +93,7 @@ def update(call: Call) -> dict[str, Any]:
     other = find_by_name(call.scope, name)
     if other and other.id != row.id:
         raise Problem(EXISTS, f"Experiment(name={name}) already exists.")
-    if experiments_of_jobs(call.scope, experiment_id_of_jobs() == row.id, most=1):
+    if experiments_of_jobs(call.scope, in_experiments(row.id), most=1):
         raise refused(f"the experiment {row.name!r} can't be renamed: it holds the jobs with this name")
     row.name = name
     return {}

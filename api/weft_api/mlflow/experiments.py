@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, literal
+from sqlalchemy import ColumnElement, func
 
 from weft_api.http.problems import NOT_FOUND, Problem
 from weft_api.mlflow.filters import Field
@@ -71,9 +71,10 @@ def experiment_id(name: str) -> str:
     return DEFAULT_ID if name == DEFAULT_NAME else hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
 
 
-def experiment_id_of_jobs() -> ColumnElement[str]:
-    """:func:`experiment_id` of the jobs of a query."""
-    return case((Job.name == DEFAULT_NAME, literal(DEFAULT_ID)), else_=func.md5(Job.name))
+def in_experiments(*wanted: str) -> ColumnElement[bool]:
+    """Whether a job is in one of these experiments; as an index has it."""
+    default = hashlib.md5(DEFAULT_NAME.encode(), usedforsecurity=False).hexdigest()
+    return func.md5(Job.name).in_([default if one == DEFAULT_ID else one for one in wanted if one != default])
 
 
 def experiments_of_jobs(scope: Scope, *conditions: Any, most: int) -> list[Experiment]:
@@ -94,7 +95,7 @@ def find_experiment(scope: Scope, wanted: str) -> Experiment:
         return Experiment.of(row)
     if wanted == DEFAULT_ID:
         return Experiment(DEFAULT_ID, DEFAULT_NAME, {}, 0, 0)
-    for found in experiments_of_jobs(scope, experiment_id_of_jobs() == wanted, most=1):
+    for found in experiments_of_jobs(scope, in_experiments(wanted), most=1):
         return found
     raise Problem(NOT_FOUND, f"No Experiment with id={wanted[:100]} exists")
 
@@ -103,7 +104,9 @@ def find_by_name(scope: Scope, name: str) -> Experiment | None:
     row = scope.find(MlflowExperiment, MlflowExperiment.name == name)
     if row is not None:
         return Experiment.of(row)
-    if name != DEFAULT_NAME and not experiments_of_jobs(scope, Job.name == name, most=1):
+    if name != DEFAULT_NAME and not experiments_of_jobs(
+        scope, in_experiments(experiment_id(name)), Job.name == name, most=1
+    ):
         return None
     return find_experiment(scope, experiment_id(name))
 

@@ -8,7 +8,7 @@ from sqlalchemy import or_, select
 
 from weft_api.metrics.listing import best_and_last
 from weft_api.mlflow.calls import Call
-from weft_api.mlflow.experiments import experiment_id_of_jobs
+from weft_api.mlflow.experiments import in_experiments
 from weft_api.mlflow.filters import Field, Order, cut, ordered, parse_filter, parse_orders
 from weft_api.mlflow.runs import Run, Seen
 from weft_core.store.models import Job, MlflowRun, User
@@ -49,7 +49,7 @@ def _candidates(call: Call, experiments: list[str]) -> list[Seen]:
         jobs = jobs.where(Job.id == call.learner.job.id)
         others = others.where(MlflowRun.job_id == call.learner.job.id)
     elif experiments:
-        jobs = jobs.where(experiment_id_of_jobs().in_(experiments))
+        jobs = jobs.where(in_experiments(*experiments))
         others = others.where(MlflowRun.experiment_id.in_(experiments))
     else:
         return []

@@ -18,6 +18,7 @@ _PROJECT: dict[str, Any] = {
     "role": "owner",
     "members": 3,
     "jobs": 12,
+    "jobs_estimated": False,
     "created_at": "2026-01-31T08:00:00Z",
 }
 
@@ -29,6 +30,7 @@ class ProjectView(BaseModel):
     role: Role | None = Field(description="Your role in the project. Null if you see it only as an administrator.")
     members: int
     jobs: int
+    jobs_estimated: bool = Field(description="Whether `jobs` is an estimate: more than 1,000 are not counted.")
     created_at: datetime
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from sqlalchemy import ScalarSelect, case, delete, func, select
+from sqlalchemy import ScalarSelect, case, delete, func, literal, select
 from sqlalchemy.orm import Session
 
 from weft_api.access.auth import Principal, revoke_all
@@ -28,6 +28,7 @@ from weft_core.ids import new_id
 from weft_core.objects import code_key, mlflow_prefix
 from weft_core.setup import share_datastore
 from weft_core.store.backups import may_delete
+from weft_core.store.counts import MOST_COUNTED, estimates
 from weft_core.store.models import Base, CodeBundle, Datastore, EngineStatus, Job, Member, Model, Project, Secret, User
 from weft_core.store.queue import note_change_everywhere
 from weft_core.store.quotas import Quota, usage
@@ -43,12 +44,21 @@ def list_projects(session: Session, who: Principal) -> list[ProjectView]:
     own = select(Member.role).where(Member.project_id == Project.id, Member.user_id == who.user_id).scalar_subquery()
     people = select(func.count()).select_from(Member).join(User, User.id == Member.user_id)
     people = people.where(Member.project_id == Project.id, User.service_of.is_(None)).correlate(Project)
-    query = select(Project, own, people.scalar_subquery(), _number(Job)).order_by(Project.name)
+    query = select(Project, own, people.scalar_subquery(), _jobs()).order_by(Project.name)
     if not who.admin:
         query = query.where(own.is_not(None))
+    rows = session.execute(query).all()
+    more = estimates(session, "project_id") if any(jobs > MOST_COUNTED for *_, jobs in rows) else {}
     views = [
-        ProjectView(name=row.name, role=role, members=members, jobs=jobs, created_at=row.created_at)
-        for row, role, members, jobs in session.execute(query)
+        ProjectView(
+            name=row.name,
+            role=role,
+            members=members,
+            jobs=max(jobs, more.get(row.id, 0)) if jobs > MOST_COUNTED else jobs,
+            jobs_estimated=jobs > MOST_COUNTED,
+            created_at=row.created_at,
+        )
+        for row, role, members, jobs in rows
     ]
     if any(view.role is None for view in views):
         must_record()
@@ -287,10 +297,10 @@ def _user(session: Session, name: str) -> User | None:
     return session.scalars(select(User).where(User.name == name, User.service_of.is_(None))).one_or_none()
 
 
-def _number(model: type[Base]) -> ScalarSelect[int]:
-    """How many rows each project has, as a column beside Project."""
-    own = model.__table__.columns["project_id"] == Project.id
-    return select(func.count()).select_from(model).where(own).correlate(Project).scalar_subquery()
+def _jobs() -> ScalarSelect[int]:
+    """How many jobs each project has, up to the most that are counted, as a column beside Project."""
+    first = select(literal(1)).where(Job.project_id == Project.id).limit(MOST_COUNTED + 1).correlate(Project)
+    return select(func.count()).select_from(first.lateral()).scalar_subquery()
 
 
 def _count(session: Session, model: type[Base], project_id: str) -> int:

@@ -31,9 +31,8 @@ def list_projects(ctx: typer.Context, as_json: JsonOption = False) -> None:
         return
     made = table("NAME", "YOUR ROLE", "MEMBERS", "JOBS", "CREATED")
     for project in projects:
-        made.add_row(
-            escape(project.name), project.role or "–", str(project.members), str(project.jobs), ago(project.created_at)
-        )
+        jobs = f"about {project.jobs:,}" if project.jobs_estimated else str(project.jobs)
+        made.add_row(escape(project.name), project.role or "–", str(project.members), jobs, ago(project.created_at))
     show(made)
 
 

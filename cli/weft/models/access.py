@@ -87,12 +87,14 @@ class User(ServerValue):
 
 @dataclass(frozen=True)
 class Project(ServerValue):
-    """A project (tenant). ``role`` is your role in it, or None if you see it only as an administrator."""
+    """A project (tenant). ``role`` is your role in it, or None if you see it only as an administrator.
+    ``jobs`` is an estimate if ``jobs_estimated``."""
 
     name: str
     role: str | None = None
     members: int = 0
     jobs: int = 0
+    jobs_estimated: bool = False
     created_at: datetime | None = None
 
     @classmethod
@@ -102,6 +104,7 @@ class Project(ServerValue):
             role=data.get("role"),
             members=int(data.get("members") or 0),
             jobs=int(data.get("jobs") or 0),
+            jobs_estimated=bool(data.get("jobs_estimated")),
             created_at=parse_time(data.get("created_at")),
             raw=data,
         )

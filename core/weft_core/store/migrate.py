@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from alembic import command
 from alembic.config import Config
@@ -16,7 +19,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from pydantic import ValidationError
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import OperationalError
 
@@ -49,22 +52,22 @@ def upgrade(engine: Engine, revision: str = "head") -> str | None:
     Returns:
         Why row-level security is not in force; None if it is, or if ``revision`` is not the newest.
     """
-    with engine.begin() as connection:
-        _take_turns(connection)
+    with _turn(engine), _patient(engine) as connection:
         command.upgrade(_config(connection), revision)
+        connection.commit()
         if revision == "head":
-            connection.execute(
-                text("INSERT INTO installation (singleton, id) VALUES (true, :id) ON CONFLICT DO NOTHING"),
-                {"id": new_id("inst")},
-            )
-            return row_security.ensure(connection).problem
+            with connection.begin():
+                connection.execute(
+                    text("INSERT INTO installation (singleton, id) VALUES (true, :id) ON CONFLICT DO NOTHING"),
+                    {"id": new_id("inst")},
+                )
+                return row_security.ensure(connection).problem
     return None
 
 
 def downgrade(engine: Engine, revision: str) -> None:
     """Undo migrations down to ``revision`` (``base`` undoes all, and with it all data)."""
-    with engine.begin() as connection:
-        _take_turns(connection)
+    with _turn(engine), _patient(engine) as connection:
         command.downgrade(_config(connection), revision)
 
 
@@ -86,10 +89,24 @@ def knows(revision: str) -> bool:
     return any(each.revision == revision for each in script.walk_revisions())
 
 
-def _take_turns(connection: Connection) -> None:
-    # Migrations must not wait for ever behind a long query, nor block everyone queued behind them.
-    connection.execute(text("SET LOCAL lock_timeout = '30s'"))
-    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+@contextmanager
+def _turn(engine: Engine) -> Iterator[None]:
+    """One process migrates at a time. A transaction of another connection holds the lock: each migration has its own
+    transaction, and some work outside of any."""
+    with engine.begin() as connection:
+        # The building of an index waits for all that a snapshot is kept for: a statement that waits, and also the last
+        # one of a transaction, if it had parameters.
+        while not connection.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({_LOCK})").scalar():
+            time.sleep(0.1)
+        yield
+
+
+@contextmanager
+def _patient(engine: Engine) -> Iterator[Connection]:
+    """A connection whose transactions neither wait for ever behind a long query, nor block everyone behind them."""
+    with engine.connect() as connection:
+        event.listen(connection, "begin", lambda begun: begun.exec_driver_sql("SET LOCAL lock_timeout = '30s'"))
+        yield connection
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -161,9 +161,10 @@ def test_one_question_about_many(api: Api, ann: Person, bob: Person) -> None:
         session.execute(update(Token).where(Token.id == anns.token_id).values(last_used_at=None))
         session.delete(session.get_one(Member, (daves.project_id, daves.user_id)))
         session.execute(update(User).where(User.id == carols.user_id).values(password_hash="hash"))
-    given = {"token_id": "", "token_sha256": "", "password_mark": hash_token("hash")}
-    by_password = [replace(who, **given) for who in (carols, daves)]
-    before = replace(carols, **{**given, "password_mark": hash_token("hash of the password before")})
+    by_password = [
+        replace(who, token_id="", token_sha256="", password_mark=hash_token("hash")) for who in (carols, daves)
+    ]
+    before = replace(by_password[0], password_mark=hash_token("hash of the password before"))
     asked = [anns, bobs, carols, before, *by_password]
     assert still_signed_in(api.context, asked) == {anns, carols, by_password[0]}
     with api.context.database.transaction() as session:

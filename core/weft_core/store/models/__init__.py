@@ -8,7 +8,7 @@ from weft_core.store.models.audit import ActorKind, AuditExport, AuditRecord
 from weft_core.store.models.base import Base
 from weft_core.store.models.engines import EngineStatus, Queue, QueueChange
 from weft_core.store.models.identity import SigningKey
-from weft_core.store.models.jobs import Attempt, Event, IdempotencyKey, Job, Learner, Round
+from weft_core.store.models.jobs import Attempt, Event, IdempotencyKey, Job, JobLabel, JobText, Learner, Round
 from weft_core.store.models.kept import CodeBundle, Datastore, Overlay, OverlayState, Secret
 from weft_core.store.models.logs import LogChunk, LogCursor, LogFrame, LogSource
 from weft_core.store.models.metrics import (
@@ -50,7 +50,9 @@ __all__ = [
     "Identity",
     "Installation",
     "Job",
+    "JobLabel",
     "JobMetric",
+    "JobText",
     "Learner",
     "LogChunk",
     "LogCursor",

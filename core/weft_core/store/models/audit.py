@@ -35,6 +35,13 @@ class AuditRecord(Base):
         CheckConstraint(one_of("actor", ActorKind), name="actor"),
         Index("ix_audit_created_at", "created_at"),
         Index("ix_audit_project_id_id", "project_id", "id"),
+        Index("ix_audit_user", "user_name", "id"),
+        Index("ix_audit_action", "action", "id"),
+        Index("ix_audit_project_user", "project_id", "user_name", "id"),
+        Index("ix_audit_project_action", "project_id", "action", "id"),
+        Index("ix_audit_project_name", "project_name", "id"),
+        Index("ix_audit_refused", "id", postgresql_where=text("status >= 400")),
+        Index("ix_audit_project_refused", "project_id", "id", postgresql_where=text("status >= 400")),
         Index("ix_audit_object_id", "object_id", postgresql_where=text("object_id is not null")),
     )
     id: Mapped[int] = mapped_column(BigInteger, Identity(), primary_key=True)

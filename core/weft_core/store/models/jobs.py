@@ -45,7 +45,14 @@ class Job(Base):
             postgresql_where=text("state = 'QUEUED'"),
         ),
         Index("ix_jobs_ended", "project_id", "ended_at", "id", postgresql_where=text("ended_at is not null")),
-        Index("ix_jobs_labels", "labels", postgresql_using="gin"),
+        # A list's orders and conditions. What is asked of labels and texts, JobText answers.
+        Index("ix_jobs_of_all", "state"),  # projects, to count them
+        Index("ix_jobs_state", "project_id", "state", text("created_at desc"), text("id desc")),
+        Index("ix_jobs_user", "project_id", "user_id", text("created_at desc"), text("id desc")),
+        Index("ix_jobs_engine", "project_id", "engine", text("created_at desc"), text("id desc")),
+        Index("ix_jobs_name", "project_id", text("lower(name)"), text("created_at desc"), text("id desc")),
+        Index("ix_jobs_name_desc", "project_id", text("lower(name) desc"), text("created_at desc"), text("id desc")),
+        Index("ix_jobs_experiment", "project_id", text("md5(name)"), text("created_at desc"), text("id desc")),
         Index("ix_jobs_overlay_id", "overlay_id", postgresql_where=text("overlay_id is not null")),
         Index("ix_jobs_pretrained_id", "pretrained_id", postgresql_where=text("pretrained_id is not null")),
     )
@@ -95,6 +102,39 @@ class Job(Base):
     lease_owner: Mapped[str | None]
     lease_until: Mapped[datetime | None]
     next_step_at: Mapped[datetime | None] = mapped_column(server_default=func.now())  # none = nothing left to do
+
+
+class JobText(Base):
+    """The text of a job in which lists search, in lower case. A trigger of the database writes it (migration 0028)."""
+
+    __tablename__ = "job_texts"
+    __table_args__ = (
+        Index("ix_job_texts_listing", "project_id", text("created_at desc"), text("job_id desc")),
+        Index(
+            "ix_job_texts_pieces",
+            text("weft_pieces(project_id, body)"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+        ),
+    )
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    body: Mapped[str]  # name, id and description, a line each
+    project_id: Mapped[str] = project()
+    created_at: Mapped[datetime]
+
+
+class JobLabel(Base):
+    """A label of a job, for lists. The same trigger writes it."""
+
+    __tablename__ = "job_labels"
+    __table_args__ = (
+        Index("ix_job_labels_listing", "project_id", "key", "value", text("created_at desc"), text("job_id desc")),
+    )
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[str]
+    project_id: Mapped[str] = project()
+    created_at: Mapped[datetime]
 
 
 class Attempt(Base):

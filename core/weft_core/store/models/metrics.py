@@ -103,7 +103,9 @@ class JobMetric(Base):
     """The values that lists of jobs show and are sorted by: one learner's newest and best value over all attempts."""
 
     __tablename__ = "job_metrics"
-    __table_args__ = (Index("ix_job_metrics_listing", "project_id", "name"),)
+    __table_args__ = tuple(
+        Index(f"ix_job_metrics_{stat}", "project_id", "name", stat, "job_id") for stat in ("last", "min", "max")
+    )
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)  # group/name
     project_id: Mapped[str] = project()

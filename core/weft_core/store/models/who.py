@@ -99,7 +99,7 @@ class Token(Base):
         CheckConstraint("role in ('owner', 'editor', 'viewer')", name="role"),
     )
     id: Mapped[str] = mapped_column(primary_key=True)
-    project_id: Mapped[str] = project()
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
     prefix: Mapped[str]  # the first characters, to recognise it by in lists

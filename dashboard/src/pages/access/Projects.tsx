@@ -41,7 +41,8 @@ export function Projects() {
             <div className="row">
               <h3 className="break">{one.name}</h3>
               <span className="muted">
-                {plural(one.members, "member")}, {plural(one.jobs, "job")}
+                {plural(one.members, "member")}, {one.jobs_estimated && "about "}
+                {plural(one.jobs, "job")}
               </span>
               <button
                 type="button"
