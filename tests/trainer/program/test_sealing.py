@@ -60,7 +60,13 @@ def test_a_program_reads_and_can_not_write(places: tuple[Path, Path], user: int 
     if not namespaces_for(user):
         pytest.skip("NOT RUN: this machine gives this user no namespaces")
     sealed, free = places
-    steps = [f"cat {sealed}/file", f"echo new > {sealed}/new", f"rm {sealed}/file", f"echo here > {free}/new", "id -u; id -g"]
+    steps = [
+        f"cat {sealed}/file",
+        f"echo new > {sealed}/new",
+        f"rm {sealed}/file",
+        f"echo here > {free}/new",
+        "id -u; id -g",
+    ]
     said = run("; ".join(steps), sealed, user=user)
     assert said.splitlines()[0] == "content"
     assert said.count("Read-only file system") == 2
