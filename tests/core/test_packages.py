@@ -8,14 +8,14 @@ from weft_core import packages, requirements
 from weft_core.launch import Resources
 from weft_core.manifest import Manifest
 from weft_core.manifest.models import Framework
-from weft_trainer.packages import build
+from weft_trainer.packages import fixed
 from weft_trainer.packages.request import REQUEST_VARIABLE, SECRET_VARIABLE, BuildRequest
 
 FRAMEWORK = {"name": "pytorch", "version": "2.13.0", "launcher": "torchrun", "image": "pytorch:2.13.0"}
 
 
 def test_the_same_packages_of_an_image_stay() -> None:
-    assert requirements.FIXED.pattern == build._FIXED.pattern
+    assert requirements.FIXED.pattern == fixed._FIXED.pattern
 
 
 def test_the_agent_reads_the_services_request() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,15 @@ class Bench:
         for place in (self.code, self.results, self.data):
             place.mkdir(parents=True)
         # A machine with an index of its own would find other packages.
-        self._environment = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
-        self._environment |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PYTHONPATH": str(RUNTIME)}
-        self._environment |= {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
-        self._environment |= {"RESULT_DIR": str(self.results), "DATA_DIR": str(self.data)}
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
+        self.environment |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PYTHONPATH": str(RUNTIME)}
+        self.environment |= {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+        self.environment |= {"RESULT_DIR": str(self.results), "DATA_DIR": str(self.data)}
 
     def build(self, *, fails: bool = False, secret: str = "", **request: Any) -> str:
         """What the build prints."""
         if "index" in request:
-            self._environment.pop("PIP_NO_INDEX", None)
+            self.environment.pop("PIP_NO_INDEX", None)
         with tempfile.TemporaryDirectory() as cache:  # in uv's own, the file that the lock means may be
             said = self._run(request, secret, cache)
         assert (said.returncode != 0) == fails, said.stdout + said.stderr
@@ -51,7 +52,7 @@ class Bench:
         given = {"WEFT_PACKAGES": json.dumps(request), "WEFT_INDEX_SECRET": secret, "UV_CACHE_DIR": cache}
         return subprocess.run(
             [self._python, "-m", "weft_trainer.packages.build"],
-            env=self._environment | given,
+            env=self.environment | given,
             cwd=self.code,
             capture_output=True,
             text=True,
@@ -172,7 +173,7 @@ def test_a_folder_of_the_code_is_a_package_that_has_no_place(bench: Bench, tmp_p
     make_project(bench.code / "my lib", "weft-alpha", "1.2", ["weft-beta"])
     make_wheel(bench.code, "weft-beta", "2.5")
     (bench.code / "requirements.txt").write_text(f"{line}\n")
-    asked = {"requirements": "requirements.txt", "wheels": ["*.whl"]}
+    asked: dict[str, Any] = {"requirements": "requirements.txt", "wheels": ["*.whl"]}
     bench.build(**asked)
     assert [pin[:2] for pin in bench.pins] == [("weft-alpha", "1.2"), ("weft-beta", "2.5")]
     assert bench.pins[0][2] == "./my lib"
@@ -252,3 +253,59 @@ def test_torchvision_is_of_the_build_of_torch(tmp_path: Path) -> None:
     make_wheel(bench.code, "torchvision", "99.1+cpu", ["torch==2.13.0"])
     bench.build(packages=["torchvision"], wheels=["*.whl"])
     assert [pin[:2] for pin in bench.pins] == [("torchvision", "99.1+cpu")]
+
+
+def project(bench: Bench, folder: str, requires: Sequence[str], more: str = "") -> Path:
+    """A project in the code, with a lock of its own that the wheels in the code were enough for."""
+    place = make_project(bench.code / folder, "weft-demo", "0.1", requires, more)
+    command = ["uv", "lock", "--quiet", "--no-index", "--find-links", bench.code, "--project", place]
+    subprocess.run([*command, "--python", sys.executable], env=bench.environment, check=True)
+    return place
+
+
+def test_a_lock_of_uvs_is_taken_without_another_build_of_what_stays(tmp_path: Path) -> None:
+    torch = make_wheel(tmp_path, "torch", "2.13.0+cpu", ["weft-algebra"])
+    algebra = make_wheel(tmp_path, "weft-algebra", "1.14")
+    bench = Bench(tmp_path / "job", image(tmp_path / "image", torch, algebra))
+    make_wheel(bench.code, "torch", "2.12.0")
+    make_wheel(bench.code, "torch", "2.13.0", ["weft-algebra", "nvidia-weft", "weft-cuda"])
+    for name, version in (("weft-algebra", "1.13"), ("nvidia-weft", "13.0"), ("weft-alpha", "1.2")):
+        make_wheel(bench.code, name, version)
+    make_wheel(bench.code, "weft-cuda", "13.0", ["nvidia-weft"])
+    project(bench, ".", ["torch==2.13.0", "weft-alpha"])
+    make_wheel(bench.code, "weft-alpha", "1.3")
+    bench.build(requirements="uv.lock", wheels=["*.whl"])
+    assert [pin[:2] for pin in bench.pins] == [("weft-alpha", "1.2")]
+    project(bench, "other", ["torch==2.12.0"])
+    said = bench.build(requirements="other/uv.lock", wheels=["*.whl"], fails=True)
+    number = (bench.code / "other/uv.lock").read_text().splitlines().index('name = "torch"') + 1
+    assert f"Asked for by other/uv.lock line {number}: torch==2.12.0" in said
+    assert "Of the image, torch==2.13.0+cpu stays" in said
+
+
+def test_the_paths_of_a_lock_of_uvs_are_relative_to_its_project(bench: Bench) -> None:
+    make_project(bench.code / "jobs/lib", "weft-alpha", "1.2")
+    make_project(bench.code / "shared/own", "weft-beta", "2.5")
+    sources = "[tool.uv.sources]\nweft-alpha = {path = 'lib'}\nweft-beta = {path = '../shared/own', editable = true}\n"
+    project(bench, "jobs", ["weft-alpha", "weft-beta; sys_platform != 'win32'"], sources)
+    wanted = [("weft-alpha", "1.2", "./jobs/lib"), ("weft-beta", "2.5", "./shared/own")]
+    for name in ("uv.lock", "pyproject.toml"):
+        bench.build(requirements=f"jobs/{name}")
+        assert bench.pins == wanted
+        assert bench.installed == {"weft_alpha", "weft_beta"}, "the project itself is no package"
+
+
+@pytest.mark.parametrize("name", ["uv.lock", "pyproject.toml"])
+def test_a_project_for_another_python_is_refused(bench: Bench, name: str) -> None:
+    project(bench, ".", [])
+    for path in (bench.code / "pyproject.toml", bench.code / "uv.lock"):
+        path.write_text(path.read_text().replace(">=3.11", ">=3.99"))
+    said = bench.build(requirements=name, fails=True)
+    assert "packages: pyproject.toml: requires-python is '>=3.99', and the image has Python 3." in said
+
+
+def test_an_error_has_the_line_of_pyproject(bench: Bench) -> None:
+    make_project(bench.code, "weft-demo", "0.1", ["weft-alpha==9"])
+    make_wheel(bench.code, "weft-alpha", "1.2")
+    said = bench.build(requirements="pyproject.toml", wheels=["*.whl"], fails=True)
+    assert "Asked for by pyproject.toml line 5: weft-alpha==9" in said

@@ -158,8 +158,8 @@ class PackageBuild:
             raise TrainerError(
                 f"{name} comes from a URL with a password in it, which would be in the job's lock: {url}"
             )
-        wheel = None if url else self._local.find(name, version)
-        return Pin(name, version, digest(wheel) if wheel else url)
+        own = None if url else self._local.find(name, version)
+        return Pin(name, version, digest(own) if own else url)
 
     def _with_hashes(self, pins: Sequence[Pin]) -> list[Pin]:
         """The pins, each with the hashes of its files that fit: from the index, or of the job's own wheel. Those that

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import tomllib
+
 from weft_trainer.packages.request import canonical_name
 
 _NAME = re.compile(r"^\s*(?:-e\s+)?([A-Za-z0-9][A-Za-z0-9._-]*)")
@@ -36,14 +38,29 @@ def read_packages(packages: Sequence[str]) -> list[Source]:
 
 
 def read_file(name: str, path: Path) -> list[Source]:
-    """The requirements of a file of the code, line by line."""
+    """The requirements of a file of the code, with their lines."""
+    lines = path.read_text(errors="replace").splitlines()
+    if path.suffix == ".toml":
+        return [
+            Source(f"{name} line {number}", text)
+            for text in _dependencies(path)
+            for number in [next((at for at, line in enumerate(lines, start=1) if text in line), 0)]
+            if number
+        ]
     found = []
-    for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
-        # pyproject.toml has its requirements as strings in a list.
-        text = line.split(" #")[0].strip().strip("\"',").strip()
-        if text and not text.startswith(("#", "[", "]")):
+    for number, line in enumerate(lines, start=1):
+        text = line.split(" #")[0].strip()
+        if text and not text.startswith("#"):
             found.append(Source(f"{name} line {number}", text))
     return found
+
+
+def _dependencies(project: Path) -> list[str]:
+    """The requirements of a pyproject.toml; uv says what is wrong with it."""
+    try:
+        return [str(text) for text in tomllib.loads(project.read_text())["project"]["dependencies"]]
+    except (ValueError, LookupError, TypeError):
+        return []
 
 
 def explain(said: Sequence[str], sources: Sequence[Source], fixed: Mapping[str, str]) -> str:
