@@ -91,6 +91,10 @@ def test_the_advice_after_a_failure_is_one_that_helps(double: Double, weft: Weft
             [f"weft rerun {ID} --with 'ray[tune]'"],
         ),
         (
+            {"reason": "exit code 1; `framework: {packages: [torchvision], index: {url: URL}}` adds what is missing"},
+            [f"weft rerun {ID} --with torchvision --set framework.index.url=URL"],
+        ),
+        (
             {"reason": "learner 1: exit code 1; `framework: {name: pytorch}` has the module torch"},
             [f"weft rerun {ID} --set framework.name=pytorch"],
         ),

@@ -9,7 +9,7 @@ from weft.resources.jobs import Job
 
 _NEVER_FITS, _BAD_IMAGE = "S100", "S103"
 _MODULE = re.compile(r"^\s*(?:\w+ ?[:|] ?)*ModuleNotFoundError: No module named '?([\w.]+)", re.MULTILINE)
-_PACKAGE = re.compile(r"`framework: \{packages: \[\"?([^\]\"]+(?:\[[^\]]*\])?)\"?\]\}`")
+_PACKAGE = re.compile(r"`framework: \{packages: \[\"?([\w.-]+(?:\[[\w,-]+\])?)\"?\](, index: )?")
 _FRAMEWORK = re.compile(r"`framework: \{name: (\w+)\}`")
 """The agent's hints (weft_trainer.program.hints)."""
 _CODE = re.compile(
@@ -39,7 +39,8 @@ def advice(job: Job) -> Advice:
     if _MEMORY in job.reason:
         return [("more memory", f"{rerun} --set memory=SIZE"), ("from the last checkpoint", "… --from-checkpoint")]
     if found := _PACKAGE.search(job.reason):
-        return [(f"add {found[1]}", f"{rerun} --with {shlex.quote(found[1])}")]
+        index = " --set framework.index.url=URL" if found[2] else ""
+        return [(f"add {found[1]}", f"{rerun} --with {shlex.quote(found[1])}{index}")]
     if found := _FRAMEWORK.search(job.reason):
         return [(f"use the image of {found[1]}", f"{rerun} --set framework.name={found[1]}")]
     if found := _MODULE.search(job.reason):
