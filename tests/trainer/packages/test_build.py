@@ -211,6 +211,18 @@ def test_a_path_outside_the_code_is_refused(bench: Bench, tmp_path: Path) -> Non
     assert "is not in the folder of the code" in said
 
 
+def test_an_answer_of_uvs_that_is_not_understood_is_an_error(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "job", image(tmp_path / "image"))
+    other = tmp_path / "bin" / "uv"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho ' + weft-alpha, in a version to come'\n")
+    other.chmod(0o755)
+    bench.environment["PATH"] = f"{other.parent}:/usr/bin:/bin"
+    said = bench.build(packages=["weft-alpha"], fails=True)
+    assert "this answer of uv's is not understood: '+ weft-alpha, in a version to come'" in said
+    assert not (bench.results / "lock.json").exists()
+
+
 def test_the_requirements_of_what_stays_are_kept(tmp_path: Path) -> None:
     torch = make_wheel(tmp_path, "torch", "2.13.0+cpu", ["weft-algebra>=1.13.3"])
     algebra = make_wheel(tmp_path, "weft-algebra", "1.14")
@@ -258,7 +270,7 @@ def test_torchvision_is_of_the_build_of_torch(tmp_path: Path) -> None:
 def project(bench: Bench, folder: str, requires: Sequence[str], more: str = "") -> Path:
     """A project in the code, with a lock of its own that the wheels in the code were enough for."""
     place = make_project(bench.code / folder, "weft-demo", "0.1", requires, more)
-    command = ["uv", "lock", "--quiet", "--no-index", "--find-links", bench.code, "--project", place]
+    command = ["uv", "lock", "--quiet", "--no-index", "--find-links", str(bench.code), "--project", str(place)]
     subprocess.run([*command, "--python", sys.executable], env=bench.environment, check=True)
     return place
 
