@@ -36,13 +36,17 @@ class Uv:
         self._wheels: list[str] = []
 
     def add_wheels(self, folder: Path) -> None:
-        """Have ``pip`` find the wheels in this folder, too."""
+        """Have ``pip`` and ``build`` find the wheels in this folder, too."""
         if str(folder) not in self._wheels:
             self._wheels.append(str(folder))
 
     def run(self, *command: str) -> list[str]:
         """Run uv, with its progress in the log. Returns its lines. Raises: UvFailed."""
-        links = [word for folder in self._wheels for word in ("--find-links", folder)] if command[0] == "pip" else []
+        links = (
+            [word for folder in self._wheels for word in ("--find-links", folder)]
+            if command[0] in ("pip", "build")
+            else []
+        )
         said: list[str] = []
         with subprocess.Popen(
             [self._program, *command, "--python", sys.executable, *links, "--no-progress"],
