@@ -52,6 +52,25 @@ def make_wheel(
     return wheel
 
 
+def make_project(folder: Path, name: str, version: str, requires: Sequence[str] = (), more: str = "") -> Path:
+    """A folder with the sources of the package ``name``, which uv builds with nothing else.
+
+    Args:
+        requires: requirements.
+        more: more of its pyproject.toml.
+    """
+    module = name.replace("-", "_")
+    (folder / module).mkdir(parents=True, exist_ok=True)
+    (folder / module / "__init__.py").write_text(f"__version__ = {version!r}\n")
+    (folder / "pyproject.toml").write_text(
+        f"[project]\nname = {name!r}\nversion = {version!r}\nrequires-python = '>=3.11'\n"
+        f"dependencies = {list(requires)!r}\n"
+        "[build-system]\nrequires = ['uv_build']\nbuild-backend = 'uv_build'\n"
+        f"[tool.uv.build-backend]\nmodule-root = ''\n{more}"
+    )
+    return folder
+
+
 def _digest(text: str) -> str:
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
 

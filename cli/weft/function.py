@@ -135,7 +135,7 @@ def job(
 ) -> Any:
     """Decorate a function, so that ``function.remote(…)`` submits a job that calls it. A plain call runs it here.
 
-    >>> @weft.job(learners=2, framework="pytorch", packages=["timm"])
+    >>> @weft.job(learners=2, framework="pytorch", packages=["einops"])
     ... def train(lr=0.1): ...
     >>> job = train.remote(lr=0.3)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import zipfile
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -112,7 +113,7 @@ class _Reader:
 
 def _is_computed(pyproject: str) -> bool:
     """Whether dependencies are folders of the code, or computed by it."""
-    return "path = " in pyproject or "dynamic" in pyproject
+    return bool(re.search(r"\bpath *=|\bworkspace *= *true|file:|\bdynamic\b", pyproject))
 
 
 def _matches(name: str, pattern: str) -> bool:

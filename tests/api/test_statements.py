@@ -56,7 +56,7 @@ class _Batches:
         # the two transactions is confined by one more.
         (_submit, 10, 2),
         (_show, 11, 1),
-        (_list, 5, 1),
+        (_list, 6, 1),
         (_heartbeat, 9, 1),
         (_Batches().log, 14, 1),
         (_Batches().metrics, 10, 1),

@@ -79,8 +79,24 @@ def test_the_advice_after_a_failure_is_one_that_helps(double: Double, weft: Weft
         ),
         ({"error_code": "S103", "reason": "image x: no such image"}, ["weft images list --framework horovod"]),
         (
-            {"reason": trace + "ModuleNotFoundError: No module named 'timm.data'"},
-            ["add timm to the code", "--code DIR"],
+            {"reason": trace + "ModuleNotFoundError: No module named 'utils.data'"},
+            ["add utils to the code", "--code DIR", "--with PACKAGE"],
+        ),
+        (
+            {"reason": "learner 1: exit code 1; `framework: {packages: [einops]}` adds what is missing; " + trace},
+            [f"add einops:  weft rerun {ID} --with einops"],
+        ),
+        (
+            {"reason": 'learner 1: exit code 1; `framework: {packages: ["ray[tune]"]}` adds what is missing'},
+            [f"weft rerun {ID} --with 'ray[tune]'"],
+        ),
+        (
+            {"reason": "exit code 1; `framework: {packages: [torchvision], index: {url: URL}}` adds what is missing"},
+            [f"weft rerun {ID} --with torchvision --set framework.index.url=URL"],
+        ),
+        (
+            {"reason": "learner 1: exit code 1; `framework: {name: pytorch}` has the module torch"},
+            [f"weft rerun {ID} --set framework.name=pytorch"],
         ),
         ({"reason": trace + "ImportError: cannot import name 'x' from 'y'"}, ["--code DIR"]),
         ({"reason": trace + "SyntaxError: invalid syntax"}, ["--code DIR"]),

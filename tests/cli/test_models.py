@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from sqlalchemy import select
 from structlog.testing import capture_logs
 from tests.api.conftest import HELLO, Api, Person, api, api_settings
 from tests.cli.conftest import Weft
@@ -21,6 +22,7 @@ from weft.exits import ExitCode
 from weft.resources.registry import split_reference
 from weft.transport.http import Transport
 from weft_core.objects import results_prefix
+from weft_core.store.models import ModelVersion
 
 __all__ = ["api", "api_settings"]  # fixtures
 
@@ -63,6 +65,11 @@ def test_from_a_job_to_a_stage_and_back(api: Api, ann: Person, real: Weft, job: 
     assert "no models yet" in real("models", "list").err
     assert real("models", "register", job, "digits").out == "digits@1\n"
     assert real("models", "register", "@last", "digits").out == "digits@1\n", "the same results stay the same version"
+    with api.context.database.transaction() as session:
+        [version] = session.scalars(select(ModelVersion))
+        pin = {"name": "pillow", "version": "11.0.0", "source": "", "replaces": "12.0.0", "hashes": []}
+        version.lineage = version.lineage | {"packages": {"lock": [pin], "sha256": "a" * 64}}
+    assert "packages      pillow 11.0.0 (the image has 12.0.0)" in real("models", "show", "digits@1").out
     child = completed(api, ann, "data_stores: [{model: digits@1, training_results: {model: digits}}]")
     assert "digits@production is version 2" in real("models", "promote", "digits@2", "production").err
     rows = real("models", "list").out.splitlines()

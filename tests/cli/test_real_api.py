@@ -65,6 +65,8 @@ def test_a_job_from_train_to_delete(client: Client, code: Path, tmp_path: Path) 
     definition = job.download_definition(tmp_path / "code.zip")
     assert job.code_sha256 is not None
     assert definition.stat().st_size > 0
+    more = job.rerun({"framework.packages[0]": "einops"})
+    assert client.job(more.id).manifest["framework"]["packages"] == ["einops"], "what `rerun --with` sends"
     again = job.rerun({"learners": "1"})
     assert (again.rerun_of, again.learners, again.code_sha256) == (job.id, 1, job.code_sha256)
     assert next(event.kind for event in job.events()) == "submitted"

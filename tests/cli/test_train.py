@@ -185,6 +185,17 @@ def test_a_rerun_with_other_code(server: Double, weft: Weft, code: Path) -> None
     assert "has no code" in weft("rerun", ID, "--code", str(code)).err
 
 
+def test_a_rerun_with_more_packages(server: Double, weft: Weft) -> None:
+    server.on("POST", f"jobs/{ID}/rerun", as_json(job(id="job-new000000000"), 201))
+    for listed, first in ((["rich"], 1), ([], 0)):
+        old = job(manifest={"framework": {"name": "pytorch", "packages": listed}})
+        server.on("GET", f"jobs/{ID}", as_json(old))
+        assert weft("rerun", ID, "--with", "einops>=0.8", "--with", "tqdm", "--set", "learners=1").code == 0
+        sent = server.requests("POST", f"jobs/{ID}/rerun")[-1]
+        added = {f"framework.packages[{first}]": "einops>=0.8", f"framework.packages[{first + 1}]": "tqdm"}
+        assert sent.json == {"set": {"learners": "1"} | added}
+
+
 def test_init_writes_a_manifest_and_a_script_once(weft: Weft, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "project"
     assert weft("init", str(folder)).code == 0

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
+
+import pytest
 
 from weft_core import packages, requirements
 from weft_core.launch import Resources
 from weft_core.manifest import Manifest
 from weft_core.manifest.models import Framework
-from weft_trainer.packages import build
+from weft_core.requirement_files import read_code_files
+from weft_trainer.packages import fixed
 from weft_trainer.packages.request import REQUEST_VARIABLE, SECRET_VARIABLE, BuildRequest
 
 FRAMEWORK = {"name": "pytorch", "version": "2.13.0", "launcher": "torchrun", "image": "pytorch:2.13.0"}
 
 
 def test_the_same_packages_of_an_image_stay() -> None:
-    assert requirements.FIXED.pattern == build._FIXED.pattern
+    assert requirements.FIXED.pattern == fixed._FIXED.pattern
 
 
 def test_the_agent_reads_the_services_request() -> None:
@@ -28,3 +33,30 @@ def test_the_agent_reads_the_services_request() -> None:
     assert made.secrets == {SECRET_VARIABLE: "index-password"}
     assert (made.resources.cpus, made.resources.gpus) == (4, 0)
     assert packages.indexes(json.loads(made.model_dump_json())) == (index["url"], "https://mirror.example.com/simple")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "all_code"),
+    [
+        ("pyproject.toml", "[tool.uv.sources]\nlib = {path='lib'}\n", True),
+        ("pyproject.toml", "[tool.uv.sources]\nlib = { path = 'lib' }\n", True),
+        ("pyproject.toml", "[tool.uv.sources]\nlib = {workspace = true}\n", True),
+        ("pyproject.toml", "[project]\ndependencies = ['lib @ file:lib']\n", True),
+        ("pyproject.toml", "[project]\ndynamic = ['dependencies']\n", True),
+        ("pyproject.toml", "[project]\ndependencies = ['pathspec == 1']\n", False),
+        ("requirements.txt", "-e ./lib\n", True),
+        ("requirements.txt", "lib @ git+https://git.example.com/lib\n", False),
+    ],
+)
+def test_a_list_with_folders_of_the_code_decides_with_all_of_it(name: str, text: str, all_code: bool) -> None:
+    framework = Framework(**FRAMEWORK, command="x", requirements=name)
+    digests = set()
+    for sha256 in ("a" * 64, "b" * 64):
+        bundle = io.BytesIO()
+        with zipfile.ZipFile(bundle, "w") as archive:
+            archive.writestr(name, text)
+        with zipfile.ZipFile(bundle) as archive:
+            files, problems = read_code_files(archive, framework, sha256, None)
+        assert not problems
+        digests.add(files.digest)
+    assert (len(digests) == 2) == all_code

@@ -16,7 +16,7 @@ from weft_core.manifest.models import Framework
 from weft_core.objects import overlay_key, results_prefix
 from weft_core.packages import PackageRequest
 from weft_core.requirement_files import CodeFiles
-from weft_core.store.models import Attempt, Job, Overlay
+from weft_core.store.models import Attempt, Job, ModelVersion, Overlay
 from weft_core.store.packages import attach_overlay, renew_overlay
 from weft_core.store.scope import Scope
 from weft_workers.context import Context
@@ -257,3 +257,19 @@ def test_what_nobody_uses_is_removed(world: World, context: Context) -> None:
     for build in gone:
         world.step(build)
     assert builds(world) == []
+
+
+def test_the_lineage_of_a_model_has_the_packages_of_its_job(world: World) -> None:
+    job = submit(world, "einops", data_stores=[{"id": "s", "training_results": {"prefix": "", "model": "digits"}}])
+    build = build_of(world, job)
+    leave_results(world, build)
+    run_build(world, build)
+    world.step(job, 2)
+    world.phase(job, LearnerPhase.PROCESSING)
+    world.step(job)
+    world.exit(job, 0)
+    world.step(job, 3)
+    with world.transaction() as session:
+        packages = session.scalars(select(ModelVersion)).one().lineage["packages"]
+    assert [(pin["name"], pin["version"]) for pin in packages["lock"]] == [("einops", "0.8.1")]
+    assert packages["sha256"] == ARCHIVE

@@ -171,7 +171,8 @@ class PinView(BaseModel):
     name: str
     version: str
     source: str = Field(
-        default="", description="The URL, or the SHA-256 of the job's own wheel. Empty if it comes from an index."
+        default="",
+        description="The URL, the path in the code, or the SHA-256 of the job's own wheel. Empty: from an index.",
     )
     replaces: str = Field(default="", description="The image's version, if the image has another one.")
     hashes: list[str] = Field(

@@ -161,9 +161,13 @@ def read_source(
         no_code = True  # the manifest lies in a folder that need not be code
     values |= {key: _plain(value) for key, value in keys.items() if value is not None}
     if packages:
-        first = _listed_packages(text, path)
-        values |= {f"framework.packages[{at}]": package for at, package in enumerate(packages, start=first)}
+        values |= added_packages(packages, _listed_packages(text, path))
     return Source(path, str(path), text, values, None if no_code else code or path.parent, path, [str(path)])
+
+
+def added_packages(packages: Sequence[str], listed: int) -> dict[str, str]:
+    """The packages of ``--with`` as values of a manifest that lists as many packages as ``listed``, by path."""
+    return {f"framework.packages[{at}]": package for at, package in enumerate(packages, start=listed)}
 
 
 def _has_repository(text: str, values: Mapping[str, str]) -> bool:

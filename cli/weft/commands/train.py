@@ -25,6 +25,7 @@ from weft.commands.source import (
     SetOption,
     SourceArgument,
     WithOption,
+    added_packages,
     read_source,
     say_unused,
 )
@@ -149,6 +150,7 @@ def rerun(
     ctx: typer.Context,
     job: JobArgument,
     settings: SetOption = None,
+    packages: WithOption = None,
     from_checkpoint: Annotated[
         bool, typer.Option("--from-checkpoint", help="Start from a copy of the job's last complete checkpoint.")
     ] = False,
@@ -171,15 +173,19 @@ def rerun(
 ) -> None:
     """Submit a job again, with the same manifest and code.
 
-    --code sends other code, --set changes the manifest. Prints the new job's
-    id.
+    --code sends other code, --set changes the manifest, and --with adds
+    packages to those that the manifest names. Prints the new job's id.
     """
     client = client_of(ctx)
     begins_with = checkpoint or from_checkpoint
     try:
         old = client.job(job)
         sha256 = send_code(client, code) if code else None
-        new = old.rerun(overrides(settings), from_checkpoint=begins_with, code_sha256=sha256)
+        values = overrides(settings)
+        if packages:
+            listed = (old.manifest.get("framework") or {}).get("packages") or ()
+            values |= added_packages(packages, len(listed))
+        new = old.rerun(values, from_checkpoint=begins_with, code_sha256=sha256)
     except InvalidManifest as error:
         problems.explain(f"the manifest of {job}", "", error.problems, error.detail)
         raise typer.Exit(ExitCode.INVALID) from None

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from weft.resources.jobs import Job
 
 _NEVER_FITS, _BAD_IMAGE = "S100", "S103"
 _MODULE = re.compile(r"^\s*(?:\w+ ?[:|] ?)*ModuleNotFoundError: No module named '?([\w.]+)", re.MULTILINE)
+_PACKAGE = re.compile(r"`framework: \{packages: \[\"?([\w.-]+(?:\[[\w,-]+\])?)\"?\](, index: )?")
+_FRAMEWORK = re.compile(r"`framework: \{name: (\w+)\}`")
+"""The agent's hints (weft_trainer.program.hints)."""
 _CODE = re.compile(
     r"^\s*(?:\w+ ?[:|] ?)*(ImportError|SyntaxError|IndentationError|TabError|NameError|UnboundLocalError)\b",
     re.MULTILINE,
@@ -34,11 +38,16 @@ def advice(job: Job) -> Advice:
         ]
     if _MEMORY in job.reason:
         return [("more memory", f"{rerun} --set memory=SIZE"), ("from the last checkpoint", "… --from-checkpoint")]
+    if found := _PACKAGE.search(job.reason):
+        index = " --set framework.index.url=URL" if found[2] else ""
+        return [(f"add {found[1]}", f"{rerun} --with {shlex.quote(found[1])}{index}")]
+    if found := _FRAMEWORK.search(job.reason):
+        return [(f"use the image of {found[1]}", f"{rerun} --set framework.name={found[1]}")]
     if found := _MODULE.search(job.reason):
         module = found[1].partition(".")[0]
         return [
             (f"add {module} to the code", f"{rerun} --code DIR"),
-            (f"or use an image that has {module}", f"{rerun} --set framework.version=VERSION"),
+            ("or the package that has it", f"{rerun} --with PACKAGE"),
         ]
     if _CODE.search(job.reason):
         return [("change the code", f"{rerun} --code DIR")]

@@ -180,7 +180,7 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
         ("description", job.description),
         ("framework", f"{framework.name} {framework.version}{launcher}"),
         ("code", cells.repository(job.manifest.get("repo"))),
-        ("packages", _packages(job.raw.get("packages"))),
+        ("packages", package_list(job.raw.get("packages"))),
         ("command", framework.command),
         ("learners", f"{job.learners} × {cells.resources(job.resources)}{_elastic(job)}"),
         ("engine", f"{job.engine}, priority {job.priority}"),
@@ -200,7 +200,7 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
     return [(key, value) for key, value in rows if value]
 
 
-def _packages(told: Json | None) -> str | None:
+def package_list(told: Json | None) -> str | None:
     """'einops 0.8.2, pillow 11.0.0 (the image has 12.0.0)'; while they are built, the job that does it."""
     if not told:
         return None

@@ -11,7 +11,7 @@ from rich.text import Text
 from weft import words
 from weft.models import Json, Model, ModelVersion, parse_time
 from weft.ui import cells, metrics, times
-from weft.ui.jobs import table
+from weft.ui.jobs import package_list, table
 
 _MOVES = 10
 
@@ -49,7 +49,7 @@ def model_panel(model: Model, versions: Sequence[ModelVersion]) -> RenderableTyp
 def version_panel(version: ModelVersion) -> RenderableType:
     """A version with its files and its lineage."""
     lineage = version.lineage
-    run, image, job = (lineage.get(key) or {} for key in ("run", "image", "job"))
+    run, image, job, packages = (lineage.get(key) or {} for key in ("run", "image", "job", "packages"))
     took = f", {times.span(run['seconds'])}" if run.get("seconds") is not None else ""
     attempts = f", attempt {run['attempt']}" if (run.get("attempt") or 1) > 1 else ""
     rows = [
@@ -67,6 +67,7 @@ def version_panel(version: ModelVersion) -> RenderableType:
         ("pretrained", _listing(lineage.get("pretrained"))),
         ("image", image.get("reference")),
         ("image digest", _short(image.get("digest"))),
+        ("packages", package_list(packages) if packages.get("lock") is not None else None),
         ("command", ((lineage.get("manifest") or {}).get("framework") or {}).get("command")),
         ("metrics", "\n".join(f"{name}  {metrics.value(name, values['last'])}" for name, values in _metrics(lineage))),
     ]

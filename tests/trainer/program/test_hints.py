@@ -54,6 +54,27 @@ def test_a_package_that_is_missing(line: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (
+            "2.13.0+cpu",
+            "`framework: {packages: [torchvision], index: {url: URL}}` adds what is missing, with an index that has "
+            "torchvision for torch 2.13.0+cpu",
+        ),
+        ("2.13.0", packages("torchvision")),
+    ],
+)
+def test_torchvision_comes_in_the_build_that_fits(
+    version: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = tmp_path / f"torch-{version}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_hint([TRACEBACK, "ModuleNotFoundError: No module named 'torchvision'"]) == expected
+
+
+@pytest.mark.parametrize(
     "lines",
     [
         ["ModuleNotFoundError: No module named 'tomllib'"],  # the standard library

@@ -10,22 +10,25 @@ The request is the variable WEFT_PACKAGES (:class:`BuildRequest`). The interpret
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import tomllib
 
 from weft_trainer.errors import TrainerError
 from weft_trainer.packages.archive import write_archive
-from weft_trainer.packages.explain import Source, explain, read_sources
+from weft_trainer.packages.explain import Source, explain
+from weft_trainer.packages.fixed import fixed_packages, installed_packages, other_build
+from weft_trainer.packages.lists import requirement_lists
+from weft_trainer.packages.local import LocalPackages, digest, is_local, may_differ, reproducible
 from weft_trainer.packages.request import (
     REQUEST_VARIABLE,
     SECRET_VARIABLE,
@@ -36,19 +39,11 @@ from weft_trainer.packages.request import (
     lock_digest,
 )
 from weft_trainer.packages.tools import find_uv, index_variables, run_environment, uv_variables
+from weft_trainer.packages.uv import Uv, UvFailed
 from weft_trainer.words import count, size
 
-_FIXED = re.compile(r"torch|torchvision|torchaudio|triton|tensorflow|tensorflow-cpu|horovod|ray|jax|jaxlib|nvidia-.*")
-"""Packages of the image that stay as they are: compiled against each other, or against the machine's GPUs."""
-_SAME_MAJOR = ("numpy",)
-"""Packages that the fixed ones were compiled against: any version of the same major number works."""
-_ADDED = re.compile(r"^ [+~] (?P<name>[^=\s]+)==(?P<version>\S+)(?: \(from (?P<url>.+)\))?$")
-_REMOVED = re.compile(r"^ - (?P<name>[^=\s]+)==(?P<version>\S+)")
-_PROGRESS = re.compile(r"^ *(Resolved|Downloading|Building|Built|Prepared|Installed) ")
-
-
-class Refused(TrainerError):
-    """uv's refusal, explained."""
+_ADDS = re.compile(r"^ [+~] ")
+_ADDED = re.compile(r"^ [+~] (?P<name>[\w.-]+)(?:==(?P<version>\S+)(?: \(from (?P<url>.+)\))?| @ (?P<at>\S+))$")
 
 
 class PackageBuild:
@@ -65,28 +60,27 @@ class PackageBuild:
         self._request = request
         self._code = code
         self._results = results
-        self._data = data
         self._scratch = scratch
-        self._uv = find_uv(scratch / "uv")
-        environment = run_environment()
+        environment = reproducible(run_environment())
         environment |= uv_variables(environment)
         if request.default_index:
             environment["UV_DEFAULT_INDEX"] = request.default_index
         if request.index:
             environment |= index_variables(request.index, os.environ.get(SECRET_VARIABLE, ""), environment)
-        self._environment = environment
-        wheels = self._find_wheels()
-        self._wheel_folders = sorted({str(path.parent) for path in wheels})
-        self._wheel_digests = {
-            (canonical_name(name), version): f"sha256:{_digest(path)}"
-            for path in wheels
-            for name, version in [path.name.split("-")[:2]]
-        }
+        self._uv = Uv(find_uv(scratch / "uv"), environment, code)
+        self._local = LocalPackages(request, code, data, scratch / "wheels", self._uv)
+        self._fixed = fixed_packages()
 
     def run(self) -> Outcome:
         """Raises: TrainerError."""
+        try:
+            return self._run()
+        except UvFailed as refused:
+            raise TrainerError(explain(refused.said, [], {})) from None
+
+    def _run(self) -> Outcome:
         given = self._request.pins
-        pins = self._resolve() if given is None else [Pin(**pin) for pin in given]
+        pins = self._resolve() if given is None else self._build_again([Pin(**pin) for pin in given])
         if lock_digest(pins) in self._request.known:
             print("these packages have been installed before", flush=True)
             return self._write(Outcome(pins, known=True))
@@ -98,10 +92,10 @@ class PackageBuild:
         archive = self._results / "overlay.zip"
         files, installed = write_archive(overlay, archive)
         with archive.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         taken = archive.stat().st_size
         print(f"{count(len(pins), 'package')}: {size(installed)}, {size(taken)} compressed", flush=True)
-        return self._write(Outcome(pins, sha256=digest, size=taken, files=files, installed_bytes=installed))
+        return self._write(Outcome(pins, sha256=sha256, size=taken, files=files, installed_bytes=installed))
 
     def _write(self, outcome: Outcome) -> Outcome:
         (self._results / "lock.json").write_text(json.dumps(outcome.as_json(), indent=1) + "\n")
@@ -109,140 +103,119 @@ class PackageBuild:
 
     def _resolve(self) -> list[Pin]:
         """The packages that the image lacks. uv takes what the image has wherever that will do."""
-        request = self._request
-        lists = self._requirement_lists()
-        arguments = [word for path in lists for word in ("--requirement", str(path))]
-        sources = read_sources(request.packages, lists[1:], self._code)
-        constraints = self._scratch / "constraints.txt"
-        fixed = fixed_packages()
-        constraints.write_text("".join(f"{line}\n" for line in fixed.values()))
-        command = ["pip", "install", "--dry-run", *arguments, "--constraint", str(constraints)]
-        said = self._run_uv(command, sources, fixed)
-        removed = {match["name"]: match["version"] for match in map(_REMOVED.match, said) if match}
+        lists = requirement_lists(self._request, self._code, self._scratch, self._uv, self._fixed)
+        try:
+            said = self._dry_run(*lists.files, self._what_stays())
+        except UvFailed as refused:
+            raise TrainerError(explain(refused.said, lists.sources, self._fixed)) from None
+        installed = installed_packages()
         pins = []
-        for match in filter(None, map(_ADDED.match, said)):
-            name = match["name"]
-            source = match["url"] or self._wheel_digests.get((canonical_name(name), match["version"]), "")
-            pins.append(Pin(name, match["version"], source, removed.get(name, "")))
-        return self._with_hashes(sorted(pins))
+        for line in filter(_ADDS.match, said):
+            pin = self._read(line)
+            pins.append(replace(pin, replaces=installed.get(canonical_name(pin.name), "")))
+        pins = self._with_hashes(sorted(pins))
+        self._check_builds(pins, lists.sources)
+        return pins
+
+    def _dry_run(self, *lists: Path) -> list[str]:
+        """What uv would install for these lists, with the packages that stay as they are."""
+        constraints = self._list("constraints.txt", self._fixed.values())
+        words = [word for path in lists for word in ("--requirement", str(path))]
+        return self._uv.run("pip", "install", "--dry-run", *words, "--constraint", str(constraints))
+
+    def _what_stays(self) -> Path:
+        """The packages that stay, as requirements: so the packages that they need in turn stay as they need them.
+
+        An image may have been made without something that its packages ask for. Nothing of that is added here.
+        """
+        fixed = list(self._fixed.values())
+        if self._lacks(fixed):
+            fixed = [requirement for requirement in fixed if not self._lacks([requirement])]
+        return self._list("fixed.txt", fixed)
+
+    def _lacks(self, requirements: Sequence[str]) -> bool:
+        """Whether the image alone does not meet these requirements."""
+        if not requirements:
+            return False
+        try:
+            return any(map(_ADDS.match, self._dry_run(self._list("asked.txt", requirements))))
+        except UvFailed as refused:
+            if not any("No solution found" in line for line in refused.said):
+                raise
+            return True
+
+    def _read(self, line: str) -> Pin:
+        """A package that uv would install."""
+        match = _ADDED.match(line)
+        if match is None:
+            raise TrainerError(f"this answer of uv's is not understood: {line.strip()!r}")
+        name, version, url = match["name"], match["version"] or "", match["url"] or match["at"] or ""
+        if url.startswith("file:"):
+            source = self._local.source_of(url, name)
+            version, wheel = self._local.bring(source)
+            return Pin(name, version, source, hashes=[digest(wheel)])
+        if urlsplit(url).password or "****" in url:
+            raise TrainerError(
+                f"{name} comes from a URL with a password in it, which would be in the job's lock: {url}"
+            )
+        own = None if url else self._local.find(name, version)
+        return Pin(name, version, digest(own) if own else url)
 
     def _with_hashes(self, pins: Sequence[Pin]) -> list[Pin]:
-        """The pins, each with the hashes of its files that fit: from the index, or of the job's own wheel."""
-        if not pins:
-            return []
-        wanted, lock = self._scratch / "pins.txt", self._scratch / "pylock.toml"
-        wanted.write_text("".join(f"{pin.requirement}\n" for pin in pins if not pin.source.startswith("sha256:")))
-        command = ["pip", "compile", "--no-deps", "--quiet", "--format", "pylock.toml", "--generate-hashes"]
-        self._run_uv([*command, "--output-file", str(lock), str(wanted)], [], {})
-        found = {}
-        for package in tomllib.loads(lock.read_text()).get("packages", []):
-            files = [*package.get("wheels", []), *(package[kind] for kind in ("sdist", "archive") if kind in package)]
-            digests = {f"sha256:{file['hashes']['sha256']}" for file in files if "sha256" in file.get("hashes", {})}
-            found[canonical_name(package["name"])] = tuple(sorted(digests))
-        return [
-            replace(
-                pin,
-                hashes=[pin.source] if pin.source.startswith("sha256:") else found.get(canonical_name(pin.name), ()),
-            )
-            for pin in pins
-        ]
+        """The pins, each with the hashes of its files that fit: from the index, or of the job's own wheel. Those that
+        come from a URL get their version, too."""
+        asked = [pin for pin in pins if not pin.hashes and not pin.source.startswith("sha256:")]
+        lock = self._scratch / "pylock.toml"
+        found: dict[str, tuple[str, list[str]]] = {}
+        if asked:
+            wanted = self._list("pins.txt", (pin.requirement for pin in asked))
+            command = ["pip", "compile", "--no-deps", "--quiet", "--format", "pylock.toml", "--generate-hashes"]
+            self._uv.run(*command, "--output-file", str(lock), str(wanted))
+            for package in tomllib.loads(lock.read_text()).get("packages", []):
+                files = [*package.get("wheels", []), *(package[key] for key in ("sdist", "archive") if key in package)]
+                digests = {f"sha256:{file['hashes']['sha256']}" for file in files if "sha256" in file.get("hashes", {})}
+                found[canonical_name(package["name"])] = package.get("version", ""), sorted(digests)
+        complete = []
+        for pin in pins:
+            version, hashes = found.get(canonical_name(pin.name), (pin.version, pin.hashes))
+            if pin.source.startswith("sha256:"):
+                hashes = [pin.source]
+            complete.append(replace(pin, version=pin.version or version, hashes=hashes))
+        return complete
 
-    def _requirement_lists(self) -> list[Path]:
-        """Files for uv: the manifest's packages, and the job's own file."""
-        packages = self._scratch / "packages.txt"
-        packages.write_text("".join(f"{line}\n" for line in self._request.packages))
-        if self._request.requirements is None:
-            return [packages]
-        path = self._code / self._request.requirements
-        if not path.is_file():
-            raise TrainerError(f"framework.requirements: the code has no file {self._request.requirements}")
-        if path.name != "uv.lock":
-            return [packages, path]
-        # uv's own lock is for its projects. As a list of requirements, it fits here.
-        exported = self._scratch / "uv.lock.txt"
-        self._run_uv(
-            [
-                *("export", "--frozen", "--no-hashes", "--no-dev", "--no-emit-project", "--quiet"),
-                *("--project", str(path.parent), "--output-file", str(exported)),
-            ],
-            [],
-            {},
-            of_image=False,
-        )
-        return [packages, exported]
+    def _check_builds(self, pins: Sequence[Pin], sources: Sequence[Source]) -> None:
+        """Refuse what is compiled for another build of a package that stays."""
+        for pin in pins:
+            why = other_build(pin, self._fixed, self._local.find(pin.name, pin.version))
+            if why:
+                asked = [source for source in sources if source.name == canonical_name(pin.name)] or sources
+                raise TrainerError(f"{why}. Asked for by {'; '.join(f'{s.place}: {s.text}' for s in asked[:6])}")
+
+    def _build_again(self, pins: Sequence[Pin]) -> list[Pin]:
+        """An earlier lock, with the wheels of the code that it means. The code is the same, but perhaps not each byte
+        of what a compiler makes of it."""
+        found = []
+        for pin in pins:
+            if is_local(pin.source):
+                _, wheel = self._local.bring(pin.source)
+                pin = replace(pin, hashes=[digest(wheel)]) if may_differ(pin.source) else pin
+            found.append(pin)
+        return found
 
     def _install(self, pins: Sequence[Pin], overlay: Path) -> None:
-        lock = self._scratch / "lock.txt"
-        lock.write_text("".join(f"{pin.requirement}\n" for pin in pins))
+        lock = self._list("lock.txt", (pin.requirement for pin in pins))
         command = ["pip", "install", "--no-deps", "--target", str(overlay), "--requirement", str(lock)]
-        self._run_uv([*command, "--link-mode", "copy"], [], {})
+        self._uv.run(*command, "--link-mode", "copy")
         # Overlays can be read-only. The bytecode goes without the sources' times, which an archive does not keep.
         # Nor does it keep this folder's name, so that the same packages always make the same archive.
         compiling = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-j", "0"]
         # It fails for files that are meant for another Python, which is no failure of the build.
         subprocess.run([*compiling, "-s", str(overlay), str(overlay)], capture_output=True)
 
-    def _find_wheels(self) -> list[Path]:
-        """The wheels that the job brings with its code, and from its data stores."""
-        found = sorted({path for pattern in self._request.wheels for path in self._code.glob(pattern)})
-        if self._request.wheels and not found:
-            raise TrainerError(f"framework.wheels: the code has no file {' or '.join(self._request.wheels)}")
-        for path in found:
-            if path.suffix != ".whl":
-                raise TrainerError(f"framework.wheels: {path.relative_to(self._code)} is no wheel (NAME-VERSION-….whl)")
-        if self._request.stores:
-            found += sorted(self._data.rglob("*.whl"))
-        return found
-
-    def _run_uv(
-        self, command: list[str], sources: Sequence[Source], fixed: Mapping[str, str], *, of_image: bool = True
-    ) -> list[str]:
-        """Run uv in the code's folder, with its progress in the log. Returns its lines. Raises: Refused."""
-        links = [word for folder in self._wheel_folders for word in ("--find-links", folder)]
-        whole = [self._uv, *command, *(["--python", sys.executable, *links] if of_image else []), "--no-progress"]
-        said: list[str] = []
-        with subprocess.Popen(
-            whole,
-            cwd=self._code,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as process:
-            assert process.stdout
-            for line in process.stdout:
-                said.append(line.rstrip())
-                if _PROGRESS.match(line):
-                    print(line.strip(), flush=True)
-        if process.returncode != 0:
-            raise Refused(explain(said, sources, fixed))
-        return said
-
-
-def fixed_packages() -> dict[str, str]:
-    """The image's packages that stay, by name, as constraints for uv."""
-    found = {}
-    for name, version in _installed():
-        if _FIXED.fullmatch(name):
-            found[name] = f"{name}=={version}"
-        elif name in _SAME_MAJOR:
-            major = int(version.partition(".")[0])
-            found[name] = f"{name}>={major},<{major + 1}"
-    return found
-
-
-def _installed() -> Iterator[tuple[str, str]]:
-    for distribution in importlib.metadata.distributions():
-        name = distribution.metadata["Name"]
-        if name:
-            yield canonical_name(name), distribution.version
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    def _list(self, name: str, requirements: Iterable[str]) -> Path:
+        path = self._scratch / name
+        path.write_text("".join(f"{line}\n" for line in requirements))
+        return path
 
 
 def main() -> int:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import tomllib
 
 from weft_trainer.packages.request import canonical_name
 
 _NAME = re.compile(r"^\s*(?:-e\s+)?([A-Za-z0-9][A-Za-z0-9._-]*)")
+_NEEDS = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:[=<>!~][^\s,]+)? depends on ([A-Za-z0-9][A-Za-z0-9._-]*[^\s]*[^\s,.])"
+)
 _MOST = 6
 
 
@@ -27,21 +32,35 @@ class Source:
         return canonical_name(match[1]) if match else ""
 
 
-def read_sources(packages: Sequence[str], files: Sequence[Path], code: Path) -> list[Source]:
-    """The requirements of a manifest, and those of files, line by line."""
-    found = [Source(f"framework.packages[{at}]", text) for at, text in enumerate(packages)]
-    for path in files:
-        name = str(path.relative_to(code)) if path.is_relative_to(code) else path.name.removesuffix(".txt")
-        found += _lines(name, path)
+def read_packages(packages: Sequence[str]) -> list[Source]:
+    """The requirements of a manifest."""
+    return [Source(f"framework.packages[{at}]", text) for at, text in enumerate(packages)]
+
+
+def read_file(name: str, path: Path) -> list[Source]:
+    """The requirements of a file of the code, with their lines."""
+    lines = path.read_text(errors="replace").splitlines()
+    if path.suffix == ".toml":
+        return [
+            Source(f"{name} line {number}", text)
+            for text in _dependencies(path)
+            for number in [next((at for at, line in enumerate(lines, start=1) if text in line), 0)]
+            if number
+        ]
+    found = []
+    for number, line in enumerate(lines, start=1):
+        text = line.split(" #")[0].strip()
+        if text and not text.startswith("#"):
+            found.append(Source(f"{name} line {number}", text))
     return found
 
 
-def _lines(name: str, path: Path) -> Iterator[Source]:
-    for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
-        # pyproject.toml has its requirements as strings in a list.
-        text = line.split(" #")[0].strip().strip("\"',").strip()
-        if text and not text.startswith(("#", "[", "]")):
-            yield Source(f"{name} line {number}", text)
+def _dependencies(project: Path) -> list[str]:
+    """The requirements of a pyproject.toml; uv says what is wrong with it."""
+    try:
+        return [str(text) for text in tomllib.loads(project.read_text())["project"]["dependencies"]]
+    except (ValueError, LookupError, TypeError):
+        return []
 
 
 def explain(said: Sequence[str], sources: Sequence[Source], fixed: Mapping[str, str]) -> str:
@@ -50,7 +69,7 @@ def explain(said: Sequence[str], sources: Sequence[Source], fixed: Mapping[str, 
     Args:
         said: all lines of uv's.
         sources: of the requirements.
-        fixed: packages of the image that stay, by name, as constraints.
+        fixed: packages of the image that stay, by name, as requirements.
     """
     start = next((at for at, line in enumerate(said) if line.lstrip().startswith(("error:", "×"))), 0)
     text = " ".join(line.strip() for line in said[start:] if line.strip())
@@ -62,7 +81,9 @@ def explain(said: Sequence[str], sources: Sequence[Source], fixed: Mapping[str, 
     asked = [source for source in sources if source.name in named]
     if asked:
         parts.append("Asked for by " + "; ".join(f"{source.place}: {source.text}" for source in asked[:_MOST]))
-    stays = [constraint for name, constraint in fixed.items() if name in named]
-    if stays:
-        parts.append(f"Of the image, {' and '.join(stays)} stays: its other parts were built for it")
+    needs = {canonical_name(package): needed for package, needed in _NEEDS.findall(text)}
+    for name, requirement in fixed.items():
+        if name in named:
+            also = f", and needs {needs[name]}" if name in needs else ""
+            parts.append(f"Of the image, {requirement} stays{also}: its other parts were built for it")
     return ". ".join(part.rstrip(".") for part in parts)

@@ -51,7 +51,8 @@ class Pin:
     name: str
     version: str
     source: str = ""
-    """The hash of its wheel if the job brought it, or the URL that it came from; empty: an index has it."""
+    """The hash of its wheel if the job brought it; its path in the code, ``./lib``; or the URL that it came from.
+    Empty: an index has it."""
     replaces: str = ""
     """The image's own version, behind which this one stands."""
     hashes: Sequence[str] = ()

@@ -63,6 +63,8 @@ _OF_USERS = "common config data dataset helpers lib model models options src tes
 _OTHERS = "apex clip"
 """Modules that are not on PyPI. The packages with these names are others."""
 _NOT_PACKAGES = frozenset(f"{_OLD_PYTHON} {_OF_USERS} {_OTHERS}".split())
+_OF_TORCH = ("torchvision", "torchaudio")
+"""Packages that work with one build of torch (weft_trainer.packages.fixed)."""
 _MOST_FOLDERS = 2000
 
 
@@ -114,6 +116,10 @@ def _for_module(name: str, folder: Path | None) -> str:
 
 
 def _packages(name: str) -> str:
+    torch = _version("torch")
+    if name in _OF_TORCH and "+" in torch:  # PyPI has no build that fits, but another index may
+        what = f"`framework: {{packages: [{name}], index: {{url: URL}}}}`"
+        return f"{what} adds what is missing, with an index that has {name} for torch {torch}"
     quoted = f'"{name}"' if "[" in name else name
     return f"`framework: {{packages: [{quoted}]}}` adds what is missing"
 
@@ -129,8 +135,12 @@ def _is_own(module: str, folder: Path | None) -> bool:
 
 
 def _is_installed(name: str) -> bool:
+    return bool(_version(name))  # not found with extras, which may be missing where the package is not
+
+
+def _version(name: str) -> str:
+    """Of a package of the image; empty: it has none."""
     try:
-        distribution(name)  # not found with extras, which may be missing where the package is not
+        return distribution(name).version
     except PackageNotFoundError:
-        return False
-    return True
+        return ""
