@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # The web page. Built by Node (the machine's, or PyPI's: dashboard/npm) when something of it has changed.
 DASHBOARD := api/weft_api/dashboard/static/index.html
-DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/scripts -type f -not -name schema.d.ts) \
+DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/public dashboard/scripts -type f -not -name schema.d.ts) \
   dashboard/index.html dashboard/vite.config.ts
 
 .PHONY: audit build help sbom setup dashboard docs screenshots demo test test-fast coverage test-containers check format bench bench-logs images clean

@@ -24,5 +24,6 @@ export default tseslint.config(
       "@typescript-eslint/consistent-type-imports": "error",
     },
   },
+  { files: ["public/**/*.js"], languageOptions: { globals: globals.browser, sourceType: "script" } },
   { files: ["scripts/*.mjs"], languageOptions: { globals: globals.node } },
 );

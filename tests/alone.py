@@ -19,11 +19,26 @@ _SET_FLAGS = 0x8914  # SIOCSIFFLAGS
 _UP = 0x1
 
 
+def _move() -> None:
+    unshare_network()
+    with socket.socket() as control:
+        fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
+
+
+def _is_allowed() -> bool:
+    """A child tries: halfway in, there is no loopback and no way back."""
+    child = os.fork()
+    if child == 0:
+        with suppress(OSError):
+            _move()
+            os._exit(0)
+        os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
 def main() -> None:
-    with suppress(OSError):  # a machine without user namespaces: the network is everybody's
-        unshare_network()
-        with socket.socket() as control:
-            fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
+    if _is_allowed():  # else the network is everybody's
+        _move()
     os.execvp(sys.argv[1], sys.argv[1:])
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 from sqlalchemy import select
 from tests.api.conftest import Api, Person, api
 from tests.api.conftest import api_settings as settings_of_api
-from tests.dashboard.conftest import Site, faults, sign_in, visiting
+from tests.dashboard.api_alone import ann, context
+from tests.dashboard.conftest import faults
 
 from weft_core.settings import OutgoingSettings, Settings
 from weft_core.store.models import Delivery
 
-__all__ = ["api", "settings_of_api"]  # fixtures
+__all__ = ["ann", "api", "context", "settings_of_api"]  # fixtures
 
 _MANIFEST = """
 name: lr-{n}
@@ -27,18 +26,6 @@ _NOTIFY = "notify: [{{url: 'https://127.0.0.1:9/hook/secret-path', on: [FAILED]}
 @pytest.fixture(scope="module")
 def api_settings(settings_of_api: Settings) -> Settings:
     return settings_of_api.model_copy(update={"outgoing": OutgoingSettings(allow=["127.0.0.1"])})
-
-
-@pytest.fixture
-def ann(api: Api) -> Person:
-    return api.person()
-
-
-@pytest.fixture
-def context(browser: Browser, api: Api, ann: Person) -> Iterator[BrowserContext]:
-    with visiting(browser, Site(api.url, ann.token)) as context:
-        sign_in(context, token=ann.token)
-        yield context
 
 
 def _trained(api: Api, person: Person, n: int) -> None:

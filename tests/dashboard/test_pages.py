@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 from tests.dashboard.conftest import HOSTILE, Site, Theme, faults, new_tab, sign_in, visiting
 from tests.e2e.stack import Stack, manifest
@@ -33,6 +34,30 @@ def test_a_page_needs_no_way_to_the_internet(page: Page) -> None:
     page.evaluate("dispatchEvent(new Event('offline'))")
     page.get_by_role("link", name="Cluster").click()
     expect(page.get_by_role("region", name="local")).to_contain_text("1 node: 1 ready")
+
+
+@pytest.mark.parametrize("asset", ["index-.*js", "format-.*js", "index-.*css"])
+def test_a_page_whose_parts_do_not_come_is_loaded_again(page: Page, asset: str) -> None:
+    """Chromium fails requests that wait for a connection when the network changes; the machine may be far from any."""
+    failed: list[str] = []
+
+    def fail_twice(route: Route) -> None:
+        if len(failed) == 2:
+            return route.continue_()
+        failed.append(route.request.url)
+        return route.abort("connectionreset")
+
+    page.route(re.compile(f"/assets/{asset}"), fail_twice)
+    page.goto("/")
+    expect(page.locator("body")).to_have_css("margin", "0px")  # as the style sheet has it
+    expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
+    assert len(failed) == 2
+
+
+def test_a_page_that_can_not_be_loaded_says_so(page: Page) -> None:
+    page.route(re.compile("/assets/format-"), lambda route: route.abort())
+    page.goto("/")
+    expect(page.get_by_text("A part of Weft's page can't be loaded")).to_be_visible()
 
 
 def test_the_cluster_tells_who_waits_and_why(page: Page, stack: Stack) -> None:

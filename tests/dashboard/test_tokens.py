@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, Page, expect
 from tests.api.conftest import Api, Person, api, api_settings
+from tests.dashboard.api_alone import ann, context
 from tests.dashboard.conftest import Site, faults, sign_in, visiting
 
-__all__ = ["api", "api_settings"]  # fixtures
-
-
-@pytest.fixture
-def ann(api: Api) -> Person:
-    return api.person()
-
-
-@pytest.fixture
-def context(browser: Browser, api: Api, ann: Person) -> Iterator[BrowserContext]:
-    with visiting(browser, Site(api.url, ann.token)) as made:
-        sign_in(made, token=ann.token)
-        yield made
+__all__ = ["ann", "api", "api_settings", "context"]  # fixtures
 
 
 def made_token(page: Page) -> str:

@@ -18,7 +18,7 @@ import re
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from weft_core.engine import EngineUnreachable, LaunchRefused
@@ -105,14 +105,17 @@ def egress(
     rules = [{"to": [{"podSelector": own}]}, *_dns()]
     for url in own_urls:
         rules += _to_url(url, lookup)
+    opened = [_Listed.of(entry, cluster) for entry in entries if entry.cidr]
+    rules += [network.rule() for network in opened]
     for entry in entries:
-        rules += _to_listed(entry, cluster, lookup)
+        if entry.host:
+            rules += _to_host(entry.host, entry.ports, lookup)
     hosts: dict[str, list[str]] = {}
     for url in urls:
         host, port = _place(url)
         if host is None or {(host, port), (host, None)} & ours:
             continue
-        addresses = _allowed(host, port, url, entries, cluster, lookup)
+        addresses = _allowed(host, port, url, opened, cluster, lookup)
         rules.append({"to": [_block(address) for address in addresses], "ports": _ports(port, "TCP")})
         if not _addresses([host]) and _ALIAS.fullmatch(host) and host not in {known for known, _ in ours}:
             hosts[host] = [str(address) for address in addresses]
@@ -120,23 +123,18 @@ def egress(
 
 
 def _allowed(
-    host: str, port: int, url: str, entries: Iterable[EgressRule], cluster: Sequence[Network], lookup: Resolve
+    host: str, port: int, url: str, opened: Iterable[_Listed], cluster: Sequence[Network], lookup: Resolve
 ) -> list[Address]:
     """The addresses of a manifest's URL that learners may reach."""
     found = _addresses([host]) or _addresses(lookup(host))
     if not found:
         raise EngineUnreachable(f"waiting: the host of {_shown(url)} can't be found; the job starts when it can be")
-    networks = [
-        ipaddress.ip_network(entry.cidr, strict=False)
-        for entry in entries
-        if entry.cidr and (not entry.ports or port in entry.ports)
-    ]
     reached = [
         address
         for address in found
         if not _in(address, _never(address))
         and (
-            any(address in listed and not _in(address, _left_out(listed, cluster)) for listed in networks)
+            any(network.opens(address, port) for network in opened)
             or (is_public(address) and not _in(address, cluster))
         )
     ]
@@ -149,17 +147,41 @@ def _allowed(
     return reached
 
 
-def _to_listed(entry: EgressRule, cluster: Sequence[Network], lookup: Resolve) -> list[Json]:
-    ports = {"ports": [port for number in entry.ports for port in _ports(number, "TCP")]} if entry.ports else {}
-    if entry.cidr:
-        network = ipaddress.ip_network(entry.cidr, strict=False)
-        inside = [str(each) for each in _left_out(network, cluster)]
-        return [{"to": [{"ipBlock": {"cidr": str(network), **({"except": inside} if inside else {})}}], **ports}]
-    host = entry.host or ""
+class _Listed(NamedTuple):
+    """A network that the administrator lists."""
+
+    network: Network
+    left_out: list[Network]
+    """Its parts that listing it does not open: metadata, and the cluster's own networks. To open such a part, an
+    administrator lists it, or a part of it."""
+    ports: list[int]
+    """None: all."""
+
+    @classmethod
+    def of(cls, entry: EgressRule, cluster: Iterable[Network]) -> _Listed:
+        network = ipaddress.ip_network(entry.cidr or "", strict=False)
+        parts = [*map(ipaddress.ip_network, NOWHERE[network.version]), *cluster]
+        return cls(network, [part for part in parts if _is_inside(part, network)], entry.ports)
+
+    def opens(self, address: Address, port: int) -> bool:
+        return address in self.network and not _in(address, self.left_out) and (not self.ports or port in self.ports)
+
+    def rule(self) -> Json:
+        inside = [str(part) for part in self.left_out]
+        block = {"cidr": str(self.network), **({"except": inside} if inside else {})}
+        return {"to": [{"ipBlock": block}], **_only(self.ports)}
+
+
+def _to_host(host: str, ports: Sequence[int], lookup: Resolve) -> list[Json]:
+    """To a host that the administrator lists."""
     rules = _to_service(host)
     if blocks := [_block(address) for address in _addresses(lookup(host))]:
-        rules.append({"to": blocks, **ports})
+        rules.append({"to": blocks, **_only(ports)})
     return rules
+
+
+def _only(ports: Sequence[int]) -> Json:
+    return {"ports": [port for number in ports for port in _ports(number, "TCP")]} if ports else {}
 
 
 def _dns() -> list[Json]:
@@ -226,13 +248,6 @@ def _networks(nodes: Iterable[Json]) -> list[Network]:
 
 def _never(address: Address) -> list[Network]:
     return [ipaddress.ip_network(each) for each in NOWHERE[address.version]]
-
-
-def _left_out(listed: Network, cluster: Sequence[Network]) -> list[Network]:
-    """The parts of a network that listing it does not open: metadata, and the cluster's own networks. To open such a
-    part, an administrator lists it, or a part of it."""
-    parts = [*map(ipaddress.ip_network, NOWHERE[listed.version]), *cluster]
-    return [*ipaddress.collapse_addresses(part for part in parts if _is_inside(part, listed))]  # type: ignore[type-var]
 
 
 def _in(address: Address, networks: Iterable[Network]) -> bool:
