@@ -93,10 +93,11 @@ def knows(revision: str) -> bool:
 def _turn(engine: Engine) -> Iterator[None]:
     """One process migrates at a time. A transaction of another connection holds the lock: each migration has its own
     transaction, and some work outside of any."""
-    with engine.begin() as connection:
-        # The building of an index waits for all that a snapshot is kept for: a statement that waits, and also the last
-        # one of a transaction, if it had parameters.
+    with engine.connect() as connection:
+        # A transaction for each try: the building of an index waits until every transaction ends that it meets in the
+        # middle of a statement. One that kept trying would wait for the lock, and the builder for it.
         while not connection.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({_LOCK})").scalar():
+            connection.rollback()
             time.sleep(0.1)
         yield
 
