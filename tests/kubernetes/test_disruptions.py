@@ -36,6 +36,14 @@ def under_way(on_kube: KubeStack, job: weft.Job, step: int = 5) -> dict[int, str
     return on_kube.nodes(job)
 
 
+def is_stored(job: weft.Job) -> None:
+    """Wait until a checkpoint is stored of what a job has done by now, or later. The next one to be complete may have
+    begun earlier."""
+    for _ in range(2):
+        before = [checkpoint.generation for checkpoint in job.checkpoints()][:1]
+        eventually(lambda: [each.generation for each in job.checkpoints()][:1] != before, "a checkpoint")  # noqa: B023
+
+
 def check_went_on(job: weft.Job, at_least: int) -> None:
     """It was interrupted at no cost, and its second attempt began where the first had got to."""
     assert outcomes(job) == ["INTERRUPTED", "SUCCEEDED"], job.attempts
@@ -90,6 +98,7 @@ def test_a_node_that_does_not_answer_and_two_learners_on_it(on_kube: KubeStack) 
     # A checkpoint counts as complete when it has not changed for a second.
     silent = on_kube.train(RESUMES, profile="rather-node-2", checkpoint={"every": "1s"}, env={"PAUSE": "3"})
     assert (under_way(on_kube, silent, step=4), on_kube.nodes(lively)) == ({1: "node-2"}, {1: "node-2"})
+    is_stored(silent)
     stale, kubelet = on_kube.pods(silent)[1]["metadata"]["uid"], cluster.pid("kubelet-2")
     frozen = cluster.processes_of(stale)
     assert len(frozen) >= 2, "its agent, and what it runs"
@@ -101,7 +110,7 @@ def test_a_node_that_does_not_answer_and_two_learners_on_it(on_kube: KubeStack) 
         assert "learner 1: node node-2 has not answered since" in (lively.condition or "")
         assert "node node-2 has not answered" in on_kube.shown(lively)
         silent = silent.wait(timeout=240)
-        check_went_on(silent, 3)
+        check_went_on(silent, 4)
         assert silent.attempts[0].reason.startswith("learner 1 was lost with its node: node node-2 has not answered")
         assert [learner.node for learner in silent.attempts[1].learners] == ["node-1"]
         assert lively.refresh().state == "PROCESSING"
