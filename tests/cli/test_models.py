@@ -66,7 +66,7 @@ def test_from_a_job_to_a_stage_and_back(api: Api, ann: Person, real: Weft, job: 
     assert real("models", "register", job, "digits").out == "digits@1\n"
     assert real("models", "register", "@last", "digits").out == "digits@1\n", "the same results stay the same version"
     with api.context.database.transaction() as session:
-        [version] = session.scalars(select(ModelVersion))
+        [version] = session.scalars(select(ModelVersion).where(ModelVersion.project_id == ann.project_id))
         pin = {"name": "pillow", "version": "11.0.0", "source": "", "replaces": "12.0.0", "hashes": []}
         version.lineage = version.lineage | {"packages": {"lock": [pin], "sha256": "a" * 64}}
     assert "packages      pillow 11.0.0 (the image has 12.0.0)" in real("models", "show", "digits@1").out

@@ -104,11 +104,13 @@ class PackageBuild:
     def _resolve(self) -> list[Pin]:
         """The packages that the image lacks. uv takes what the image has wherever that will do."""
         lists = requirement_lists(self._request, self._code, self._scratch, self._uv, self._fixed)
+        installed = installed_packages()
         try:
-            said = self._dry_run(*lists.files, self._what_stays())
+            said = self._dry_run(*lists.files)
+            if any(_name(line) in installed for line in filter(_ADDS.match, said)):
+                said = self._dry_run(*lists.files, self._what_stays())
         except UvFailed as refused:
             raise TrainerError(explain(refused.said, lists.sources, self._fixed)) from None
-        installed = installed_packages()
         pins = []
         for line in filter(_ADDS.match, said):
             pin = self._read(line)
@@ -126,7 +128,9 @@ class PackageBuild:
     def _what_stays(self) -> Path:
         """The packages that stay, as requirements: so the packages that they need in turn stay as they need them.
 
-        An image may have been made without something that its packages ask for. Nothing of that is added here.
+        They are only added where a package of the image is to be replaced: uv looks up all that they need, and a job
+        that adds to the image needs no index that has those. An image may have been made without something that its
+        packages ask for. Nothing of that is added here.
         """
         fixed = list(self._fixed.values())
         if self._lacks(fixed):
@@ -216,6 +220,12 @@ class PackageBuild:
         path = self._scratch / name
         path.write_text("".join(f"{line}\n" for line in requirements))
         return path
+
+
+def _name(line: str) -> str:
+    """The package of a line that says what uv would install; empty if the line is not understood."""
+    match = _ADDED.match(line)
+    return canonical_name(match["name"]) if match else ""
 
 
 def main() -> int:
