@@ -52,11 +52,11 @@ export function Shell() {
             </button>
           </div>
           <nav className="nav" aria-label="Pages">
-            {NAVIGATION.filter((one) => (!one.admin || session?.admin) && (!one.owns || own) && !(one.edits && session?.role === "viewer")).map((one) => (
-              <Link key={one.to} to={one.to} activeOptions={{ exact: one.to === "/", includeSearch: false }}
+            {NAVIGATION.filter((page) => (!page.admin || session?.admin) && (!page.owns || own) && !(page.edits && session?.role === "viewer")).map((page) => (
+              <Link key={page.to} to={page.to} activeOptions={{ exact: page.to === "/", includeSearch: false }}
                 onClick={() => setOpen(false)}
               >
-                {one.name}
+                {page.name}
               </Link>
             ))}
           </nav>
@@ -115,9 +115,9 @@ function ProjectChoice({ session }: { session: Session }) {
     <label className="field">
       <span className="visually-hidden">Project</span>
       <select className="input" value={session.project} onChange={(event) => void change(event.target.value)}>
-        {session.projects.map((one) => (
-          <option key={one.name} value={one.name}>
-            {one.name}
+        {session.projects.map((project) => (
+          <option key={project.name} value={project.name}>
+            {project.name}
           </option>
         ))}
       </select>

@@ -33,7 +33,7 @@ export function Users({ me }: { me: string }) {
                 </td>
                 <td className="break">{user.email ?? "–"}</td>
                 <td className="break">
-                  {user.projects.map((one) => `${one.name} (${one.role})`).join(", ") || (
+                  {user.projects.map((project) => `${project.name} (${project.role})`).join(", ") || (
                     <span className="muted">none</span>
                   )}
                 </td>
