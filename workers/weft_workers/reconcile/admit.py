@@ -40,7 +40,7 @@ SAFETY = 30.0
 notes no changes."""
 RETRY = 3.0
 """Seconds until an engine that did not answer is asked again."""
-LOOK, LOOK_AT_IMAGES = 3.0, 1.0
+OBSERVE, OBSERVE_IMAGES = 3.0, 1.0
 """How often an engine for which jobs wait is asked whether it has changed; if images or packages are being made."""
 REST = 0.5
 """After a pass of so many seconds, none is made for so many times as long. Changes meanwhile share the next one."""
@@ -129,11 +129,11 @@ def due(context: Context, name: str) -> bool:
         return bool(session.scalar(select(or_(noted, planned))))
 
 
-def look(context: Context, name: str) -> None:
-    """Ask an engine for which jobs wait whether it has changed, on behalf of all workers: nodes, use by others, images.
-    If it has, its queue is planned again."""
+def observe(context: Context, name: str) -> None:
+    """Observe an engine for which jobs wait, on behalf of all workers. Plan its queue again if its nodes, their use by
+    others or its images have changed."""
     waiting = exists().where(Job.engine == name, Job.state == JobState.QUEUED.value)
-    every = case((Queue.unready > 0, timedelta(seconds=LOOK_AT_IMAGES)), else_=timedelta(seconds=LOOK))
+    every = case((Queue.unready > 0, timedelta(seconds=OBSERVE_IMAGES)), else_=timedelta(seconds=OBSERVE))
     claim = (
         update(Queue)
         .where(Queue.engine == name, or_(Queue.next_look_at.is_(None), Queue.next_look_at <= func.now()), waiting)

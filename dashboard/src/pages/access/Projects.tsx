@@ -199,7 +199,7 @@ function Members({ project, add }: { project: string; add: () => void }) {
 
 function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
   const queries = useQueryClient();
-  const look = async () => {
+  const refresh = async () => {
     await queries.invalidateQueries({ queryKey: ["projects"] });
     await queries.invalidateQueries({ queryKey: ["users"] });
     await queries.invalidateQueries({ queryKey: ["session"] });
@@ -216,7 +216,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
         submit={async ({ name = "", owner }) => {
           await api.POST("/api/v1/projects", { body: { name, allow_untrusted: false, ...(owner ? { owner } : {}) } });
           toast(`Project ${name} is there`);
-          await look();
+          await refresh();
         }}
         onClose={onClose}
       />
@@ -237,7 +237,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
             params: { path: { name: project, user } },
             body: { role: role as Role },
           });
-          await look();
+          await refresh();
         }}
         onClose={onClose}
       />
@@ -274,7 +274,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
               jobs: number(jobs),
             },
           });
-          await look();
+          await refresh();
         }}
         onClose={onClose}
       >
@@ -318,7 +318,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
               borrow: borrow !== "no",
             },
           });
-          await look();
+          await refresh();
         }}
         onClose={onClose}
       >
@@ -333,7 +333,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
       danger
       action={async () => {
         await api.DELETE("/api/v1/projects/{name}", { params: { path: { name: project } } });
-        await look();
+        await refresh();
       }}
       onClose={onClose}
     >

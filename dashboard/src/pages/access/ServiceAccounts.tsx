@@ -29,7 +29,7 @@ export function ServiceAccounts() {
     queryKey: ["service-accounts"],
     queryFn: ({ signal }) => body(api.GET("/api/v1/service-accounts", { signal })),
   });
-  const look = async () => {
+  const refresh = async () => {
     await queries.invalidateQueries({ queryKey: ["service-accounts"] });
     await queries.invalidateQueries({ queryKey: ["tokens"] });
   };
@@ -108,7 +108,7 @@ export function ServiceAccounts() {
           submit={async ({ name = "", role }) => {
             const wanted = ROLES.find((known) => known === role) ?? "viewer";
             await api.POST("/api/v1/service-accounts", { body: { name, role: wanted } });
-            await look();
+            await refresh();
           }}
           onClose={close}
         />
@@ -129,7 +129,7 @@ export function ServiceAccounts() {
               }),
             );
             setMade(token);
-            await look();
+            await refresh();
           }}
           onClose={close}
         />
@@ -141,7 +141,7 @@ export function ServiceAccounts() {
           danger
           action={async () => {
             await api.DELETE("/api/v1/service-accounts/{name}", { params: { path: { name: asked.account.name } } });
-            await look();
+            await refresh();
           }}
           onClose={close}
         >

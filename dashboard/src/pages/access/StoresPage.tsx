@@ -128,7 +128,7 @@ function Secrets({ edit, ask }: PartProps) {
 
 function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
   const queries = useQueryClient();
-  const look = (key: string) => queries.invalidateQueries({ queryKey: [key] });
+  const refresh = (key: string) => queries.invalidateQueries({ queryKey: [key] });
   switch (asked.what) {
     case "store":
       return (
@@ -147,7 +147,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
               body: { name, endpoint, user_name, password, ...(region ? { region } : {}) },
             });
             toast(`Data store ${name} is kept`);
-            await look("datastores");
+            await refresh("datastores");
           }}
           onClose={onClose}
         >
@@ -166,7 +166,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
           submit={async ({ name = "", value = "" }) => {
             await api.PUT("/api/v1/secrets/{name}", { params: { path: { name } }, body: { value } });
             toast(`Secret ${name} is kept`);
-            await look("secrets");
+            await refresh("secrets");
           }}
           onClose={onClose}
         />
@@ -183,7 +183,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
           danger
           action={async () => {
             await (store ? api.DELETE("/api/v1/datastores/{name}", path) : api.DELETE("/api/v1/secrets/{name}", path));
-            await look(store ? "datastores" : "secrets");
+            await refresh(store ? "datastores" : "secrets");
           }}
           onClose={onClose}
         >

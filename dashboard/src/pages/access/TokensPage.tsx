@@ -31,7 +31,7 @@ export function TokensPage() {
     queryKey: ["tokens"],
     queryFn: ({ signal }) => body(api.GET("/api/v1/tokens", { signal })),
   });
-  const look = () => queries.invalidateQueries({ queryKey: ["tokens"] });
+  const refresh = () => queries.invalidateQueries({ queryKey: ["tokens"] });
   const tokens = [...(data?.tokens ?? [])].sort((a, b) => a.kind.localeCompare(b.kind));
   return (
     <>
@@ -124,7 +124,7 @@ export function TokensPage() {
               }),
             );
             setMade(token);
-            await look();
+            await refresh();
           }}
           onClose={() => setMaking(false)}
         >
@@ -140,7 +140,7 @@ export function TokensPage() {
           danger
           action={async () => {
             await api.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: revoked.id } } });
-            await look();
+            await refresh();
           }}
           onClose={() => setRevoked(null)}
         >

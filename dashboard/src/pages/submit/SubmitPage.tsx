@@ -19,7 +19,7 @@ import { useTitle } from "../../ui/useTitle";
 import { Code, type Chosen } from "./Code";
 import { Changes } from "./Changes";
 import { Resolved } from "./Resolved";
-import { send, type Step } from "./send";
+import { send, type Progress } from "./send";
 
 type Valid = components["schemas"]["ValidManifest"];
 const route = getRouteApi("/inside/submit");
@@ -84,7 +84,7 @@ const AGAIN = 5000;
 function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
   const [text, setText] = useState(first);
   const [code, setCode] = useState<Chosen | null>(null);
-  const [step, setStep] = useState<Step | null>(null);
+  const [step, setStep] = useState<Progress | null>(null);
   const [submitted, setSubmitted] = useState(false);
   const [fromCheckpoint, setFromCheckpoint] = useState(false);
   const [refused, setRefused] = useState<{ text: string; error: unknown } | null>(null);
