@@ -158,7 +158,7 @@ class LiveLog:
                     await subscription.wait()
 
     def _told(self) -> object:
-        """What followers are told of."""
+        """The values whose changes followers get."""
         return self.end, self.state, self.over
 
     async def _wake_followers(self) -> None:
@@ -197,7 +197,7 @@ class LiveLog:
         chunks = self._reader.forward(self.end, _ANY, _CHUNKS)
         more = len(chunks) == _CHUNKS
         if more and (end := self._reader.end()) - self.end > BEHIND:
-            # Written faster than it is read: near the end, too, and whoever wants the rest reads it himself.
+            # The log grows faster than it is read. Go on near its end; a follower that needs the rest reads it itself.
             return _Seen(state, [], end - NEAR, more=True)
         return _Seen(state, chunks, None, more)
 

@@ -1,4 +1,4 @@
-// Whether the API is there. Lost by whoever gets no answer; found again by asking /readyz until it is.
+// Whether the API is there. A call without an answer reports it lost. Then /readyz is polled until it answers.
 import { useSyncExternalStore } from "react";
 
 const AGAIN = 2000; // ms

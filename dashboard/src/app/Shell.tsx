@@ -1,4 +1,4 @@
-// Around every page of who is signed in: where one can go, who and in which project one is, and whether the API is there.
+// The frame of every page after the sign-in: the menu, the user and the project, and whether the API answers.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useNavigate } from "@tanstack/react-router";
 import { useRef, useState } from "react";

@@ -1,4 +1,4 @@
-// What one chooses about charts; all of it goes to the URL.
+// The choices about charts, which all go to the URL.
 import { type ReactNode, useState } from "react";
 
 import { dateTime, span, value } from "../ui/format";

@@ -1,4 +1,4 @@
-// Charts of one or several jobs, with what one chooses about them.
+// Charts of one or several jobs, with the choices about them.
 import { useQueries } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 
@@ -20,7 +20,7 @@ interface PanelProps {
   change: (changes: Partial<ChartSearch>) => void;
   /** When no job has a point. */
   empty: ReactNode;
-  /** More of what one chooses. */
+  /** Further controls. */
   children?: ReactNode;
 }
 

@@ -162,7 +162,7 @@ def observe(context: Context, name: str) -> None:
 
 
 def lock(session: Session, engine: ObservedEngine) -> None:
-    """Wait for the engine's row and take it, before any job's: whoever holds a job's row never waits for this one."""
+    """Wait for the engine's row and take it, before any job's. The holder of a job's row never waits for it."""
     locked = select(EngineStatus.name).where(EngineStatus.name == engine.name).with_for_update()
     if session.scalars(locked).one_or_none() is None:
         session.execute(insert(EngineStatus).values(name=engine.name, type=engine.kind).on_conflict_do_nothing())
@@ -306,7 +306,7 @@ def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str
 
 
 def _notes(planned: Planned, unready: Mapping[str, Preparation], gone: Collection[str]) -> list[Note]:
-    """What the jobs that go on waiting are told, in the order of the queue."""
+    """The notes for the jobs that go on waiting, in the order of the queue."""
     decided, places = planned.plan, planned.plan.places_in_queue
     rows, notes = {row.id: row for row in planned.queue if row.id not in gone}, []
     for job_id, place in places.items():

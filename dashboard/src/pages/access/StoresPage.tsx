@@ -138,7 +138,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
           fields={[
             { name: "name", label: "Name", required: true, hint: "What manifests call it." },
             { name: "endpoint", label: "Endpoint", type: "url", required: true, placeholder: "https://s3.example.org" },
-            { name: "region", label: "Region", placeholder: "only where the store wants one" },
+            { name: "region", label: "Region", placeholder: "only if the store requires one" },
             { name: "user_name", label: "Access key", required: true },
             { name: "password", label: "Secret key", type: "password", required: true },
           ]}

@@ -1,4 +1,4 @@
-// What there is to train on, how much of it is taken, and who waits for it.
+// The engines, their resources in use, and the jobs that wait for them.
 import "../../styles/cluster.css";
 
 import { useQuery } from "@tanstack/react-query";

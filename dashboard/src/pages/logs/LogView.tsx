@@ -86,7 +86,7 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
     const atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < AT_END;
     const { top: topBefore, height: heightBefore } = scrolledTo.current;
     scrolledTo.current = { top: element.scrollTop, height: element.scrollHeight };
-    // Rows that turn out to be higher than thought leave one above the end, too: only who scrolls up wants to leave it.
+    // Rows that turn out to be higher than thought leave one above the end, too: only scrolling up leaves it.
     const up = element.scrollTop < topBefore && element.scrollHeight >= heightBefore;
     if (pinned ? !atEnd && up : atEnd && state.atEnd) setPinned(!pinned);
     const top = virtual.getVirtualItemForOffset(element.scrollTop);
