@@ -23,7 +23,7 @@ from weft_core.store.database import Database
 
 _BACKLOG = 2048
 _WEBSOCKET_MESSAGE = 4096  # bytes
-_SHUTDOWN = 5  # seconds for requests under way; followers are told at once
+_SHUTDOWN = 5  # seconds for requests in progress; followers get the news at once
 
 
 def main() -> int:

@@ -114,7 +114,7 @@ def pack(
     """Write the deterministic zip of ``folder``: sorted names, fixed times, modes 644 or 755. Returns how many files.
 
     Args:
-        left_out: is told of each socket, pipe and device.
+        left_out: called with each socket, pipe and device.
 
     Raises:
         BundleError: a file can't be read, a link leads out of the folder, or the limits are passed.

@@ -351,7 +351,8 @@ def _give_back(client: Client, jobs: Sequence[str]) -> None:
 
 
 class _Session:
-    """What this process has launched. A thread tells the server that it lives; its end is told too, or is noticed."""
+    """The workers that this process has launched. A thread reports to the server that the process lives. The process
+    also reports its end; if it can't, the server notices."""
 
     def __init__(self) -> None:
         self.id = uuid.uuid4().hex[:12]

@@ -20,7 +20,7 @@ from weft_core.manifest import Notify
 
 @dataclass(frozen=True)
 class Notification:
-    """An event of a job, for somebody who may know nothing else of the job."""
+    """An event of a job, understandable without further knowledge of the job."""
 
     id: str
     """The event's id: the same for all targets and all tries, and for no other event of any installation."""

@@ -99,7 +99,7 @@ def make_client(
 
 @lru_cache(64)
 def _ca_file(ca: str) -> _TemporaryFileWrapper[str]:
-    """boto wants certificates in a file; it goes with this process."""
+    """boto reads certificates from a file only; the file goes with this process."""
     file = NamedTemporaryFile("w", prefix="weft-ca-", suffix=".pem")  # noqa: SIM115
     file.write(ca)
     file.flush()

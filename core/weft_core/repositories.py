@@ -11,7 +11,7 @@ from weft_core.outgoing import Answer, NoAnswer, NotAllowed, Outgoing
 COMMIT = re.compile(r"[0-9a-f]{40}")
 _SERVICE = "git-upload-pack"
 _USER = "x-access-token"
-"""The user that goes with a token: what GitHub wants; other servers take any."""
+"""The user name beside a token: GitHub requires this one; other servers accept any."""
 
 
 class RepositoryError(Exception):

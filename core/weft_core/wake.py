@@ -1,4 +1,4 @@
-"""Wake-ups: hints through Redis that something changed. Best effort: whoever waits for one also looks at
+"""Wake-ups: hints through Redis that something changed. They may be lost, so each waiter also polls at
 intervals. (In the API, ``weft_api.streaming.wakeups`` listens to them.)"""
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"PK": "zip"
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ArchiveMember:
     """A regular file in an archive: ``size`` bytes of the archive from ``offset``."""
 
     name: str
@@ -27,7 +27,7 @@ class Member:
     size: int
 
 
-def members(path: Path, part: Member | None = None) -> Iterator[Member]:
+def members(path: Path, part: ArchiveMember | None = None) -> Iterator[ArchiveMember]:
     """The regular files of an uncompressed tar archive, or of the archive that is the member ``part`` of ``path``.
 
     Raises:
@@ -45,7 +45,7 @@ def members(path: Path, part: Member | None = None) -> Iterator[Member]:
         raise DatasetError(f"{where} is not a tar archive, or is damaged: {error}") from error
 
 
-def _members(file: IO[bytes], where: str, end: int) -> Iterator[Member]:
+def _members(file: IO[bytes], where: str, end: int) -> Iterator[ArchiveMember]:
     start = file.tell()
     magic = file.read(2)
     if magic in _COMPRESSED:
@@ -60,7 +60,7 @@ def _members(file: IO[bytes], where: str, end: int) -> Iterator[Member]:
             if info.offset_data + info.size > end:
                 raise DatasetError(f"{where} is cut off in the middle of {info.name!r}: get the file again")
             if info.isreg():
-                yield Member(info.name, info.offset_data, info.size)
+                yield ArchiveMember(info.name, info.offset_data, info.size)
         at_the_end = info is None and tar.offset + _BLOCK <= end
         file.seek(tar.offset)
         if not at_the_end or file.read(_BLOCK).strip(b"\0"):

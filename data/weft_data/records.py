@@ -161,7 +161,7 @@ def shards(folder: Path) -> list[Path]:
     return found
 
 
-def _records(path: Path, *, check: bool = True) -> Iterator[tfrecord.Record]:
+def _records(path: Path, *, check: bool = True) -> Iterator[tfrecord.TFRecord]:
     try:
         with path.open("rb") as file:
             yield from tfrecord.records(file, check=check)

@@ -28,7 +28,7 @@ class BrokenRecord(ValueError):
     """A file, record or message is damaged, or is something else."""
 
 
-class Record(NamedTuple):
+class TFRecord(NamedTuple):
     """The bytes of a record, and their place in the file."""
 
     offset: int
@@ -47,7 +47,7 @@ def framed(content: bytes) -> bytes:
     return b"".join((length, _CRC.pack(masked_crc(length)), content, _CRC.pack(masked_crc(content))))
 
 
-def records(file: IO[bytes], *, check: bool = True) -> Iterator[Record]:
+def records(file: IO[bytes], *, check: bool = True) -> Iterator[TFRecord]:
     """The records of a file, from its current position.
 
     Args:
@@ -69,7 +69,7 @@ def records(file: IO[bytes], *, check: bool = True) -> Iterator[Record]:
             raise BrokenRecord(f"it ends in the middle of the record at byte {offset:,}")
         if check and _CRC.unpack(footer)[0] != masked_crc(content):
             raise BrokenRecord(f"the checksum of the record at byte {offset:,} is wrong")
-        yield Record(offset + _HEADER, content)
+        yield TFRecord(offset + _HEADER, content)
         offset += _HEADER + length + _CRC.size
 
 

@@ -1,4 +1,4 @@
-"""Which port the API gets, and who has it when it is taken."""
+"""The port of the API, and the process that has it when it is taken."""
 
 from __future__ import annotations
 

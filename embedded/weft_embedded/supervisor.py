@@ -222,7 +222,7 @@ class Supervisor:
             self._say(f"waiting for {part.label}: {waited:.0f} s, {doing} …")
 
     def _say(self, word: str, *, bad: bool = False) -> None:
-        """Why it takes a while, for whoever waits: on the screen and, until it is ready, for `weft up --detach`."""
+        """Show the reason of a long wait: on the screen and, until the stack is ready, in `weft up --detach`."""
         if not self._state.ready:
             self._state.doing = word
         self._screen.line(word, bad=bad)

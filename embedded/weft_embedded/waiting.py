@@ -32,7 +32,7 @@ class Question:
 
 
 class Words:
-    """When people want to be told that something still takes a while: after 15 s, later once a minute."""
+    """The times at which a message says that something still takes a while: after 15 s, later once a minute."""
 
     def __init__(self) -> None:
         self._next = _FIRST_WORD

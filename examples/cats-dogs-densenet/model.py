@@ -24,7 +24,7 @@ def classifier(features: keras.Model, size: int, classes: int, dropout: float) -
     """Images (n, size, size, 3) with values from 0 to 255 → logits (n, classes), as float32 in any precision."""
     inputs = keras.Input((size, size, 3))
     normalized = layers.Normalization(
-        mean=[255 * one for one in MEAN], variance=[(255 * one) ** 2 for one in DEVIATION]
+        mean=[255 * channel for channel in MEAN], variance=[(255 * channel) ** 2 for channel in DEVIATION]
     )(inputs)
     pooled = layers.Dropout(dropout)(layers.GlobalAveragePooling2D()(features(normalized)))
     return keras.Model(inputs, layers.Dense(classes, dtype="float32", name="head")(pooled))
@@ -37,8 +37,8 @@ def copy_weights(stored: Path, features: keras.Model) -> None:
     for layer in features.layers:
         if not layer.weights:
             continue
-        shapes = [one.shape for one in known[layer.name].weights] if layer.name in known else None
-        if shapes != [one.shape for one in layer.weights]:
+        shapes = [weight.shape for weight in known[layer.name].weights] if layer.name in known else None
+        if shapes != [weight.shape for weight in layer.weights]:
             raise SystemExit(f"{stored} is no DenseNet-121 with so many dense blocks: it lacks layer {layer.name}")
         layer.set_weights(known[layer.name].get_weights())
 

@@ -16,17 +16,17 @@ class Block(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.one = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
-        self.norm_one = nn.BatchNorm2d(outputs)
-        self.two = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
-        self.norm_two = nn.BatchNorm2d(outputs)
+        self.first = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.first_norm = nn.BatchNorm2d(outputs)
+        self.second = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.second_norm = nn.BatchNorm2d(outputs)
         self.around = nn.Identity()
         if stride != 1 or inputs != outputs:
             self.around = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, images: Tensor) -> Tensor:
-        inner = functional.relu(self.norm_one(self.one(images)))
-        return functional.relu(self.norm_two(self.two(inner)) + self.around(images))
+        inner = functional.relu(self.first_norm(self.first(images)))
+        return functional.relu(self.second_norm(self.second(inner)) + self.around(images))
 
 
 class ResNet18(nn.Module):

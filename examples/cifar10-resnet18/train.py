@@ -141,9 +141,9 @@ def train_epoch(model, optimizer, images: Tensor, labels: Tensor, epoch: int, ar
 
 def average_statistics(model: torch.nn.Module) -> None:
     """Each process's batch normalisation has seen other images; the model that is tested and stored has their mean."""
-    statistics = [one for name, one in model.named_buffers() if "running_" in name]
-    for one, mean in zip(statistics, hvd.grouped_allreduce(statistics, op=hvd.Average), strict=True):
-        one.copy_(mean)
+    statistics = [statistic for name, statistic in model.named_buffers() if "running_" in name]
+    for statistic, mean in zip(statistics, hvd.grouped_allreduce(statistics, op=hvd.Average), strict=True):
+        statistic.copy_(mean)
 
 
 def test(model, images: Tensor, labels: Tensor, args: argparse.Namespace) -> float:
@@ -216,8 +216,8 @@ def train(args: argparse.Namespace) -> None:
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     say(
-        f"{sum(one.numel() for one in model.parameters()):,} weights; {len(images):,} images, of which each step takes "
-        f"{hvd.size()} processes × {args.batches_per_allreduce} passes × {args.batch_size}"
+        f"{sum(weight.numel() for weight in model.parameters()):,} weights; {len(images):,} images, of which each step "
+        f"takes {hvd.size()} processes × {args.batches_per_allreduce} passes × {args.batch_size}"
     )
 
     started, accuracy = time.monotonic(), None

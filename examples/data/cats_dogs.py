@@ -87,9 +87,9 @@ def shade(colour: np.ndarray, by: float) -> Colour:
 
 def scenery(side: int, random: np.random.Generator) -> Image.Image:
     """A background: one colour fading into another, with a few spots."""
-    one, two = random.uniform(30, 230, (2, 3))
+    start, end = random.uniform(30, 230, (2, 3))
     fall = np.linspace(0, 1, side)[:, None, None]
-    canvas = Image.fromarray(np.broadcast_to(one + (two - one) * fall, (side, side, 3)).astype(np.uint8))
+    canvas = Image.fromarray(np.broadcast_to(start + (end - start) * fall, (side, side, 3)).astype(np.uint8))
     pen = ImageDraw.Draw(canvas)
     for _ in range(random.integers(2, 7)):
         x, y, size = random.uniform(0, side, 3) * (1, 1, 0.2)

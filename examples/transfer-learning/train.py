@@ -60,9 +60,8 @@ def main() -> None:
     net, card = start(args.digits)
     net.to(device)
     trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
-    print(
-        f"training {sum(one.numel() for one in trained):,} of {sum(one.numel() for one in net.parameters()):,} weights"
-    )
+    total = sum(weight.numel() for weight in net.parameters())
+    print(f"training {sum(weight.numel() for weight in trained):,} of {total:,} weights")
     optimizer = torch.optim.SGD(trained, lr=args.learning_rate, momentum=0.9)
     images, labels = (part[: args.examples] for part in read_digits(DATA, "train", args.digits))
     loader = DataLoader(TensorDataset(images, labels), batch_size=32, shuffle=True)

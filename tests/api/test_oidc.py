@@ -53,7 +53,7 @@ def api_settings(api_settings: Settings, provider: IdentityProvider, other: Iden
         "misnamed": acme | {"issuer": provider.issuer + "/"},
         "away": acme | {"issuer": "http://127.0.0.1:9"},
     }
-    oidc = {name: OidcSettings.model_validate(one) for name, one in providers.items()}
+    oidc = {name: OidcSettings.model_validate(provider) for name, provider in providers.items()}
     public = api_settings.api.model_copy(update={"public_url": _PUBLIC})
     return api_settings.model_copy(update={"oidc": oidc, "api": public})
 
@@ -163,7 +163,7 @@ def test_a_role_that_somebody_has_set_stays(api: Api, provider: IdentityProvider
     provider.account("kim", groups=["ml"], preferred_username="kim")
     sign_in(api, provider, "kim")
     path = "/api/v1/projects/vision/members"
-    by_group = {one["user"]: one["by_group"] for one in root.http.get(path).json()["members"]}
+    by_group = {member["user"]: member["by_group"] for member in root.http.get(path).json()["members"]}
     assert by_group["kim@acme"]
     assert root.http.put(f"{path}/kim@acme", json={"role": "viewer"}).status_code == 200
     assert roles(sign_in(api, provider, "kim")[1]) == {"vision": "viewer", "speech": "viewer"}

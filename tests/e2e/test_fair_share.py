@@ -59,12 +59,12 @@ def test_a_tenant_with_one_job_comes_before_a_tenant_with_many(stack: Stack, vis
     stack.client.projects.set_share("vision", weight=1)
     many = [stack.train(manifest("python count.py 1 0", gpus=7, cpus=0.1, priority=100)) for _ in range(3)]
     wanted = manifest("python count.py 1 0", gpus=7, cpus=0.1, priority=0, data_stores=[])
-    one = vision.train(wanted, Path(__file__).parent / "programs")
+    first = vision.train(wanted, Path(__file__).parent / "programs")
     eventually(lambda: "queued behind" in many[0].refresh().reason, "a reason")
     assert "project default has used" in many[0].refresh().reason
-    assert one.refresh().queue_position == 1
+    assert first.refresh().queue_position == 1
     held.touch()
-    one = one.wait(timeout=240)
+    first = first.wait(timeout=240)
     ended = [job.wait(timeout=240) for job in many]
-    assert one.started_at is not None
-    assert all(job.started_at is not None and one.started_at < job.started_at for job in ended)
+    assert first.started_at is not None
+    assert all(job.started_at is not None and first.started_at < job.started_at for job in ended)

@@ -120,18 +120,18 @@ class Run:
         """If it is still there."""
 
         def stopped() -> bool:
-            if self.look(engine) is not None:
+            if self.observe(engine) is not None:
                 self.stop(0, engine)
             return True
 
         until(stopped, self._describe)
 
-    def look(self, engine: Engine | None = None) -> Observation | None:
+    def observe(self, engine: Engine | None = None) -> Observation | None:
         return (engine or self.case.engine).observe().get(self.spec.run_name)
 
     def wait(self, is_so: Callable[[Observation], object], engine: Engine | None = None) -> Observation:
         """The first observation of it that ``is_so``."""
-        return until(lambda: seen if (seen := self.look(engine)) and is_so(seen) else None, self._describe)
+        return until(lambda: seen if (seen := self.observe(engine)) and is_so(seen) else None, self._describe)
 
     def started(self, engine: Engine | None = None) -> Run:
         """Wait until its commands run, and the engine says so."""
@@ -145,7 +145,7 @@ class Run:
 
     def forgotten(self, engine: Engine | None = None) -> None:
         """Wait until nothing of it exists and the engine knows it no longer: it looks on, which is how it clears up."""
-        until(lambda: self.look(engine) is None and not self.leftovers, self._describe)
+        until(lambda: self.observe(engine) is None and not self.leftovers, self._describe)
 
     @property
     def leftovers(self) -> list[str]:
@@ -162,7 +162,7 @@ class Run:
 
     def _describe(self) -> str:
         try:
-            seen: object = self.look()
+            seen: object = self.observe()
         except Exception as error:
             seen = repr(error)
         said = {rank: (learner.phase, learner.lines[-3:]) for rank, learner in self.api.learners.items()}
@@ -226,13 +226,13 @@ class Case:
             run.forgotten(engines[run.spec.installation])
 
 
-def until(look: Callable[[], T | None], describe: Callable[[], object] = lambda: "") -> T:
+def until(condition: Callable[[], T | None], describe: Callable[[], object] = lambda: "") -> T:
     """The first true answer; an engine that can't be reached for a moment is asked again, as the reconciler does."""
     began = time.monotonic()
     while True:
         answer: T | str | None
         try:
-            answer = look()
+            answer = condition()
             if answer:
                 return answer
         except EngineUnreachable as error:
@@ -247,12 +247,12 @@ def answer_of(ask: Callable[[], T]) -> T:
     return until(lambda: (ask(),))[0]
 
 
-def stays(look: Callable[[], object], seconds: float) -> None:
-    """``look`` is true, and still is after so many seconds."""
+def stays(condition: Callable[[], object], seconds: float) -> None:
+    """``condition`` holds, and still is after so many seconds."""
     deadline, over = time.monotonic() + seconds, False
     while not over:
         over = time.monotonic() >= deadline
-        assert answer_of(look)
+        assert answer_of(condition)
         time.sleep(0.1)
 
 

@@ -61,7 +61,7 @@ def case(bench: Bench, request: pytest.FixtureRequest, _ended: list[Case]) -> It
 def standing(_shared: Case) -> Run:
     """A run of two learners that runs, for cases that do it no harm."""
     for run in _shared.runs[-1:]:
-        seen = answer_of(run.look)
+        seen = answer_of(run.observe)
         if seen and run.states(seen) == [LearnerState.RUNNING] * 2:
             return run
     return _shared.run(learners=2).launch().started()

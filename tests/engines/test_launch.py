@@ -65,7 +65,7 @@ def test_a_namesake_is_neither_adopted_nor_stopped(bench: Bench, case: Case) -> 
         engine = bench.engine(spec.installation)
         with pytest.raises((EngineUnreachable, LaunchRefused), match=run.spec.run_name):
             engine.launch(spec)
-    assert run.look() is None
+    assert run.observe() is None
     run.stop(0)
     stays(lambda: run.wait(lambda seen: True, theirs).learners[0].state is LearnerState.RUNNING, 3.0)
     assert run.api.agents == {0: 1}

@@ -12,7 +12,7 @@ from weft_core.engine import LearnerState
 
 def _has_lost(run: Run, rank: int) -> bool:
     """Whether the engine says that this learner has exited or is not there."""
-    seen = run.look()
+    seen = run.observe()
     learner = seen.learners.get(rank) if seen else None
     return learner is None or learner.state is LearnerState.EXITED
 
@@ -27,7 +27,7 @@ def test_a_killed_agent_is_seen_and_the_others_go_on(bench: Bench, case: Case) -
         assert not learner.oom
 
     def others() -> bool:
-        now = run.look()
+        now = run.observe()
         return bool(now and now.learners[0].state is LearnerState.RUNNING)
 
     stays(others, 3.0)

@@ -28,20 +28,20 @@ def test_a_learner_that_runs_is_running_on_a_node(bench: Bench, standing: Run) -
 def test_a_new_engine_and_another_process_see_the_same(bench: Bench, case: Case, standing: Run) -> None:
     """An engine made before a fork works after it, too: Celery's workers are forks."""
 
-    def look() -> None:
+    def observe() -> None:
         for engine in (case.engine, bench.engine()):
             standing.wait(lambda seen: standing.states(seen) == [LearnerState.RUNNING] * 2, engine)
 
     case.engine.observe()
-    look()
-    in_another_process(look)
+    observe()
+    in_another_process(observe)
 
 
 def test_an_installation_sees_its_own_runs_alone(bench: Bench, case: Case, standing: Run) -> None:
     theirs = case.run(installation=OTHERS).launch(bench.engine(OTHERS))
     theirs.wait(lambda seen: seen.learners, bench.engine(OTHERS))
-    assert theirs.look() is None
-    assert standing.look(bench.engine(OTHERS)) is None
+    assert theirs.observe() is None
+    assert standing.observe(bench.engine(OTHERS)) is None
 
 
 def test_how_learners_end(bench: Bench, case: Case) -> None:

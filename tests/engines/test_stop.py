@@ -28,7 +28,7 @@ def test_stopping_again_or_what_never_was_is_no_error(bench: Bench, case: Case) 
 
     def stopped() -> bool:
         run.stop(max(0.0, PATIENCE - (time.monotonic() - began)), bench.engine())  # as the reconciler does
-        return run.look() is None
+        return run.observe() is None
 
     until(stopped)
     assert run.api.count("finished") == 1
@@ -72,4 +72,6 @@ def test_a_stop_right_after_the_launch_leaves_nothing(case: Case) -> None:
     runs = [case.run(learners=2) for _ in range(3)]
     for run in runs:
         run.launch().finish()
-    until(lambda: not any(seen and LearnerState.RUNNING in run.states(seen) for run in runs for seen in [run.look()]))
+    until(
+        lambda: not any(seen and LearnerState.RUNNING in run.states(seen) for run in runs for seen in [run.observe()])
+    )

@@ -66,25 +66,25 @@ def test_a_server_that_is_away_is_unreachable_and_nothing_is_changed(
                 assert said
                 assert standing.spec.token not in said
                 assert new.spec.token not in said
-    until(lambda: standing.look(engine))  # it recovers by itself
+    until(lambda: standing.observe(engine))  # it recovers by itself
     stays(lambda: standing.states(engine.observe()[standing.spec.run_name]) == [LearnerState.RUNNING] * 2, 2.0)
     assert standing.api.agents == _BOTH
     assert not new.leftovers
-    assert answer_of(lambda: new.look(engine)) is None
+    assert answer_of(lambda: new.observe(engine)) is None
 
 
 def test_after_its_streams_were_cut_an_engine_still_sees_what_is_new(
     bench: Bench, case: Case, standing: Run, require: Require
 ) -> None:
     require("network")
-    assert answer_of(standing.look)
+    assert answer_of(standing.observe)
     case.proxy.cut_streams()
     new = case.run().launch(bench.engine())
     new.started()
     case.proxy.cut_streams()
     new.stop(0, bench.engine())
-    until(lambda: not (seen := new.look()) or LearnerState.RUNNING not in new.states(seen))
-    assert answer_of(standing.look)
+    until(lambda: not (seen := new.observe()) or LearnerState.RUNNING not in new.states(seen))
+    assert answer_of(standing.observe)
 
 
 def _changes_of_a_launch(case: Case) -> int:
@@ -94,7 +94,7 @@ def _changes_of_a_launch(case: Case) -> int:
 
 
 def _is_listed_or_gone(run: Run) -> bool:
-    return run.look() is not None or not run.leftovers
+    return run.observe() is not None or not run.leftovers
 
 
 def _launch_into(trap: Trap, run: Run, engine: Engine) -> None:

@@ -17,7 +17,7 @@ from weft_core.settings import ProfileSettings
 from weft_core.store.models import Datastore, Queue, Secret
 from weft_workers.observing import Ages, ObservedEngine
 from weft_workers.reconcile import step
-from weft_workers.reconcile.admit import admit, due, look
+from weft_workers.reconcile.admit import admit, due, observe
 
 
 def states(world: World, jobs: list[str]) -> list[str]:
@@ -28,7 +28,7 @@ def sweep(world: World) -> None:
     """What a sweeper does for the engine's queue, however long ago it did it last."""
     with world.transaction() as session:
         session.execute(update(Queue).values(next_look_at=None))
-    look(world.context, "local")
+    observe(world.context, "local")
     if due(world.context, "local"):
         admit(world.context, "local")
 

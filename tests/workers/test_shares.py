@@ -40,11 +40,11 @@ def share(project: str, gpus: int | None = None, weight: float = 1, average: flo
 
 def turns(queue: list[Request], *shares: Share) -> list[str]:
     """The order in which jobs are considered, if each gets what it asks for."""
-    known = {one.project: one for one in shares}
+    known = {share.project: share for share in shares}
     found = []
-    for one in Turns(queue, known):
-        found.append(one.job_id)
-        known[one.project].take(one, one.learners)
+    for queued in Turns(queue, known):
+        found.append(queued.job_id)
+        known[queued.project].take(queued, queued.learners)
     return found
 
 
@@ -109,8 +109,8 @@ def test_a_cap_on_one_member_holds_back_nobody_else() -> None:
 
 def preempted(asked: Request, busy: Sequence[Running], *shares: Share, mode: Mode = "guaranteed") -> list[str] | None:
     rooms = [Room.of(node())]
-    found = victims(rooms, occupy(rooms, busy), busy, asked, {one.project: one for one in shares}, mode)
-    return None if found is None else [one.job_id for one in found]
+    found = victims(rooms, occupy(rooms, busy), busy, asked, {share.project: share for share in shares}, mode)
+    return None if found is None else [attempt.job_id for attempt in found]
 
 
 def test_a_job_within_its_guarantee_takes_back_what_others_have_borrowed() -> None:
@@ -185,8 +185,8 @@ def test_only_borrowed_or_lower_priority_room_is_taken_and_no_gang_in_vain(
     project, gpus, priority = asked
     want = request("want", project, gpus, priority=priority)
     held = {name: Usage() for name in "abc"}
-    for one in attempts:
-        held[one.project] = held[one.project].plus(one.each, 1)
+    for attempt in attempts:
+        held[attempt.project] = held[attempt.project].plus(attempt.each, 1)
     shares = {name: Share(name, used=held[name], guaranteed=Quota(gpus=guarantees[name])) for name in "abc"}
     rooms = [Room.of(node(cpus=64, gpus=8))]
     chosen = victims(rooms, occupy(rooms, attempts), attempts, want, shares, mode)
@@ -196,18 +196,18 @@ def test_only_borrowed_or_lower_priority_room_is_taken_and_no_gang_in_vain(
     if not chosen:
         assert chosen is None
         return
-    freed = sum(one.each.gpus for one in chosen)
+    freed = sum(attempt.each.gpus for attempt in chosen)
     assert room + freed >= gpus, "it fits afterwards"
-    assert all(room + freed - one.each.gpus < gpus for one in chosen), "and nobody stops in vain"
-    for one in chosen:
-        if one.project == project:
+    assert all(room + freed - attempt.each.gpus < gpus for attempt in chosen), "and nobody stops in vain"
+    for attempt in chosen:
+        if attempt.project == project:
             assert mode == "priority"
-            assert one.priority < priority
+            assert attempt.priority < priority
         else:
             assert mode != "off"
             assert shares[project].covers(want)
-            own = guarantees[one.project]
-            assert own is None or held[one.project].gpus > own, "its project holds more than its guarantee"
+            own = guarantees[attempt.project]
+            assert own is None or held[attempt.project].gpus > own, "its project holds more than its guarantee"
 
 
 # --- nobody starves, and nothing is given out twice -----------------------------------------------------------------
@@ -228,13 +228,15 @@ class Simulated:
     started: set[str] = field(default_factory=set)
     preemptions: int = 0
 
-    def submit(self, one: Request, work: int) -> None:
-        self.queue[one.job_id] = one, work
+    def submit(self, request: Request, work: int) -> None:
+        self.queue[request.job_id] = request, work
 
     def tick(self) -> Plan:
         attempts = [
-            replace(running(job, one.project, one.each.gpus, priority=one.priority, ending=ending), unsaved=work)
-            for job, (one, work, ending) in self.active.items()
+            replace(
+                running(job, request.project, request.each.gpus, priority=request.priority, ending=ending), unsaved=work
+            )
+            for job, (request, work, ending) in self.active.items()
         ]
         held = {name: Usage() for name in "abc"}
         for attempt in attempts:
@@ -244,25 +246,28 @@ class Simulated:
             for name in "abc"
         }
         limits = {name: [Allowance(name, Quota(gpus=most), held[name])] for name, most in self.quotas.items()}
-        waiting = [one for one, _ in self.queue.values()]
+        waiting = [request for request, _ in self.queue.values()]
         decided = plan("e", Capacity((node(cpus=99, gpus=8),)), attempts, waiting, limits, shares, self.mode)
         assert sorted(decided.order) == sorted(self.queue)
         assert not decided.places.keys() & decided.waiting.keys()
         assert decided.preempted.keys() <= {job for job, (_, _, ending) in self.active.items() if not ending}
-        for job, (one, work, ending) in list(self.active.items()):
+        for job, (request, work, ending) in list(self.active.items()):
             work -= 1
             if ending or work <= 0:
                 del self.active[job]
                 if work > 0:
-                    self.queue[job] = one, work
+                    self.queue[job] = request, work
             else:
-                self.active[job] = one, work, job in decided.preempted
+                self.active[job] = request, work, job in decided.preempted
         self.preemptions += len(decided.preempted)
         for job in decided.places:
-            one, work = self.queue.pop(job)
-            self.active[job] = one, work, False
+            request, work = self.queue.pop(job)
+            self.active[job] = request, work, False
             self.started.add(job)
-        gpus = {name: sum(one.each.gpus for one, _, _ in self.active.values() if one.project == name) for name in "abc"}
+        gpus = {
+            name: sum(request.each.gpus for request, _, _ in self.active.values() if request.project == name)
+            for name in "abc"
+        }
         assert sum(gpus.values()) <= 8, "never more than there is"
         assert all(gpus[name] <= most for name, most in self.quotas.items()), "never over quota"
         decay = 0.5 ** (1 / self.half_life)
@@ -317,17 +322,17 @@ def test_two_projects_that_always_want_more_get_what_their_weights_say() -> None
     averages = {"a": 0.0, "b": 0.0}
     active: list[tuple[Request, int]] = []
     for tick in range(400):
-        active = [(one, left - 1) for one, left in active if left > 1]
+        active = [(request, left - 1) for request, left in active if left > 1]
         queue = [request(f"{name}{tick}-{n}", name) for name in "ab" for n in range(8)]
-        attempts = [running(one.job_id, one.project) for one, _ in active]
+        attempts = [running(request.job_id, request.project) for request, _ in active]
         held = {name: Usage() for name in "ab"}
         for attempt in attempts:
             held[attempt.project] = held[attempt.project].plus(attempt.each, 1)
         known = {name: Share(name, shares[name], averages[name], held[name]) for name in "ab"}
         decided = plan("e", Capacity((node(cpus=99, gpus=8),)), attempts, queue, shares=known)
-        active += [(one, 1 + len(one.job_id) % 4) for one in queue if one.job_id in decided.places]
+        active += [(request, 1 + len(request.job_id) % 4) for request in queue if request.job_id in decided.places]
         for name in "ab":
-            now = sum(one.project == name for one, _ in active)
+            now = sum(request.project == name for request, _ in active)
             used[name] += now
             averages[name] = averages[name] * 0.97 + 0.03 * 17 * now
     assert 2.6 < used["a"] / used["b"] < 3.4

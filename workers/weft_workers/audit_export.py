@@ -30,7 +30,7 @@ Send = Callable[[Sequence[AuditRecord]], None]
 
 
 class AuditExporter:
-    """Any number of workers may run one: who holds the row of the target sends."""
+    """Any number of workers may run one: the worker that holds the row of the target sends."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -187,8 +187,8 @@ class Housekeeping:
             return len(gone.all())
 
     def drop_old_links(self) -> int:
-        """Forget links that signed a browser in, or could have, a day ago; returns how many. (Until then they are told
-        apart: used, expired, never made.)"""
+        """Forget links that signed a browser in, or could have, a day ago; returns how many. (Until then an error says
+        whether a link was used, has expired or never existed.)"""
         with self.context.database.transaction() as session:
             old = delete(SignInLink).where(SignInLink.expires_at < func.now() - _LINK_AGE)
             return len(session.execute(old.returning(SignInLink.sha256)).all())

@@ -40,7 +40,7 @@ class Seen(Generic[T]):
 
 
 class Remembered(Generic[T]):
-    """A question to an engine that is asked once for all threads that want to know at the same time."""
+    """A question to an engine that is asked once for all threads that ask at the same time."""
 
     def __init__(self, ask: Callable[[], T], ages: Ages) -> None:
         self._ask, self._ages = ask, ages

@@ -52,7 +52,7 @@ def victims(
         return None
     chosen: list[tuple[Running, Sequence[str]]] = []
     able = [(attempt, nodes) for attempt, nodes in zip(running, held, strict=True) if not attempt.ending]
-    for attempt, nodes in sorted(able, key=lambda one: one[0].unsaved):
+    for attempt, nodes in sorted(able, key=lambda item: item[0].unsaved):
         share = left.get(attempt.project)
         if attempt.project == request.project:
             allowed = mode == "priority" and attempt.priority < request.priority

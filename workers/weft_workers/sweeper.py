@@ -33,7 +33,7 @@ from weft_workers.delivering import Deliverer
 from weft_workers.housekeeping import Housekeeping
 from weft_workers.process import BadSettings, open_context, read_settings, wait_for_installation
 from weft_workers.reconcile import step
-from weft_workers.reconcile.admit import admit, due, look
+from weft_workers.reconcile.admit import admit, due, observe
 from weft_workers.retention import Retention
 
 log = structlog.get_logger(__name__)
@@ -44,8 +44,8 @@ PARENT = "WEFT_SWEEPER_PARENT"
 _THREADS = 4
 _BATCH = 200
 _CHECK_EVERY = 10.0  # seconds between two checks of an engine
-_ADMIT_EVERY = 0.1  # seconds between two looks for changes of a queue
-_LOOK_EVERY = 1.0
+_ADMIT_EVERY = 0.1  # seconds between two checks for changes of a queue
+_OBSERVE_EVERY = 1.0
 _TIDY_EVERY = 600.0
 _RETENTION_EVERY = 60.0
 _ARCHIVE_EVERY = 5.0
@@ -81,7 +81,7 @@ class Sweeper:
             for engine in self._context.engines.values()
         ]
         for name in self._context.engines:
-            for every, task in ((_ADMIT_EVERY, self.admit_due), (_LOOK_EVERY, partial(look, self._context))):
+            for every, task in ((_ADMIT_EVERY, self.admit_due), (_OBSERVE_EVERY, partial(observe, self._context))):
                 keepers.append(threading.Thread(target=self._repeat, args=(every, partial(task, name)), daemon=True))
         keepers.append(threading.Thread(target=self._repeat, args=(_TIDY_EVERY, house.tidy), daemon=True))
         retention = Retention(self._context)
@@ -171,7 +171,8 @@ class Sweeper:
         due = select(Job.id).where(Job.next_step_at <= func.now(), free).order_by(Job.next_step_at).limit(_BATCH)
         left = func.extract("epoch", func.min(Job.next_step_at) - func.now())
         with self._context.database.transaction() as session:
-            # None is locked or skipped: a claim takes a job but once, and who holds a row may not speak of it again.
+            # It takes no locks: the claim decides who steps the job. Nor does it skip locked rows: the transaction that
+            # holds the lock may have just made the job due.
             found = list(session.scalars(due))
             soonest = session.execute(select(left).where(Job.next_step_at > func.now())).scalar_one()
         return found, float("inf") if soonest is None else float(soonest)

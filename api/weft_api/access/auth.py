@@ -234,7 +234,7 @@ def revoke(session: Session, token_ids: Sequence[str]) -> None:
     """End tokens and sessions immediately, and all that were opened or created with them."""
     with across_projects(session):  # an administrator's token opens sessions in other projects, too
         while token_ids:
-            # The update waits for whoever is making a child just now (`limit_of`), so the next query finds that child.
+            # The update waits for a transaction that makes a child (`limit_of`), so the next query finds that child.
             ended = update(Token).where(Token.id.in_(token_ids), Token.revoked_at.is_(None))
             session.execute(ended.values(revoked_at=func.now()))
             token_ids = session.scalars(select(Token.id).where(Token.opened_with.in_(token_ids))).all()

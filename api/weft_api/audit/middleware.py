@@ -1,4 +1,4 @@
-"""Records every request that changes something, and each read that a handler wants recorded."""
+"""Records every request that changes something, and each read that a handler marks."""
 
 from __future__ import annotations
 

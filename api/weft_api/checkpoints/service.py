@@ -154,7 +154,7 @@ def _read(store: CheckpointStore, key: str, generation_id: str, folder: str) -> 
     try:
         document = json.loads(store.bucket.get(store.prefix + key))
         generation = Generation(generation_id, folder, document)
-        # Whoever can write to a user's bucket could have written this.
+        # Anybody with write access to a user's bucket could have written this.
         right = all(_CONTENT.fullmatch(content) for content in generation.contents) and generation.size >= 0
         return generation if right and (generation.lasted is None or generation.overlaps(generation)) else None
     except StoreError as error:

@@ -1,5 +1,5 @@
-"""Jobs, log lines and metrics in FfDL's shapes. Its client wants numbers where there are numbers here, and some objects
-never null."""
+"""Jobs, log lines and metrics in FfDL's shapes. Its client requires numbers where there are numbers here, and
+some objects never null."""
 
 from __future__ import annotations
 

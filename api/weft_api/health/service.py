@@ -1,4 +1,4 @@
-"""Whether the servers that this process needs answer, and who may read its metrics."""
+"""Whether the servers that this process needs answer, and whether a caller may read its metrics."""
 
 from __future__ import annotations
 

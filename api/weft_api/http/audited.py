@@ -92,8 +92,8 @@ def acting(
     token_id: str | None = None,
     project: tuple[str, str] | None = None,
 ) -> None:
-    """Say who makes this request. The first word counts: a request that signs someone in is the act of who they were
-    before. Only the project may come later."""
+    """Note the actor of this request. The first call counts: a request that signs in a user is an act of the caller
+    from before the sign-in. Only the project may follow later."""
     noted = _noted.get()
     if noted is None:
         return

@@ -47,8 +47,8 @@ _TOO_MUCH = (
     problems.TOO_MANY_STREAMS,
 )
 _PAUSE = 0.5
-"""Seconds before such an answer is sent: whoever asks again at once would otherwise keep the process busy with
-refusals."""
+"""Seconds before such an answer is sent. Without the pause, a client that repeats its request at once would keep the
+process busy with refusals."""
 _FAILED = 1011
 """The close code of a WebSocket after an error."""
 

@@ -90,8 +90,8 @@ class MetricCondition:
         return exists().where(its.c.job_id == job_id, its.c.name == self.name, condition)
 
 
-class Place(NamedTuple):
-    """Where a job stands in an order; a cursor is the place of the last job of a page."""
+class Position(NamedTuple):
+    """Where a job stands in an order; a cursor is the position of the last job of a page."""
 
     id: str
     at: datetime | None
@@ -121,18 +121,18 @@ class Order:
             raise invalid("query.sort", "no such order", found=text[:100], accepted=_SORTS)
         return cls(text, descending, stat, name)
 
-    def cursor(self, place: Place) -> str:
-        """The cursor of the page behind this place."""
-        when = place.at.isoformat() if place.at else ""
+    def cursor(self, position: Position) -> str:
+        """The cursor of the page behind this position."""
+        when = position.at.isoformat() if position.at else ""
         if self.field == "created_at":
-            return encode(when, place.id)
-        return encode(self._tag, json.dumps(place.value), when, place.id)
+            return encode(when, position.id)
+        return encode(self._tag, json.dumps(position.value), when, position.id)
 
-    def place(self, cursor: str) -> Place:
+    def position(self, cursor: str) -> Position:
         """Raises Problem invalid_request for anything but a cursor of this order."""
         if self.field == "created_at":
             when, job_id = decode_time_key(cursor)
-            return Place(job_id, when, None)
+            return Position(job_id, when, None)
         tag, seen, text, job_id = decode(cursor, 4)
         try:
             value = json.loads(seen)
@@ -147,7 +147,7 @@ class Order:
             good = (known and math.isfinite(value)) if at is None else value is None
         if tag != self._tag or not good or (at is not None and at.tzinfo is None):
             raise invalid("query.cursor", "not a cursor of this order", accepted="`next_cursor` of the page before")
-        return Place(job_id, at, value)
+        return Position(job_id, at, value)
 
     @property
     def _tag(self) -> str:

@@ -33,7 +33,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from weft_api.jobs.ordering import MetricCondition, Order, Place
+from weft_api.jobs.ordering import MetricCondition, Order, Position
 from weft_core.lifecycle.states import JobState
 from weft_core.store.models import Job, JobLabel, JobMetric, JobText, User
 from weft_core.store.scope import Scope
@@ -44,7 +44,7 @@ _INTEGERS = ARRAY(Integer)
 _STATES = [state.value for state in JobState]
 
 Keys = Sequence[tuple[str, bool]]
-"""The columns of :class:`Place` that a page is sorted by, and whether descending."""
+"""The columns of :class:`Position` that a page is sorted by, and whether descending."""
 _NEWEST: Keys = (("at", True), ("id", True))
 
 
@@ -75,14 +75,14 @@ class _Branch(NamedTuple):
     order: Sequence[ColumnElement[Any]]
 
 
-def find_page(scope: Scope, wanted: JobFilter, order: Order, limit: int, cursor: str | None) -> list[Place]:
+def find_page(scope: Scope, wanted: JobFilter, order: Order, limit: int, cursor: str | None) -> list[Position]:
     """The next ``limit`` jobs of the project. Raises Problem invalid_request for a cursor of another order."""
-    place = order.place(cursor) if cursor else None
+    position = order.position(cursor) if cursor else None
     if wanted.limits:
         # For each state, user or label another plan may be the right one: no plan for any value, which Postgres makes
         # of a statement that comes often.
         scope.session.execute(text("select set_config('plan_cache_mode', 'force_custom_plan', true)"))
-    return _Search(scope, wanted, order).page(place, limit)
+    return _Search(scope, wanted, order).page(position, limit)
 
 
 class _Search:
@@ -103,7 +103,7 @@ class _Search:
         at: datetime | None = self._scope.session.scalar(its.order_by(labels.c.created_at.desc()).limit(1))
         return at.timestamp() if at else float("-inf")
 
-    def page(self, after: Place | None, limit: int) -> list[Place]:
+    def page(self, after: Position | None, limit: int) -> list[Position]:
         wanted, order = self._wanted, self._order
         if wanted.user and not self._user_id:
             return []
@@ -112,7 +112,7 @@ class _Search:
             if order.field != "created_at":
                 keys = [("value", order.descending), *keys]
             return self._run(after, keys, limit)
-        found: list[Place] = []
+        found: list[Position] = []
         if after is None or after.value is not None:
             found = self._run(after, [("value", order.descending), ("id", order.descending)], limit)
             after = None
@@ -120,7 +120,7 @@ class _Search:
             found += self._run(after, _NEWEST, limit - len(found))
         return found
 
-    def _run(self, after: Place | None, keys: Keys, limit: int) -> list[Place]:
+    def _run(self, after: Position | None, keys: Keys, limit: int) -> list[Position]:
         if not self._wanted.text:
             return self._read(_sorted(self._merged(after, keys, limit), keys, limit))
         pattern = func.lower(
@@ -154,19 +154,19 @@ class _Search:
         wanted = self._wanted
         return bool(wanted.states or wanted.engine or wanted.user or self._order.field in ("name", "state"))
 
-    def _read(self, rows: Select[Any]) -> list[Place]:
-        return [Place(*row) for row in self._scope.session.execute(rows)]
+    def _read(self, rows: Select[Any]) -> list[Position]:
+        return [Position(*row) for row in self._scope.session.execute(rows)]
 
     # --- branches --------------------------------------------------------------------------------------------
 
-    def _merged(self, after: Place | None, keys: Keys, limit: int) -> Select[Any]:
+    def _merged(self, after: Position | None, keys: Keys, limit: int) -> Select[Any]:
         branches = self._branches(after, keys)
         parts = [branch.rows.order_by(*branch.order).limit(limit) for branch in branches]
         if len(parts) == 1:
             return parts[0]
         return select(union_all(*(select(part.subquery()) for part in parts)).subquery())
 
-    def _branches(self, after: Place | None, keys: Keys) -> list[_Branch]:
+    def _branches(self, after: Position | None, keys: Keys) -> list[_Branch]:
         if self._order.metric:
             return [self._measured(after) if keys[0][0] == "value" else self._unmeasured(after)]
         if self._order.field == "name":
@@ -175,7 +175,7 @@ class _Search:
             return self._by_state(after)
         return self._by_time(after)
 
-    def _by_time(self, after: Place | None) -> list[_Branch]:
+    def _by_time(self, after: Position | None) -> list[_Branch]:
         source, job_id, at, driving = self._source()
         rows = select(job_id.label("id"), at.label("at"), null().label("value")).select_from(source)
         rows = rows.where(*self._conditions(source, job_id, at, driving))
@@ -212,7 +212,7 @@ class _Search:
         jobs = self._scope.listed(Job)
         return jobs, jobs.c.id, jobs.c.created_at, False
 
-    def _by_name(self, after: Place | None) -> list[_Branch]:
+    def _by_name(self, after: Position | None) -> list[_Branch]:
         jobs = self._jobs()
         name = func.lower(jobs.c.name)
         rows = self._all_of(jobs, name)
@@ -223,7 +223,7 @@ class _Search:
         same = rows.where(name == after.value, _older(jobs, after))
         return [_Branch(same, order[1:]), _Branch(rows.where(beyond), order)]
 
-    def _by_state(self, after: Place | None) -> list[_Branch]:
+    def _by_state(self, after: Position | None) -> list[_Branch]:
         jobs = self._jobs()
         branches = []
         for number, state in enumerate(_STATES):
@@ -237,7 +237,7 @@ class _Search:
             branches.append(_Branch(rows, [jobs.c.created_at.desc(), jobs.c.id.desc()]))
         return branches or [_Branch(self._all_of(jobs, literal(0)).where(false()), [])]
 
-    def _measured(self, after: Place | None) -> _Branch:
+    def _measured(self, after: Position | None) -> _Branch:
         metrics = self._scope.listed(JobMetric)
         value, job_id, at = metrics.c[self._order.field], metrics.c.job_id, null()
         rows = select(job_id.label("id"), at.label("at"), value.label("value"))
@@ -254,7 +254,7 @@ class _Search:
         down = self._order.descending
         return _Branch(rows, [_directed(value, down), _directed(job_id, down)])
 
-    def _unmeasured(self, after: Place | None) -> _Branch:
+    def _unmeasured(self, after: Position | None) -> _Branch:
         jobs, metrics = self._jobs(), self._scope.listed(JobMetric)
         its = self._id(jobs)
         measured = exists().where(
@@ -300,8 +300,8 @@ class _Search:
         return found
 
 
-def _older(jobs: FromClause, place: Place) -> ColumnElement[bool]:
-    older: ColumnElement[bool] = tuple_(jobs.c.created_at, jobs.c.id) < (place.at, place.id)
+def _older(jobs: FromClause, position: Position) -> ColumnElement[bool]:
+    older: ColumnElement[bool] = tuple_(jobs.c.created_at, jobs.c.id) < (position.at, position.id)
     return older
 
 

@@ -17,7 +17,7 @@ from weft_api.learner.schemas import HeartbeatAnswer, HeartbeatCall
 from weft_api.streaming.batch_queue import BatchQueue
 
 # Rows that another transaction holds are left to service.heartbeat: waiting for some while holding others could be a
-# deadlock. One whose workers have failed, and that was told to leave, still brings its log.
+# deadlock. A learner whose workers have failed, and that was ordered to leave, still sends its log.
 _BEAT = text(
     """
     with beats as (

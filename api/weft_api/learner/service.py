@@ -210,7 +210,7 @@ def heartbeat(context: Context, token: AttemptToken, call: HeartbeatCall) -> Hea
             Attempt.ended_at.is_(None),
             Learner.rank == call.rank,
             Learner.instance == call.instance,
-            # One whose workers have failed, and that was told to leave, still brings its log.
+            # A learner whose workers have failed, and that was ordered to leave, still sends its log.
             or_(Learner.left_at.is_(None), Learner.broken.is_not(None)),
         )
         .values(

@@ -87,7 +87,7 @@ class LiveLog:
         self._held: deque[Held] = deque()
         self._bytes = 0
         self._bells: dict[asyncio.Event, None] = {}
-        self._looked = asyncio.Event()
+        self._polling = asyncio.Event()
         self._polled = 0
         self._begun = 0
         self.followers = 0
@@ -106,11 +106,11 @@ class LiveLog:
         if self._subscription:
             self._subscription.notify()
         while self._polled < needed:
-            await self._looked.wait()
+            await self._polling.wait()
 
     async def news(self, bell: asyncio.Event, patience: float) -> None:
-        """Until something has changed, at most ``patience`` seconds. To be called without an await since the last look
-        at what may change.
+        """Until something has changed, at most ``patience`` seconds. To be called without an await since the last
+        read of what may change.
 
         Args:
             bell: the follower's own. Setting it wakes this follower.
@@ -146,11 +146,11 @@ class LiveLog:
                     pass  # Postgres or S3 is away: the next poll may succeed
                 except Exception as error:
                     # Followers would wait for ever, and nobody would know why.
-                    log.error("looking at a job's log failed", job=self._job_id, exc_info=error)
+                    log.error("polling a job's log failed", job=self._job_id, exc_info=error)
                 else:
                     self._polled = self._begun
-                    looked, self._looked = self._looked, asyncio.Event()
-                    looked.set()
+                    polled, self._polling = self._polling, asyncio.Event()
+                    polled.set()
                     if self._told() != before:
                         await self._wake_followers()
                 if not more:
@@ -158,7 +158,7 @@ class LiveLog:
                     await subscription.wait()
 
     def _told(self) -> object:
-        """What followers are told of."""
+        """The values whose changes followers get."""
         return self.end, self.state, self.over
 
     async def _wake_followers(self) -> None:
@@ -197,7 +197,7 @@ class LiveLog:
         chunks = self._reader.forward(self.end, _ANY, _CHUNKS)
         more = len(chunks) == _CHUNKS
         if more and (end := self._reader.end()) - self.end > BEHIND:
-            # Written faster than it is read: near the end, too, and whoever wants the rest reads it himself.
+            # The log grows faster than it is read. Go on near its end; a follower that needs the rest reads it itself.
             return _Seen(state, [], end - NEAR, more=True)
         return _Seen(state, chunks, None, more)
 

@@ -24,7 +24,7 @@ _End = Annotated[
         allow_inf_nan=False,
         ge=-1e18,
         le=1e18,
-        description="End of the range, in the unit of `x`. The range includes it.",
+        description="A bound of the range, in the unit of `x`. The range includes it.",
         examples=[500],
     ),
 ]

@@ -74,7 +74,9 @@ def experiment_id(name: str) -> str:
 def in_experiments(*wanted: str) -> ColumnElement[bool]:
     """Whether a job is in one of these experiments; as an index has it."""
     default = hashlib.md5(DEFAULT_NAME.encode(), usedforsecurity=False).hexdigest()
-    return func.md5(Job.name).in_([default if one == DEFAULT_ID else one for one in wanted if one != default])
+    return func.md5(Job.name).in_(
+        [default if experiment == DEFAULT_ID else experiment for experiment in wanted if experiment != default]
+    )
 
 
 def experiments_of_jobs(scope: Scope, *conditions: Any, most: int) -> list[Experiment]:

@@ -24,8 +24,8 @@ log = structlog.get_logger("weft.oidc")
 
 
 def sign_in(database: Database, provider: Provider, person: Person) -> User:
-    """The user that a person is, with the roles of the person's groups. A person who comes for the first time becomes a
-    user, if a group gives a role.
+    """The user of a person, with the roles of the person's groups. At the first sign-in, Weft creates the user if a
+    group gives a role.
 
     Raises:
         Problem: forbidden without any role; unauthenticated for a disabled user.

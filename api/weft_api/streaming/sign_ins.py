@@ -57,7 +57,7 @@ class SignIns:
         """The sign-in of ``who``, until the context is left. It has ended at once if too many were admitted together.
 
         Args:
-            wake: called when the sign-in ends, so that a stream that waits looks at it.
+            wake: called when the sign-in ends, so that a stream that waits notices it.
         """
         sign_in = SignIn(wake)
         streams = self._watched.setdefault(who, set())
@@ -65,7 +65,7 @@ class SignIns:
         self._open.update(_owners(who))
         sign_in.ended = any(self._open[owner] > _MOST[owner[0]] for owner in _owners(who))
         if self._task is None:
-            self._task = asyncio.create_task(self._look(), name="weft-sign-ins")
+            self._task = asyncio.create_task(self._poll(), name="weft-sign-ins")
         try:
             yield sign_in
         finally:
@@ -82,7 +82,7 @@ class SignIns:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         try:
             while self._watched:
                 await asyncio.sleep(_INTERVAL)

@@ -113,7 +113,7 @@ def poll(context: Context, plain: str) -> CreatedToken:
 
 
 def show(context: Context, code: str) -> DeviceView:
-    """Who waits under a code. Raises Problem not_found."""
+    """The program that waits under a code. Raises Problem not_found."""
     with context.database.transaction() as session:
         row = _waiting(session, code)
         return DeviceView(

@@ -82,7 +82,7 @@ def _check_current(context: Context, who: Principal, name: str, body: UserChange
     with context.database.transaction() as session:
         has_one = _get(session, name).password_hash is not None
     if not has_one:
-        # A token opens one project, and an identity provider decides who comes in; a password would do neither.
+        # A token opens one project, and an identity provider controls the access. A password would do neither.
         if not who.admin:
             raise Problem(FORBIDDEN, "you have no password yet: ask an administrator to set the first")
         return
@@ -92,7 +92,7 @@ def _check_current(context: Context, who: Principal, name: str, body: UserChange
 
 
 def _another_admin(session: Session, user: User) -> None:
-    """Raises Problem conflict when nobody else could look after the installation."""
+    """Raises Problem conflict if no other administrator would remain."""
     # Locked, in the order of ids, so that an administrator remains when two remove each other.
     admins = select(User.id).where(User.is_admin, User.disabled_at.is_(None)).order_by(User.id).with_for_update()
     if session.scalars(admins).all() == [user.id]:

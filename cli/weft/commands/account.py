@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from weft import profile as profiles
 from weft.client import Client
-from weft.commands.asking import ask_secret
+from weft.commands.prompts import ask_secret
 from weft.errors import ConfigurationError
 from weft.transport.http import Transport
 from weft.ui import times

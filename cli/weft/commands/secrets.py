@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from weft.commands.asking import ask_secret
 from weft.commands.common import JsonOption, client_of
+from weft.commands.prompts import ask_secret
 from weft.ui.console import say, show, show_json
 from weft.ui.jobs import table
 from weft.ui.times import ago

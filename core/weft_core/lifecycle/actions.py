@@ -87,7 +87,7 @@ class Fire:
 
 @dataclass(frozen=True)
 class Settle:
-    """Decide the attempt's outcome; its learners are told to stop.
+    """Decide the attempt's outcome, and order its learners to stop.
 
     ``exit_code`` is set when a learner's command failed by itself, and only then can a retry of a FAILED attempt help.
     """

@@ -1,6 +1,6 @@
 """The verbs that change a job. Each runs in the caller's transaction and writes its event there too.
 
-Who may call what: the API submits jobs and sets what is *desired*; only the workers move ``state``.
+The API submits jobs and sets ``desired``. Only the workers change ``state``.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def request_halt(session: Session, job: Job, by: str | None = None, reason: str 
     """Ask for the job to be halted; a job that is halted or being halted is left as it is.
 
     Args:
-        reason: ``halted by …``, if it is not the user who asks.
+        reason: ``halted by …``, if something else than the user halts the job.
 
     Raises:
         Conflict: it has ended otherwise, or is being deleted.

@@ -12,7 +12,7 @@ from weft_core.store.models import Delivery, Event, Job
 
 
 def queue_state(session: Session, job: Job, event: Event) -> None:
-    """Queue an event of a new state for the targets that want to know of this state."""
+    """Queue an event of a new state for the targets that ask for this state."""
     targets = job.manifest.get("notify") or ()
     queue(session, event, [index for index, target in enumerate(targets) if event.state in target["on"]])
 

@@ -37,7 +37,7 @@ _EXISTS = ("42710", "23505")  # of a role, and of a row of the catalogue that so
 
 
 def _view(name: str, columns: str) -> TableClause:
-    return a_table(name, *(a_column(one) for one in columns.split()))
+    return a_table(name, *(a_column(column) for column in columns.split()))
 
 
 # Below a policy, Postgres takes no condition into an index but those that can tell nobody anything about rows that the

@@ -37,7 +37,7 @@ export function whenSignedOut(action: () => void) {
 export async function call(input: Request | string, init?: RequestInit): Promise<Response> {
   const request = new Request(input, { credentials: "same-origin", ...init });
   if (!READS.has(request.method)) {
-    // Nobody else's page can send this one, so nobody else's page can act for who is signed in here.
+    // Nobody else's page can send this one, so nobody else's page can act for the signed-in user.
     request.headers.set("X-Weft-Session", "1");
     if (request.method === "POST" && !request.headers.has("Idempotency-Key")) {
       request.headers.set("Idempotency-Key", idempotencyKey());

@@ -1,4 +1,4 @@
-// Whether the API is there. Lost by whoever gets no answer; found again by asking /readyz until it is.
+// Whether the API is there. A call without an answer reports it lost. Then /readyz is polled until it answers.
 import { useSyncExternalStore } from "react";
 
 const AGAIN = 2000; // ms
@@ -17,7 +17,7 @@ class Connection {
   lost() {
     if (this.away) return;
     this.away = true;
-    this.listeners.forEach((one) => one());
+    this.listeners.forEach((listener) => listener());
     window.setTimeout(() => void this.probe(), AGAIN);
   }
 
@@ -27,8 +27,8 @@ class Connection {
       return;
     }
     this.away = false;
-    this.listeners.forEach((one) => one());
-    this.whenBack.forEach((one) => one());
+    this.listeners.forEach((listener) => listener());
+    this.whenBack.forEach((retry) => retry());
   }
 
   /** Call `action` each time that the API is back. */

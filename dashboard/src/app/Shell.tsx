@@ -1,4 +1,4 @@
-// Around every page of who is signed in: where one can go, who and in which project one is, and whether the API is there.
+// The frame of every page after the sign-in: the menu, the user and the project, and whether the API answers.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useNavigate } from "@tanstack/react-router";
 import { useRef, useState } from "react";
@@ -52,11 +52,11 @@ export function Shell() {
             </button>
           </div>
           <nav className="nav" aria-label="Pages">
-            {NAVIGATION.filter((one) => (!one.admin || session?.admin) && (!one.owns || own) && !(one.edits && session?.role === "viewer")).map((one) => (
-              <Link key={one.to} to={one.to} activeOptions={{ exact: one.to === "/", includeSearch: false }}
+            {NAVIGATION.filter((page) => (!page.admin || session?.admin) && (!page.owns || own) && !(page.edits && session?.role === "viewer")).map((page) => (
+              <Link key={page.to} to={page.to} activeOptions={{ exact: page.to === "/", includeSearch: false }}
                 onClick={() => setOpen(false)}
               >
-                {one.name}
+                {page.name}
               </Link>
             ))}
           </nav>
@@ -115,9 +115,9 @@ function ProjectChoice({ session }: { session: Session }) {
     <label className="field">
       <span className="visually-hidden">Project</span>
       <select className="input" value={session.project} onChange={(event) => void change(event.target.value)}>
-        {session.projects.map((one) => (
-          <option key={one.name} value={one.name}>
-            {one.name}
+        {session.projects.map((project) => (
+          <option key={project.name} value={project.name}>
+            {project.name}
           </option>
         ))}
       </select>

@@ -1,14 +1,14 @@
 // The pages that the menu leads to, in its order. `admin`: only administrators see it; `owns`: owners see it, too.
-export interface Place {
+export interface MenuItem {
   to: "/" | "/submit" | "/models" | "/cluster" | "/stores" | "/tokens" | "/audit" | "/admin";
   name: string;
   admin?: boolean;
   owns?: boolean;
-  /** Of no use to who may only look. */
+  /** Viewers have no use for it. */
   edits?: boolean;
 }
 
-export const NAVIGATION: readonly Place[] = [
+export const NAVIGATION: readonly MenuItem[] = [
   { to: "/", name: "Jobs" },
   { to: "/submit", name: "Submit", edits: true },
   { to: "/models", name: "Models" },

@@ -26,13 +26,13 @@ export function useProjectTurn() {
 export function OtherProjects() {
   const { data: session } = useQuery(sessionQuery);
   const turn = useProjectTurn();
-  const others = session?.projects.filter((one) => one.name !== session.project) ?? [];
+  const others = session?.projects.filter((project) => project.name !== session.project) ?? [];
   if (!others.length) return null;
   return (
     <div className="row" role="group" aria-label="Other projects">
-      {others.map((one) => (
-        <button key={one.name} type="button" className="button" onClick={() => void turn(one.name)}>
-          Look in {one.name}
+      {others.map((project) => (
+        <button key={project.name} type="button" className="button" onClick={() => void turn(project.name)}>
+          Look in {project.name}
         </button>
       ))}
     </div>

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 
 import { sessionQuery } from "../api/queries";
 
-/** What who is signed in may do in this project. The API decides; pages only don't offer what it would refuse. */
+/** The rights of the signed-in user in this project. The API decides; pages only hide what it would refuse. */
 export function useRights(): { edit: boolean; own: boolean; admin: boolean } {
   const { data: session } = useQuery(sessionQuery);
   const admin = session?.admin ?? false;

@@ -1,4 +1,4 @@
-// What one chooses about charts; all of it goes to the URL.
+// The choices about charts, which all go to the URL.
 import { type ReactNode, useState } from "react";
 
 import { dateTime, span, value } from "../ui/format";
@@ -20,7 +20,7 @@ const CHIPS = 32;
 
 export function Controls({ kind, axis, search, change, known, children }: ControlsProps) {
   const axes: Axis[] = kind === "user" ? ["step", "time", "elapsed"] : ["time", "elapsed"];
-  const ids = (of: (one: Series) => number) => [...new Set(known.map(of))].sort((a, b) => a - b).map(String);
+  const ids = (of: (series: Series) => number) => [...new Set(known.map(of))].sort((a, b) => a - b).map(String);
   return (
     <section className="card chart-controls" aria-label="Charts">
       <div className="row">
@@ -40,9 +40,9 @@ export function Controls({ kind, axis, search, change, known, children }: Contro
             value={axis}
             onChange={(event) => change({ x: event.target.value as Axis, ...NO_ZOOM })}
           >
-            {axes.map((one) => (
-              <option key={one} value={one}>
-                {AXES[one]}
+            {axes.map((axis) => (
+              <option key={axis} value={axis}>
+                {AXES[axis]}
               </option>
             ))}
           </select>
@@ -58,8 +58,8 @@ export function Controls({ kind, axis, search, change, known, children }: Contro
         <Smoothing now={search.smooth ?? 0} change={(smooth) => change({ smooth: smooth || undefined })} />
         {children}
       </div>
-      <Chips what="Learner" ids={ids((one) => one.learner)} now={search.learner} set={(learner) => change({ learner })} />
-      <Chips what="Attempt" ids={ids((one) => one.attempt)} now={search.attempt} set={(attempt) => change({ attempt })} />
+      <Chips what="Learner" ids={ids((series) => series.learner)} now={search.learner} set={(learner) => change({ learner })} />
+      <Chips what="Attempt" ids={ids((series) => series.attempt)} now={search.attempt} set={(attempt) => change({ attempt })} />
       <Zoom key={`${search.from} ${search.to}`} axis={axis} search={search} change={change} />
     </section>
   );
@@ -96,7 +96,7 @@ function Chips({
 }) {
   if (ids.length < 2) return null;
   const toggle = (id: string) => {
-    const chosen = now?.includes(id) ? now.filter((one) => one !== id) : [...(now ?? []), id];
+    const chosen = now?.includes(id) ? now.filter((other) => other !== id) : [...(now ?? []), id];
     set(chosen.length && chosen.length < ids.length ? chosen : undefined);
   };
   return (

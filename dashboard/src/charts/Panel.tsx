@@ -1,4 +1,4 @@
-// Charts of one or several jobs, with what one chooses about them.
+// Charts of one or several jobs, with the choices about them.
 import { useQueries } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 
@@ -20,22 +20,22 @@ interface PanelProps {
   change: (changes: Partial<ChartSearch>) => void;
   /** When no job has a point. */
   empty: ReactNode;
-  /** More of what one chooses. */
+  /** Further controls. */
   children?: ReactNode;
 }
 
 export function Panel({ jobs, kind, search, change, empty, children }: PanelProps) {
   const lists = useQueries({ queries: jobs.map((job) => seriesQuery(job.id, kind, job.live)) });
   const known: Known[] = lists.flatMap((list, at) =>
-    (list.data?.series ?? []).map((one) => ({ ...one, job: jobs[at]?.id ?? "" })),
+    (list.data?.series ?? []).map((series) => ({ ...series, job: jobs[at]?.id ?? "" })),
   );
   const notes = [...new Set(lists.flatMap((list) => list.data?.notes ?? []))];
   const error = lists.find((list) => list.error)?.error;
   const axis: Axis = search.x ?? (kind === "user" ? "step" : "time");
 
-  const fits = (one: { learner: number; attempt: number }) =>
-    (!search.learner || search.learner.includes(String(one.learner))) &&
-    (!search.attempt || search.attempt.includes(String(one.attempt)));
+  const fits = (series: { learner: number; attempt: number }) =>
+    (!search.learner || search.learner.includes(String(series.learner))) &&
+    (!search.attempt || search.attempt.includes(String(series.attempt)));
   const wanted = (search.q ?? "").toLowerCase();
   const all = chartsOf(kind, known.filter(fits));
   const charts = all.filter((chart) => chart.title.toLowerCase().includes(wanted));
@@ -86,7 +86,7 @@ interface CardProps {
   axis: Axis;
   search: ChartSearch;
   change: (changes: Partial<ChartSearch>) => void;
-  fits: (one: { learner: number; attempt: number }) => boolean;
+  fits: (series: { learner: number; attempt: number }) => boolean;
   lineKey: LineKey;
   known: readonly Known[];
 }
@@ -100,15 +100,15 @@ function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, kno
       const origin = origins.get(job.id);
       const ms = (at: number) => (axis === "elapsed" ? (origin ?? 0) + at * 1000 : at);
       const range = zoomed ? { from: ms(search.from ?? 0), to: ms(search.to ?? 0) } : {};
-      const has = origin !== undefined && known.some((one) => one.job === job.id && chart.names.includes(one.name));
+      const has = origin !== undefined && known.some((series) => series.job === job.id && chart.names.includes(series.name));
       const asked = { names: chart.names, kind, x: axis === "step" ? "step" : "time", ...range } as const;
       return bucketsQuery(job.id, asked, job.live && seen, seen && has);
     }),
   });
   const lines = answers.flatMap((answer, at) => {
     const job = jobs[at]?.id ?? "";
-    const series = (answer.data?.series ?? []).filter((one) => fits(one) && one.x.length > 0);
-    return series.map((one) => toLine(one, job, chart, axis, origins.get(job) ?? 0, lineKey));
+    const series = (answer.data?.series ?? []).filter((found) => fits(found) && found.x.length > 0);
+    return series.map((found) => toLine(found, job, chart, axis, origins.get(job) ?? 0, lineKey));
   });
   const failed = answers.find((answer) => answer.error && !answer.data)?.error;
   const leftOut = answers.reduce((sum, answer) => sum + (answer.data?.left_out ?? 0), 0);
@@ -129,10 +129,10 @@ function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, kno
           binary={chart.binary}
           formatX={formatX}
           onZoom={(range) => change(range ? { from: tidy(range[0]), to: tidy(range[1]) } : NO_ZOOM)}
-          label={`Chart of ${chart.title}: ${lines.map((one) => `${one.label} ${chart.format(one.last.at(-1))}`).join("; ")}`}
+          label={`Chart of ${chart.title}: ${lines.map((line) => `${line.label} ${chart.format(line.last.at(-1))}`).join("; ")}`}
         />
       ) : (
-        <p className="plot-none muted">{answers.some((one) => one.isFetching) || !seen ? "…" : "No point in this range."}</p>
+        <p className="plot-none muted">{answers.some((answer) => answer.isFetching) || !seen ? "…" : "No point in this range."}</p>
       )}
       {leftOut > 0 && <p className="muted">{leftOut} more lines are left out: choose learners.</p>}
     </section>
@@ -147,7 +147,7 @@ function useSeen(): [React.RefObject<HTMLElement | null>, boolean] {
   const [seen, setSeen] = useState(false);
   useEffect(() => {
     if (!element.current) return;
-    const watch = new IntersectionObserver((entries) => setSeen(entries.some((one) => one.isIntersecting)), {
+    const watch = new IntersectionObserver((entries) => setSeen(entries.some((entry) => entry.isIntersecting)), {
       rootMargin: "300px",
     });
     watch.observe(element.current);

@@ -16,12 +16,12 @@ export interface Chart {
   part: (name: string) => string;
 }
 
-const bytes: Format = (one) => (one === null || one === undefined ? "–" : size(one));
-const rate: Format = (one) => (one === null || one === undefined ? "–" : `${size(one)}/s`);
+const bytes: Format = (amount) => (amount === null || amount === undefined ? "–" : size(amount));
+const rate: Format = (amount) => (amount === null || amount === undefined ? "–" : `${size(amount)}/s`);
 const unit =
   (mark: string): Format =>
-  (one) =>
-    one === null || one === undefined ? "–" : `${value(Math.round(one * 10) / 10)}${mark}`;
+  (amount) =>
+    amount === null || amount === undefined ? "–" : `${value(Math.round(amount * 10) / 10)}${mark}`;
 
 // In the order of the page. The GPUs of a learner share a chart.
 const SYSTEM: [RegExp, string, Format, (found: RegExpMatchArray) => string][] = [
@@ -39,7 +39,7 @@ const SYSTEM: [RegExp, string, Format, (found: RegExpMatchArray) => string][] = 
 const bare = (name: string) => name.replace(/^system\//, "");
 
 export function chartsOf(kind: Kind, series: readonly Series[]): Chart[] {
-  const names = [...new Set(series.map((one) => one.name))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  const names = [...new Set(series.map(({ name }) => name))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   if (kind === "user") return names.map((name) => ({ title: name, names: [name], format: value, binary: false, part: () => "" }));
   const charts: Chart[] = [];
   const left = new Set(names);

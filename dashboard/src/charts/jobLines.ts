@@ -23,7 +23,7 @@ export interface LineKey {
  * several jobs, each job has. Earlier attempts are dashed.
  */
 export function makeKey(jobs: readonly ChartedJob[], known: readonly Known[]): LineKey {
-  const pairs = [...new Set(known.map((one) => `${one.job} ${one.learner}`))];
+  const pairs = [...new Set(known.map((line) => `${line.job} ${line.learner}`))];
   const order = jobs.flatMap((job) =>
     pairs
       .filter((pair) => pair.startsWith(`${job.id} `))
@@ -32,14 +32,14 @@ export function makeKey(jobs: readonly ChartedJob[], known: readonly Known[]): L
   const attempts = new Map<string, number>();
   for (const { job, attempt } of known) attempts.set(job, Math.max(attempt, attempts.get(job) ?? 0));
   const twice = new Set(jobs.map((job) => job.name)).size < jobs.length;
-  const learners = new Set(known.map((one) => one.learner)).size > 1;
-  const retried = new Set(known.map((one) => one.attempt)).size > 1;
+  const learners = new Set(known.map((line) => line.learner)).size > 1;
+  const retried = new Set(known.map((line) => line.attempt)).size > 1;
   return {
     color: (job, learner) =>
-      jobs.length > 1 ? jobs.findIndex((one) => one.id === job) : Math.max(0, order.indexOf(`${job} ${learner}`)),
+      jobs.length > 1 ? jobs.findIndex((other) => other.id === job) : Math.max(0, order.indexOf(`${job} ${learner}`)),
     old: (job, _, attempt) => attempt < (attempts.get(job) ?? 0),
     label: (job, learner, attempt) => {
-      const name = jobs.find((one) => one.id === job)?.name ?? job;
+      const name = jobs.find((other) => other.id === job)?.name ?? job;
       const parts = [];
       if (jobs.length > 1) parts.push(twice ? `${name} (${job.slice(-4)})` : name);
       if (learners) parts.push(`learner ${learner}`);

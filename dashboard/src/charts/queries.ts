@@ -31,7 +31,7 @@ export const bucketsQuery = (job: string, asked: Asked, live: boolean, enabled: 
     queryKey: ["metrics", job, asked.kind, "buckets", asked],
     queryFn: ({ signal }): Promise<Answer> => {
       const params = new URLSearchParams({ kind: asked.kind, x: asked.x, width: "600" });
-      asked.names.forEach((one) => params.append("name", one));
+      asked.names.forEach((name) => params.append("name", name));
       if (asked.from !== undefined) params.set("from", String(asked.from));
       if (asked.to !== undefined) params.set("to", String(asked.to));
       return json<Answer>(`/jobs/${encodeURIComponent(job)}/metrics/query?${params}`, "GET", undefined, signal);

@@ -29,7 +29,7 @@ interface FormDialogProps {
 }
 
 export function FormDialog({ title, verb, fields, submit, onClose, children }: FormDialogProps) {
-  const [values, setValues] = useState(() => Object.fromEntries(fields.map((one) => [one.name, one.first ?? ""])));
+  const [values, setValues] = useState(() => Object.fromEntries(fields.map((field) => [field.name, field.first ?? ""])));
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
   const run = async (event: FormEvent) => {
@@ -90,9 +90,9 @@ function Input({ field, value, set }: { field: Field; value: string; set: (value
         <textarea rows={3} spellCheck={false} {...shared} {...change} />
       ) : type === "select" ? (
         <select {...shared} {...change}>
-          {options?.map((one) => (
-            <option key={one} value={one}>
-              {one}
+          {options?.map((option) => (
+            <option key={option} value={option}>
+              {option}
             </option>
           ))}
         </select>
@@ -110,8 +110,8 @@ function Input({ field, value, set }: { field: Field; value: string; set: (value
       )}
       {suggested && (
         <datalist id={list}>
-          {suggested.map((one) => (
-            <option key={one} value={one} />
+          {suggested.map((suggestion) => (
+            <option key={suggestion} value={suggestion} />
           ))}
         </datalist>
       )}

@@ -20,7 +20,7 @@ const NO_MARKS: ReadonlyMap<number, string> = new Map();
 export function ManifestEditor({ value, onChange, marks = NO_MARKS, invalid, label, describedBy, ref }: Props) {
   const colours = useHighlighted(value, "yaml");
   const lines = value.split("\n").length;
-  // Tab indents; after Escape it goes on to the next field, as it must for who has no mouse.
+  // Tab indents; after Escape it goes on to the next field, as it must for users without a mouse.
   const leaving = useRef(false);
   const pressed = (event: KeyboardEvent<HTMLTextAreaElement>) => {
     if (event.key === "Escape") leaving.current = true;

@@ -18,8 +18,8 @@ export function Table({ label, columns, children }: Props) {
       <table className="table">
         <thead>
           <tr>
-            {columns.map((one) => {
-              const { name, right, hidden } = typeof one === "string" ? { name: one } : one;
+            {columns.map((column) => {
+              const { name, right, hidden } = typeof column === "string" ? { name: column } : column;
               return (
                 <th key={name} scope="col" className={right && "right"}>
                   {hidden ? <span className="visually-hidden">{name}</span> : name}

@@ -60,5 +60,5 @@ export function value(of: number | null | undefined): string {
   return String(Number(of.toPrecision(5)));
 }
 
-export const plural = (count: number, one: string, many = `${one}s`) =>
-  `${count.toLocaleString()} ${count === 1 ? one : many}`;
+export const plural = (count: number, singular: string, many = `${singular}s`) =>
+  `${count.toLocaleString()} ${count === 1 ? singular : many}`;

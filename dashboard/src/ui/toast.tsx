@@ -13,13 +13,13 @@ const listeners = new Set<() => void>();
 
 function set(value: readonly Toast[]) {
   toasts = value;
-  listeners.forEach((one) => one());
+  listeners.forEach((listener) => listener());
 }
 
 export function toast(text: string, tone: Toast["tone"] = "good") {
   const id = next++;
   set([...toasts.slice(-3), { id, text, tone }]);
-  window.setTimeout(() => set(toasts.filter((one) => one.id !== id)), tone === "bad" ? 9000 : 4500);
+  window.setTimeout(() => set(toasts.filter((other) => other.id !== id)), tone === "bad" ? 9000 : 4500);
 }
 
 export function Toasts() {
@@ -32,9 +32,9 @@ export function Toasts() {
   );
   return (
     <div className="toasts" role="status" aria-live="polite">
-      {shown.map((one) => (
-        <div key={one.id} className={`toast ${one.tone}`}>
-          {one.text}
+      {shown.map((toast) => (
+        <div key={toast.id} className={`toast ${toast.tone}`}>
+          {toast.text}
         </div>
       ))}
     </div>

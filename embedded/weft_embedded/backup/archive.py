@@ -149,7 +149,7 @@ class Writer:
             self._sealed.finish()
 
 
-class Member:
+class ArchiveMember:
     """A member of an archive while it is read."""
 
     def __init__(self, path: Path, name: str, size: int, file: IO[bytes]) -> None:
@@ -204,7 +204,7 @@ class Archive:
                 )
             self.header = Header(**raw)
 
-    def members(self, progress: Callable[[int], None] = lambda _: None) -> Iterator[Member]:
+    def members(self, progress: Callable[[int], None] = lambda _: None) -> Iterator[ArchiveMember]:
         """The members in their order; each is to be read before the next.
 
         Args:
@@ -246,7 +246,7 @@ class Archive:
             raise HomeError(f"{self.path} is damaged: {wrong[0]} does not match its checksum")
         return index
 
-    def _members(self, progress: Callable[[int], None]) -> Iterator[Member]:
+    def _members(self, progress: Callable[[int], None]) -> Iterator[ArchiveMember]:
         with self.path.open("rb") as file:
             source: io.RawIOBase | BinaryIO = file
             if self.encrypted:
@@ -257,7 +257,7 @@ class Archive:
                     content = tar.extractfile(info)
                     if content is None:
                         raise HomeError(f"{self.path} is no backup of Weft: it holds {info.name!r}, which is no file")
-                    yield Member(self.path, info.name, info.size, content)
+                    yield ArchiveMember(self.path, info.name, info.size, content)
                     progress(file.tell())
 
 

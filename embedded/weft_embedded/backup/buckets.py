@@ -18,7 +18,7 @@ from boto3.s3.transfer import TransferConfig
 
 from weft_core.objects import StoreError, make_client, store_errors
 from weft_core.settings import S3Settings
-from weft_embedded.backup.archive import Member, StoredObject, Writer
+from weft_embedded.backup.archive import ArchiveMember, StoredObject, Writer
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -156,7 +156,7 @@ class Buckets:
             with store_errors(self._endpoint, name):
                 self._s3.create_bucket(Bucket=name)
 
-    def put(self, members: Iterable[Member], objects: Mapping[str, StoredObject]) -> None:
+    def put(self, members: Iterable[ArchiveMember], objects: Mapping[str, StoredObject]) -> None:
         """Store the objects of an archive.
 
         Raises:

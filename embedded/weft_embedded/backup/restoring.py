@@ -23,7 +23,7 @@ from weft_core.settings import Settings
 from weft_core.store import migrate
 from weft_core.store.database import Database
 from weft_core.words import count
-from weft_embedded.backup.archive import Archive, Index, Member
+from weft_embedded.backup.archive import Archive, ArchiveMember, Index
 from weft_embedded.backup.buckets import Buckets
 from weft_embedded.backup.report import Report
 from weft_embedded.backup.taking import HOME_FILES, servers
@@ -152,7 +152,7 @@ def _fill(archive: Archive, index: Index, home: Home, settings: Settings, report
             return _interrupt(stack.database_url())
 
 
-def _restore_database(members: Iterator[Member], stack: Stack) -> Member | None:
+def _restore_database(members: Iterator[ArchiveMember], stack: Stack) -> ArchiveMember | None:
     """Load the dump; returns the first member behind it."""
     with tempfile.TemporaryFile() as said:
         command = [PostgresServer.program("pg_restore"), "--no-owner", "--no-privileges", "--exit-on-error"]

@@ -1,4 +1,4 @@
-"""A run's own folder: what is in it, and who is at work in it.
+"""A run's own folder: its content, and the lock of the process that works in it.
 
 ``run.json``        the run's id and how many attempts it has had
 ``metrics.csv``    what the training has reported, a line a point

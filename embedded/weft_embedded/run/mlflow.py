@@ -1,7 +1,7 @@
 """What programs log with MLflow's client: into MLflow's own file store in the run's folder, which is read as it grows.
 
-Each learner has a store, as processes of several learners can't tell in one who has logged what. In a store, the folder
-``EXPERIMENT/RUN`` has a file for each metric (a line a value), each parameter and each tag, and the artifacts.
+Each learner has a store of its own, because a shared store does not show which learner has logged a value. In a
+store, the folder ``EXPERIMENT/RUN`` has the artifacts and a file for each metric (a line a value), parameter and tag.
 """
 
 from __future__ import annotations

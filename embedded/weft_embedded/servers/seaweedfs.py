@@ -176,7 +176,7 @@ class SeaweedServer(Part):
 
 
 def _tls() -> str:
-    """The part of security.toml that closes all ports but those of S3 to whoever has no key of this data folder."""
+    """The part of security.toml that closes all ports but those of S3 to clients without a key of this data folder."""
     mine = f'cert = "{mutual_tls.CERTIFICATE}"\nkey = "{mutual_tls.KEY}"\n'
     ca = f'ca = "{mutual_tls.CA}"\n'
     grpc = [f"[grpc.{part}]\n{mine}" for part in ("master", "volume", "filer", "s3", "client")]

@@ -90,7 +90,7 @@ class Epochs(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None) -> None:
         names = ("loss", "top_1", "top_5")
-        averages = [one / self.gang.size for one in self.gang.sum([float(logs[name]) for name in names])]
+        averages = [total / self.gang.size for total in self.gang.sum([float(logs[name]) for name in names])]
         seconds = time.perf_counter() - self.begun
         self.seconds += seconds
         logs.update(zip(names, averages, strict=True))  # for the callbacks after this one: TensorBoard

@@ -53,7 +53,7 @@ class Horovod(Alone):
     def average(self, gradients, fp16):
         # One by one: each is on its way while the others are still computed, and Horovod fuses what comes together.
         compression = self.hvd.Compression.fp16 if fp16 else self.hvd.Compression.none
-        return [self.hvd.allreduce(one, op=self.hvd.Average, compression=compression) for one in gradients]
+        return [self.hvd.allreduce(gradient, op=self.hvd.Average, compression=compression) for gradient in gradients]
 
     def sum(self, numbers):
         return self.hvd.allreduce(tf.constant(numbers, tf.float64), op=self.hvd.Sum).numpy().tolist()

@@ -61,10 +61,10 @@ def options(description: str) -> argparse.Namespace:
 def learning_rate(args: argparse.Namespace, processes: int, epochs: float) -> float:
     """The learning rate after so many ``epochs`` (with a fraction): from one process's, in a straight line, to that of
     all ``processes``, then down at each of ``--decay-epochs``."""
-    one = args.base_lr * args.batch_size / 256
-    peak = one * processes
+    base = args.base_lr * args.batch_size / 256
+    peak = base * processes
     if epochs < args.warmup_epochs:
-        return one + (peak - one) * epochs / args.warmup_epochs
+        return base + (peak - base) * epochs / args.warmup_epochs
     return peak * args.decay_factor ** sum(epochs >= epoch for epoch in args.decay_epochs)
 
 

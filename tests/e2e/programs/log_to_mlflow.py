@@ -22,5 +22,5 @@ assert [metric.step for metric in client.get_metric_history(run.info.run_id, "ac
 assert [entry.path for entry in client.list_artifacts(run.info.run_id, "texts")] == ["texts/notes.txt"]
 assert mlflow.artifacts.load_text(f"runs:/{run.info.run_id}/texts/notes.txt") == "some notes"
 found = mlflow.search_runs(experiment_names=["digits"], output_format="list", filter_string="params.lr = '0.1'")
-assert [one.info.run_id for one in found] == [run.info.run_id], found
+assert [entry.info.run_id for entry in found] == [run.info.run_id], found
 print(f"logged with MLflow {mlflow.__version__}")

@@ -33,10 +33,10 @@ time.sleep(600)
 """
 
 
-def until(look: Callable[[], T | None], seconds: float = 90.0) -> T:
+def until(condition: Callable[[], T | None], seconds: float = 90.0) -> T:
     """The first true answer."""
     deadline = time.monotonic() + seconds
-    while not (answer := look()):
+    while not (answer := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s; last answer: {answer!r}"
         time.sleep(0.01)
     return answer
@@ -95,17 +95,17 @@ class Bench:
     def run(self, spec: LaunchSpec) -> RunFolder:
         return RunFolder(self.home / "runs" / spec.run_name)
 
-    def look(self, spec: LaunchSpec) -> Observation | None:
+    def observe(self, spec: LaunchSpec) -> Observation | None:
         return self.engine.observe().get(spec.run_name)
 
     def wait(self, spec: LaunchSpec, is_so: Callable[[Observation], object]) -> Observation:
         """The first observation of the run that ``is_so``."""
 
-        def look() -> Observation | None:
-            seen = self.look(spec)
+        def observe() -> Observation | None:
+            seen = self.observe(spec)
             return seen if seen and is_so(seen) else None
 
-        return until(look)
+        return until(observe)
 
     def agent_of(self, spec: LaunchSpec, rank: int = 0) -> processes.Identity:
         """A learner's agent, once its supervisor has noted who it is: the agent may have done things by then."""
@@ -141,7 +141,7 @@ class Bench:
     def stop(self, spec: LaunchSpec, grace: float = 0.0) -> None:
         """Stop a run, and wait until nothing of it is left."""
         self.engine.stop(spec.run_name, timedelta(seconds=grace))
-        until(lambda: self.look(spec) is None)
+        until(lambda: self.observe(spec) is None)
         until(lambda: not self.processes())
 
     def processes(self) -> list[str]:

@@ -482,7 +482,7 @@ def test_a_build_ends_when_the_last_run_that_waits_is_stopped(bench: Bench, wait
         bench.engine.launch(spec)
     until(lambda: "gate" in waits.progress(recipe))
     bench.engine.stop(specs[0].run_name, timedelta(seconds=600))
-    until(lambda: bench.look(specs[0]) is None)
+    until(lambda: bench.observe(specs[0]) is None)
     assert waits.is_wanted(recipe.folder)
     bench.engine.stop(specs[1].run_name, timedelta(seconds=600))
     until(lambda: not waits.is_building(recipe.folder))

@@ -194,7 +194,7 @@ def test_stop_terminates_and_forgets(bench: Bench) -> None:
     bench.engine.launch(spec)
     bench.said("ready")
     bench.engine.stop(spec.run_name, timedelta(seconds=600))
-    until(lambda: bench.look(spec) is None)
+    until(lambda: bench.observe(spec) is None)
     until(lambda: not bench.processes())
 
 
@@ -210,11 +210,11 @@ def test_the_grace_is_kept_and_a_shorter_one_shortens_it(bench: Bench) -> None:
     stop = bench.run(spec).stop_request()
     assert stop
     assert stop.deadline < time.monotonic() + 600
-    seen = bench.look(spec)
+    seen = bench.observe(spec)
     assert seen
     assert seen.learners[0].state is LearnerState.RUNNING, "it has its grace"
     bench.engine.stop(spec.run_name, timedelta(seconds=0.05))
-    until(lambda: bench.look(spec) is None)
+    until(lambda: bench.observe(spec) is None)
     assert not (bench.out / "told").exists(), "it was told once"
 
 
@@ -247,7 +247,7 @@ def test_stop_of_a_run_whose_launch_was_cut_short(bench: Bench, monkeypatch: pyt
         bench.engine.launch(spec)
     assert bench.engine.observe()[spec.run_name].learners == {}
     bench.engine.stop(spec.run_name, timedelta(seconds=600))
-    assert bench.look(spec) is None
+    assert bench.observe(spec) is None
 
 
 def test_a_finished_run_is_removed_even_if_its_files_resist(bench: Bench) -> None:
@@ -255,7 +255,7 @@ def test_a_finished_run_is_removed_even_if_its_files_resist(bench: Bench) -> Non
     bench.engine.launch(spec)
     bench.ended(spec)
     bench.engine.stop(spec.run_name, timedelta(0))
-    until(lambda: bench.look(spec) is None)
+    until(lambda: bench.observe(spec) is None)
     until(lambda: [path.name for path in (bench.home / "runs").iterdir()] == [".lock"])
 
 

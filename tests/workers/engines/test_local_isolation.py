@@ -88,7 +88,7 @@ time.sleep(600)
         until(lambda: bench.run(spec).stop_request())
         (bench.out / "go").touch()
     bench.said("told")
-    until(lambda: bench.look(spec) is None)
+    until(lambda: bench.observe(spec) is None)
 
 
 def test_nothing_outlives_the_supervisor_of_a_learner(bench: Bench) -> None:

@@ -327,7 +327,7 @@ def child_of(bench: Bench, spec: Any, *, in_network: bool) -> processes.Identity
 
 def inside(place: int, program: Callable[[], object]) -> int:
     """The exit code of a program, 0 for a true result, in a network that leads to a port of this machine."""
-    reached = [netlink.Place("127.0.0.1", place)]
+    reached = [netlink.Endpoint("127.0.0.1", place)]
     made = network.make(reached)
     relaying = network.start_relay(made, reached)
     try:
@@ -397,7 +397,7 @@ def test_questions_to_name_servers_are_passed_on(monkeypatch: pytest.MonkeyPatch
             while (question := server.recvfrom(100))[0] != b"end":
                 server.sendto(b"answer to " + question[0], question[1])
 
-        place = netlink.Place("127.0.0.1", server.getsockname()[1])
+        place = netlink.Endpoint("127.0.0.1", server.getsockname()[1])
         monkeypatch.setattr(relay, "name_servers", lambda: [place])
         thread = threading.Thread(target=serve)
         thread.start()

@@ -129,7 +129,7 @@ def test_the_next_look_has_it_sent_and_then_ends_the_run(
 ) -> None:
     if restarted:
         restart()
-    seen = bench.look(spec)
+    seen = bench.observe(spec)
     assert seen
     assert [learner.state for learner in seen.learners.values()] == [LearnerState.RUNNING] * 2, (
         "the attempt takes metrics"
@@ -150,24 +150,24 @@ def test_a_stop_has_it_sent_before_the_folder_goes(
     bench.engine.stop(spec.run_name, timedelta(0))
     assert bench.run(spec).path.exists()
     api.away = False
-    until(lambda: bench.look(spec) is None)
+    until(lambda: bench.observe(spec) is None)
     assert (_lines(api), _metrics(api)) == ([LINES] * 2, [METRIC] * 2)
     assert not bench.run(spec).path.exists()
 
 
 def test_an_api_that_stays_away_does_not_hold_up_a_stop_for_ever(bench: Bench, spec: LaunchSpec) -> None:
-    assert bench.look(spec)
+    assert bench.observe(spec)
     bench.stop(spec)
     assert not bench.run(spec).path.exists()
 
 
 def test_however_many_look_it_is_sent_once_at_a_time(bench: Bench, spec: LaunchSpec, api: ApiDouble) -> None:
     engines = [bench.new_engine() for _ in range(4)]
-    looks = [threading.Thread(target=engine.observe) for engine in engines]
-    for look in looks:
-        look.start()
-    for look in looks:
-        look.join()
+    threads = [threading.Thread(target=engine.observe) for engine in engines]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     [sender] = until(lambda: _senders(bench, spec))
     for engine in engines:
         engine.observe()
@@ -189,10 +189,10 @@ def test_another_restart_meanwhile_has_it_sent_all_the_same(
     bench: Bench, spec: LaunchSpec, api: ApiDouble, restart: Restart
 ) -> None:
     restart()
-    bench.look(spec)
+    bench.observe(spec)
     _kill_sender(bench, spec)
     restart()
-    bench.look(spec)
+    bench.observe(spec)
     api.away = False
     bench.ended(spec)
     assert (_lines(api), _metrics(api)) == ([LINES] * 2, [METRIC] * 2)
@@ -200,7 +200,7 @@ def test_another_restart_meanwhile_has_it_sent_all_the_same(
 
 
 def test_a_sender_that_is_killed_is_not_started_for_ever(bench: Bench, spec: LaunchSpec, api: ApiDouble) -> None:
-    bench.look(spec)
+    bench.observe(spec)
     _kill_sender(bench, spec)
     bench.ended(spec)
     assert _lines(api) == [HALF] * 2

@@ -40,7 +40,7 @@ SAFETY = 30.0
 notes no changes."""
 RETRY = 3.0
 """Seconds until an engine that did not answer is asked again."""
-LOOK, LOOK_AT_IMAGES = 3.0, 1.0
+OBSERVE, OBSERVE_IMAGES = 3.0, 1.0
 """How often an engine for which jobs wait is asked whether it has changed; if images or packages are being made."""
 REST = 0.5
 """After a pass of so many seconds, none is made for so many times as long. Changes meanwhile share the next one."""
@@ -129,11 +129,11 @@ def due(context: Context, name: str) -> bool:
         return bool(session.scalar(select(or_(noted, planned))))
 
 
-def look(context: Context, name: str) -> None:
-    """Ask an engine for which jobs wait whether it has changed, on behalf of all workers: nodes, use by others, images.
-    If it has, its queue is planned again."""
+def observe(context: Context, name: str) -> None:
+    """Observe an engine for which jobs wait, on behalf of all workers. Plan its queue again if its nodes, their use by
+    others or its images have changed."""
     waiting = exists().where(Job.engine == name, Job.state == JobState.QUEUED.value)
-    every = case((Queue.unready > 0, timedelta(seconds=LOOK_AT_IMAGES)), else_=timedelta(seconds=LOOK))
+    every = case((Queue.unready > 0, timedelta(seconds=OBSERVE_IMAGES)), else_=timedelta(seconds=OBSERVE))
     claim = (
         update(Queue)
         .where(Queue.engine == name, or_(Queue.next_look_at.is_(None), Queue.next_look_at <= func.now()), waiting)
@@ -162,7 +162,7 @@ def look(context: Context, name: str) -> None:
 
 
 def lock(session: Session, engine: ObservedEngine) -> None:
-    """Wait for the engine's row and take it, before any job's: whoever holds a job's row never waits for this one."""
+    """Wait for the engine's row and take it, before any job's. The holder of a job's row never waits for it."""
     locked = select(EngineStatus.name).where(EngineStatus.name == engine.name).with_for_update()
     if session.scalars(locked).one_or_none() is None:
         session.execute(insert(EngineStatus).values(name=engine.name, type=engine.kind).on_conflict_do_nothing())
@@ -306,7 +306,7 @@ def _open_attempt(context: Context, session: Session, job: Job, place: tuple[str
 
 
 def _notes(planned: Planned, unready: Mapping[str, Preparation], gone: Collection[str]) -> list[Note]:
-    """What the jobs that go on waiting are told, in the order of the queue."""
+    """The notes for the jobs that go on waiting, in the order of the queue."""
     decided, places = planned.plan, planned.plan.places_in_queue
     rows, notes = {row.id: row for row in planned.queue if row.id not in gone}, []
     for job_id, place in places.items():

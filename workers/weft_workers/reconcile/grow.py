@@ -24,7 +24,7 @@ from weft_workers.reconcile.preparing import prepare
 from weft_workers.rooms import Request
 from weft_workers.waiting import read_placement, read_resources
 
-GROW_POLL, LOOK_AGAIN = 10.0, 2.0
+GROW_POLL, NEXT_GROW = 10.0, 2.0
 """An elastic job that could have more learners checks for room this often, and continues with its other steps."""
 
 
@@ -37,7 +37,7 @@ def grow(context: Context, lease: Lease, view: View) -> bool:
     assert attempt is not None
     assert elastic is not None
     engine = context.engine(view.job.engine)
-    capacity, unready = _look(context, engine)
+    capacity, unready = _observe(context, engine)
     with context.database.transaction() as session:
         place: tuple[str, ...] = ()
         if capacity is not None and not capacity.queue and engine.grows_runs:
@@ -59,7 +59,7 @@ def grow(context: Context, lease: Lease, view: View) -> bool:
         row = session.get_one(Attempt, attempt.id)
         if not place or taken.asked is not None or taken.job.desired != Desired.RUNNING:
             row.grow_at = func.now() + timedelta(seconds=GROW_POLL)
-            return taken.release(LOOK_AGAIN)
+            return taken.release(NEXT_GROW)
         first = len(view.learners)
         numbers = range(first, first + len(place))
         session.add_all(Learner(attempt_id=attempt.id, rank=rank, project_id=view.job.project_id) for rank in numbers)
@@ -75,7 +75,7 @@ def grow(context: Context, lease: Lease, view: View) -> bool:
     return True
 
 
-def _look(context: Context, engine: ObservedEngine) -> tuple[Capacity | None, Mapping[str, Preparation]]:
+def _observe(context: Context, engine: ObservedEngine) -> tuple[Capacity | None, Mapping[str, Preparation]]:
     """What the engine has, and the jobs that can't start yet. None: it does not answer, or the last pass has found jobs
     that wait for its room, so that there is no need to plan the queue."""
     with context.database.transaction() as session:

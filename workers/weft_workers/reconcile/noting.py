@@ -1,4 +1,4 @@
-"""What jobs that wait are told: their places in the queue and the reasons, written for all of them at once."""
+"""The notes for waiting jobs: their places in the queue and the reasons, written for all of them at once."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _write(session: Session, notes: Sequence[Note]) -> None:
     if not notes:
         return
     ids = [note.row.id for note in notes]
-    # Whoever holds a row is changing the job: it is told by the next pass.
+    # The holder of a row is changing the job. The next pass writes its note.
     free = or_(Job.lease_until.is_(None), Job.lease_until < func.now())
     mine = select(Job.id).where(among(Job.id, ids), waits(), free).with_for_update(skip_locked=True).cte("mine")
     new = (

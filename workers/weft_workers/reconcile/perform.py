@@ -6,15 +6,13 @@ it is written at once. Each effect returns in how many seconds to step again rig
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
 import structlog
-from sqlalchemy import delete, func, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import delete, func, update
 
-from weft_core.engine import EngineUnreachable, LaunchRefused, Observation
+from weft_core.engine import EngineUnreachable, LaunchRefused
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import LaunchSpec
 from weft_core.lifecycle.actions import (
@@ -36,34 +34,31 @@ from weft_core.lifecycle.actions import (
     Rest,
     Settle,
 )
-from weft_core.lifecycle.decide import POLL, UNREACHABLE_POLL, conclude, confirmed_gone
+from weft_core.lifecycle.decide import POLL, UNREACHABLE_POLL
 from weft_core.lifecycle.elastic import cooldown
-from weft_core.lifecycle.failures import headline, with_log
-from weft_core.lifecycle.notes import new_nodes, take_notes
+from weft_core.lifecycle.failures import headline
 from weft_core.lifecycle.progress import stall_condition
-from weft_core.lifecycle.states import Desired, JobState, LearnerPhase, Outcome
+from weft_core.lifecycle.states import JobState, LearnerPhase, Outcome
 from weft_core.lifecycle.view import AttemptView, View
 from weft_core.objects import StoreError, job_prefix, results_prefix
 from weft_core.packages import PYPI
 from weft_core.secrets import SecretsUnreadable
 from weft_core.store.backups import BackupRuns, may_delete
 from weft_core.store.jobs import record_event, transition
-from weft_core.store.models import Attempt, Job, Learner, LogChunk
+from weft_core.store.models import Attempt, Job, Learner
 from weft_core.store.queue import note_change
 from weft_core.store.registry import keeps_results
 from weft_core.store.rules import act_on_firings, note_firing
-from weft_core.store.shares import record_use
 from weft_core.tracing import Attribute
 from weft_workers.context import Context
 from weft_workers.lease import Lease, renew, take
-from weft_workers.reconcile.admit import admit
+from weft_workers.reconcile.ending import close, settle
 from weft_workers.reconcile.grow import grow
+from weft_workers.reconcile.writing import apply_notes, last_lines, set_condition, tell_ended, trouble, write_down
 from weft_workers.waiting import read_placement, read_resources
 
 log = structlog.get_logger(__name__)
 
-_TROUBLE_POLL = 10.0
-"""Seconds until something that failed for reasons outside the job is tried again."""
 _RENEW_EVERY = 500  # objects
 
 
@@ -71,11 +66,11 @@ def perform(context: Context, lease: Lease, view: View, action: Action) -> float
     """Do what was decided."""
     match action:
         case Rest():
-            return _write(context, lease, view, None)
+            return write_down(context, lease, view, None)
         case Pause(seconds):
-            return _write(context, lease, view, seconds)
+            return write_down(context, lease, view, seconds)
         case Admit():  # its client was heard of again since the claim, so that it waits on
-            return _write(context, lease, view, 0)
+            return write_down(context, lease, view, 0)
         case HaltQueued():
             return _halt_queued(context, lease, view, action.reason)
         case Purge():
@@ -97,24 +92,9 @@ def perform(context: Context, lease: Lease, view: View, action: Action) -> float
         case LaunchMore():
             return _launch_more(context, lease, view, action)
         case Settle():
-            return _settle(context, lease, view, action)
+            return settle(context, lease, view, action)
         case Close():
-            return _close(context, lease, view, action)
-
-
-def trouble(context: Context, lease: Lease, condition: str) -> float | None:
-    """Nothing can be known or done just now: show why, and try again later."""
-    with context.database.transaction() as session:
-        taken = take(session, lease)
-        _set_condition(session, taken.job, condition)
-        return 0 if taken.release(_TROUBLE_POLL) else None
-
-
-def _write(context: Context, lease: Lease, view: View, next_in: float | None) -> float | None:
-    with context.database.transaction() as session:
-        taken = take(session, lease)
-        _apply_notes(session, taken.job, view)
-        return 0 if taken.release(next_in) else None
+            return close(context, lease, view, action)
 
 
 # --- nothing runs -------------------------------------------------------------------------------------------------
@@ -126,7 +106,7 @@ def _halt_queued(context: Context, lease: Lease, view: View, reason: str) -> flo
         transition(session, taken.job, JobState.HALTED, reason)
         note_change(session, view.job.engine)
         again = taken.release(None)
-    _ended(context, view)
+    tell_ended(context, view)
     return 0 if again else None
 
 
@@ -157,7 +137,7 @@ def _purge(context: Context, lease: Lease, view: View) -> float | None:
         if view.job.state is JobState.QUEUED:
             note_change(session, view.job.engine)
     log.info("deleted")
-    _ended(context, view)
+    tell_ended(context, view)
     return None
 
 
@@ -178,17 +158,17 @@ def _launch(context: Context, lease: Lease, view: View) -> float | None:
         with context.tracing.span("launch", view.job.traceparent, **about) as place:
             context.engine(view.job.engine).launch(replace(_spec(context, view, attempt), traceparent=place))
     except EngineUnreachable as error:
-        return _write(context, lease, replace(view, unreachable=str(error)), UNREACHABLE_POLL)
+        return write_down(context, lease, replace(view, unreachable=str(error)), UNREACHABLE_POLL)
     except LaunchRefused as error:
         refused = Settle(Outcome.FAILED, str(error), SHORT_GRACE, error.code or "S101")
-        return _settle(context, lease, view, refused)
+        return settle(context, lease, view, refused)
     except SecretsUnreadable as error:
         return trouble(context, lease, f"can't start: {error}")
     with context.database.transaction() as session:
         taken = take(session, lease)
         session.get_one(Attempt, attempt.id).launched_at = func.now()
         session.execute(update(Learner).where(Learner.attempt_id == attempt.id).values(launched_at=func.now()))
-        _set_condition(session, taken.job, None)
+        set_condition(session, taken.job, None)
         again = taken.release(POLL)
     log.info("launched", engine=view.job.engine, learners=len(view.learners))
     return 0 if again else None
@@ -200,7 +180,7 @@ def _launch_more(context: Context, lease: Lease, view: View, action: LaunchMore)
     try:
         context.engine(view.job.engine).grow(_spec(context, view, attempt), action.ranks)
     except EngineUnreachable as error:
-        return _write(context, lease, replace(view, unreachable=str(error)), UNREACHABLE_POLL)
+        return write_down(context, lease, replace(view, unreachable=str(error)), UNREACHABLE_POLL)
     except LaunchRefused as error:
         return _lose(context, lease, view, Lose(dict.fromkeys(action.ranks, f"it can't be started: {error}")))
     except SecretsUnreadable as error:
@@ -224,13 +204,13 @@ def _lose(context: Context, lease: Lease, view: View, lose: Lose) -> float | Non
             # A report or a wish came in since: what this verdict was built on is outdated.
             taken.release(0)
             return 0
-        _apply_notes(session, taken.job, view)
+        apply_notes(session, taken.job, view)
         there = len(view.members)
         left = there - len(lose.reasons)
         for rank, reason in lose.reasons.items():
             row = session.get_one(Learner, (attempt.id, rank))
             row.left_at, row.left_reason = func.now(), reason
-            lines = _last_lines(session, view, attempt, rank)
+            lines = last_lines(session, view, attempt, rank)
             data = {"learner": rank + 1, "exit_code": row.exit_code, "members": left, "last_lines": lines}
             words = f"learner {rank + 1} was lost ({headline(reason)}): training goes on with {left} of {there}"
             record_event(session, taken.job, "elastic", words, data=data)
@@ -239,7 +219,7 @@ def _lose(context: Context, lease: Lease, view: View, lose: Lose) -> float | Non
         note_change(session, view.job.engine)
         taken.release(0)
     log.info("learners lost", reasons=lose.reasons)
-    _ended(context, view)
+    tell_ended(context, view)
     return 0
 
 
@@ -270,7 +250,7 @@ def _spec(context: Context, view: View, attempt: AttemptView) -> LaunchSpec:
 def _advance(context: Context, lease: Lease, view: View, advance: Advance) -> float | None:
     with context.database.transaction() as session:
         taken = take(session, lease)
-        _apply_notes(session, taken.job, view)
+        apply_notes(session, taken.job, view)
         transition(session, taken.job, advance.state, advance.reason)
         again = taken.release(POLL)
     context.wake.changed(view.job.id)
@@ -292,7 +272,7 @@ def _notice(context: Context, lease: Lease, view: View, notice: Notice) -> float
             if stalled:  # the warning says it, so the condition needs no event of its own
                 taken.job.condition = stall_condition(replace(attempt, stalled_since=notice.since))
             else:
-                _set_condition(session, taken.job, None)
+                set_condition(session, taken.job, None)
         if notice.message:
             record_event(session, taken.job, "warning", notice.message, data=notice.data)
         again = taken.release(POLL)
@@ -337,140 +317,3 @@ def _record_exits(context: Context, lease: Lease, view: View, action: RecordExit
         taken.release(0)
     log.info("exit reports found in the store", ranks=sorted(action.reports))
     return 0
-
-
-# --- the end of an attempt ----------------------------------------------------------------------------------------
-
-
-def _settle(context: Context, lease: Lease, view: View, settle: Settle) -> float | None:
-    """Write the outcome down. From here on heartbeats answer 'stop', and the next step stops what is left."""
-    attempt = view.open
-    assert attempt is not None
-    with context.database.transaction() as session:
-        taken = take(session, lease)
-        if taken.asked is not None:
-            # A report or a wish came in since: what this verdict was built on is outdated.
-            taken.release(0)
-            return 0
-        _apply_notes(session, taken.job, view)
-        row = session.get_one(Attempt, attempt.id)
-        reason, lines = settle.reason, []
-        if settle.rank is not None:
-            lines = _last_lines(session, view, attempt, settle.rank)
-            reason = with_log(reason, lines)
-        row.outcome, row.reason = settle.outcome.value, reason
-        row.error_code, row.exit_code = settle.error_code, settle.exit_code
-        row.grace_seconds = round(settle.grace)
-        if row.stop_requested_at is None:
-            row.stop_requested_at = func.now()
-        _tell_outcome(session, taken.job, settle, lines, preempted=replace(attempt, reason=settle.reason).preempted)
-        taken.release(0)
-    log.info("outcome", outcome=settle.outcome.value, reason=settle.reason)
-    return 0
-
-
-def _tell_outcome(session: Session, job: Job, settle: Settle, lines: list[str], preempted: bool) -> None:
-    match settle.outcome:
-        case Outcome.SUCCEEDED:
-            return
-        case Outcome.INTERRUPTED if preempted:
-            record_event(session, job, "stopping", f"{settle.reason}: up to {settle.grace:g} s for a last checkpoint")
-        case Outcome.HALTED | Outcome.DELETED:
-            record_event(session, job, "stopping", f"stopping: up to {settle.grace:g} s for a last checkpoint")
-        case _:
-            data = {
-                "outcome": settle.outcome.value,
-                "learner": None if settle.rank is None else settle.rank + 1,
-                "exit_code": settle.exit_code,
-                "last_lines": lines,
-            }
-            record_event(session, job, "learner" if settle.rank is not None else "warning", settle.reason, data=data)
-
-
-def _last_lines(session: Session, view: View, attempt: AttemptView, rank: int) -> list[str]:
-    """The end of a learner's log: as it reported it, else what has arrived of it."""
-    if reported := view.learners[rank].last_lines:
-        return reported.splitlines()
-    newest = (
-        select(LogChunk.body)
-        .where(LogChunk.job_id == view.job.id, LogChunk.attempt == attempt.n, LogChunk.rank == rank)
-        .order_by(LogChunk.first_line.desc())
-        .limit(3)
-    )
-    return b"".join(reversed(list(session.scalars(newest)))).decode(errors="replace").splitlines()[-10:]
-
-
-def _close(context: Context, lease: Lease, view: View, close: Close) -> float | None:
-    attempt = view.open
-    assert attempt is not None
-    try:
-        engine = context.engine(view.job.engine)
-        engine.stop(attempt.run_name, timedelta(seconds=close.grace))
-        seen = engine.observe(fresh=True).answer.get(attempt.run_name)
-    except EngineUnreachable as error:
-        return _write(context, lease, replace(view, unreachable=str(error)), UNREACHABLE_POLL)
-    if confirmed_gone(view, seen, close.grace):
-        return _finish(context, lease, view, attempt, seen)
-    again = _write(context, lease, view, close.seconds)
-    return close.seconds if again is None and close.seconds < 0.5 else again
-
-
-def _finish(context: Context, lease: Lease, view: View, attempt: AttemptView, seen: Observation | None) -> float | None:
-    """Nothing is left on the engine: end the attempt, and let the job go on or end."""
-    with context.database.transaction() as session:
-        taken = take(session, lease)
-        job = taken.job
-        # The row is fresh and locked: what the user wishes by now counts.
-        end = conclude(replace(view, job=replace(view.job, desired=Desired(job.desired))))
-        row = session.get_one(Attempt, attempt.id)
-        record_use(session, context.settings.fair_share, row)
-        row.ended_at = func.now()
-        _note_nodes(session, attempt.id, new_nodes(view, seen))  # of learners that ended before any other observation
-        _set_condition(session, job, None)
-        job.failures = end.failures
-        transition(session, job, end.state, end.reason, end.error_code)
-        note_change(session, view.job.engine)
-        again = taken.release(end.next_in)
-    log.info("attempt ended", state=end.state.value, reason=end.reason)
-    context.metrics.attempts.labels(view.job.engine, attempt.outcome.value if attempt.outcome else "unknown").inc()
-    _ended(context, view)
-    return 0 if again else None
-
-
-def _ended(context: Context, view: View) -> None:
-    """Tell followers, and give the room that may be free to those that wait: what has changed is noted."""
-    context.wake.changed(view.job.id)
-    admit(context, view.job.engine)
-
-
-# --- what is noted by the way -------------------------------------------------------------------------------------
-
-
-def _apply_notes(session: Session, job: Job, view: View) -> None:
-    notes = take_notes(view)
-    _set_condition(session, job, notes.condition)
-    if notes.reason and job.reason != notes.reason:
-        job.reason = notes.reason
-    if notes.progress:
-        record_event(session, job, "image", notes.progress)
-    if view.attempt is None:
-        return
-    _note_nodes(session, view.attempt.id, notes.nodes)
-    if notes.held:
-        session.get_one(Attempt, view.attempt.id).held_at = func.now()
-    for rank, absences in notes.absences.items():
-        row = session.get_one(Learner, (view.attempt.id, rank))
-        row.absences = absences
-        row.absent_since = (row.absent_since or func.now()) if absences else None
-
-
-def _note_nodes(session: Session, attempt_id: str, nodes: Mapping[int, str]) -> None:
-    for rank, node in nodes.items():
-        session.get_one(Learner, (attempt_id, rank)).node = node
-
-
-def _set_condition(session: Session, job: Job, condition: str | None) -> None:
-    if job.condition == condition:
-        return
-    record_event(session, job, "condition", condition or f"no longer: {job.condition}")
-    job.condition = condition

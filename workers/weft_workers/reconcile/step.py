@@ -25,6 +25,7 @@ from weft_workers.lease import Lease, LeaseLost, claim
 from weft_workers.reconcile import perform
 from weft_workers.reconcile.admit import ask
 from weft_workers.reconcile.load import load_view
+from weft_workers.reconcile.writing import trouble
 
 log = structlog.get_logger(__name__)
 
@@ -95,7 +96,7 @@ def _work(context: Context, lease: Lease, view: View) -> float | None:
             view = replace(view, exits={**view.exits, **_search_exits(context, view, action.ranks)})
         except StoreError as error:
             # Unknown is not dead: no learner is declared lost before S3 was searched for its report.
-            return perform.trouble(context, lease, f"can't look for exit reports: {error}")
+            return trouble(context, lease, f"can't look for exit reports: {error}")
     log.debug("step", state=view.job.state.value, action=action)
     with context.metrics.steps.labels(type(action).__name__).time():
         return perform.perform(context, lease, view, action)
@@ -140,6 +141,6 @@ def _search_exits(context: Context, view: View, ranks: Iterable[int]) -> dict[in
 def _put_off(context: Context, lease: Lease) -> None:
     """Give the lease back after an unexpected error; if that fails too, it runs out by itself."""
     try:
-        perform.trouble(context, lease, "an unexpected error of the service, whose log says more; it tries again")
+        trouble(context, lease, "an unexpected error of the service, whose log says more; it tries again")
     except Exception as error:
         log.warning("the lease could not be given back and runs out by itself", error=str(error))

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 _TAIL = 12  # lines of output that a failure shows
 _TRIES = 3
-"""Builds that are killed from outside (for memory, say), after which those who wait are told."""
+"""Builds that are killed from outside (for memory, say), after which the waiting jobs fail."""
 _UNWANTED_SECONDS = 2.0
-"""After so long with nobody who waits, the build ends. Somebody may be about to come."""
+"""The build ends after so long without a waiting job. The next one may be about to come."""
 _END_SECONDS = 5.0  # that a step may take to clean up after SIGTERM
 _NICE = 5
 """A third of the weight of a learner's process: a small share beside training, and all of a machine that is idle."""

@@ -40,7 +40,7 @@ class Gang:
         self._supervisors: dict[int, int] = {}  # pid -> rank
         places = spec.get("places")  # older runs have none
         self._isolated = places is not None
-        self._places = [*(netlink.Place(*place) for place in places or ()), *relay.name_servers()]
+        self._places = [*(netlink.Endpoint(*place) for place in places or ()), *relay.name_servers()]
         self._network: network.Network | None = None
         self._relay = 0  # a pid
         self._connected = -_RELAY_SECONDS

@@ -66,7 +66,7 @@ class LearnerSupervisor:
         self._agent = os.fork() if view is None else sandbox.fork(self._shared)
         if self._agent == 0:
             os.close(go_write)
-            _become_agent(self._run, self._rank, self._spec, supervisor, go_read, view and sandbox.View(**view))
+            _become_agent(self._run, self._rank, self._spec, supervisor, go_read, view and sandbox.Visible(**view))
         os.close(go_read)
         # It waits outside until it is in its group, as all it starts shall be born there.
         if self._group and not self._group.enter(self._agent):
@@ -176,7 +176,7 @@ def _become_agent(
     learner: Mapping[str, Any],
     supervisor: int,
     go: int | None = None,
-    view: sandbox.View | None = None,
+    view: sandbox.Visible | None = None,
 ) -> NoReturn:
     """Turn this process, which ``supervisor`` forked, into a learner's agent once something can be read from ``go``.
 

@@ -22,7 +22,7 @@ _SECONDS = 10.0
 _FAMILY = {4: socket.AF_INET, 16: socket.AF_INET6}
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """A TCP port at an address."""
 
     address: str
@@ -54,7 +54,7 @@ def is_elsewhere(address: str) -> bool:
     return bool(body[7] == _UNICAST)
 
 
-def set_up(own: Sequence[str], places: Iterable[Place], relay: int) -> None:
+def set_up(own: Sequence[str], places: Iterable[Endpoint], relay: int) -> None:
     """Set up the network of a namespace that has nothing but loopback yet.
 
     Its loopback gets the addresses ``own``. TCP connections to these stay in the namespace, except those to ``places``.
@@ -85,7 +85,7 @@ _REGISTER = struct.pack(">I", 8)
 _NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
 
 
-def _rules(places: Iterable[Place], relay: int) -> list[_Message]:
+def _rules(places: Iterable[Endpoint], relay: int) -> list[_Message]:
     redirect = _immediate(_port(relay)) + _expression("redir", _attribute(1, _REGISTER))
     to_dns = _protocol(_UDP) + _equals(_TRANSPORT_HEADER, 2, _port(53)) + redirect
     accept = _expression("immediate", _attribute(1, bytes(4)) + _nested(2, _nested(2, _attribute(1, _number(1)))))
@@ -101,7 +101,7 @@ def _rules(places: Iterable[Place], relay: int) -> list[_Message]:
     ]
 
 
-def _to_place(place: Place) -> bytes:
+def _to_place(place: Endpoint) -> bytes:
     packed = _packed(place.address)
     protocol = _expression("meta", _attribute(2, _number(15)) + _attribute(1, _REGISTER))  # nfproto
     protocol += _compare(bytes([_FAMILY[len(packed)]]))

@@ -43,7 +43,7 @@ class Network(NamedTuple):
     datagrams: tuple[int, ...]
 
 
-def make(places: Sequence[netlink.Place]) -> Network:
+def make(places: Sequence[netlink.Endpoint]) -> Network:
     """A network with nobody in it. It lasts as long as its descriptors are open somewhere.
 
     Args:
@@ -69,7 +69,7 @@ def make(places: Sequence[netlink.Place]) -> Network:
     return Network(sandbox.Shared(user, net), tuple(sockets[::2]), tuple(sockets[1::2]))
 
 
-def _make(answer: socket.socket, places: Sequence[netlink.Place]) -> None:
+def _make(answer: socket.socket, places: Sequence[netlink.Endpoint]) -> None:
     """The child of :func:`make`, which ends."""
     try:
         own = netlink.addresses()
@@ -102,7 +102,7 @@ def _listen(family: socket.AddressFamily) -> tuple[socket.socket, socket.socket]
     return stream, datagrams
 
 
-def start_relay(network: Network, places: Sequence[netlink.Place]) -> int:
+def start_relay(network: Network, places: Sequence[netlink.Endpoint]) -> int:
     """Start the relay of a network, a child that dies with this process; its pid. Raises: OSError."""
     parent = os.getpid()
     child = os.fork()
@@ -156,7 +156,7 @@ def start_publisher(network: Network, listeners: Sequence[socket.socket]) -> int
 def main() -> None:
     """Make one for a moment."""
     try:
-        network = make([netlink.Place("127.0.0.1", 1)])
+        network = make([netlink.Endpoint("127.0.0.1", 1)])
     except OSError as error:
         sys.exit(error.strerror)
     sandbox.main(network.namespaces)

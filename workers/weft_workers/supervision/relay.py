@@ -52,7 +52,7 @@ class Relay:
     """
 
     def __init__(
-        self, streams: Sequence[socket.socket], datagrams: Sequence[socket.socket], places: Sequence[netlink.Place]
+        self, streams: Sequence[socket.socket], datagrams: Sequence[socket.socket], places: Sequence[netlink.Endpoint]
     ) -> None:
         self._streams = streams
         self._datagrams = datagrams
@@ -232,17 +232,17 @@ def _join(inner: socket.socket, outer: socket.socket) -> None:
     back.join()
 
 
-def name_servers() -> list[netlink.Place]:
+def name_servers() -> list[netlink.Endpoint]:
     """Those of this machine, as its programs know them (man 5 resolv.conf)."""
     try:
         lines = _RESOLVERS.read_text(errors="replace").splitlines()
     except OSError:
         lines = []
     named = [words[1] for line in lines if len(words := line.split()) > 1 and words[0] == "nameserver"]
-    return [netlink.Place(address, _DNS) for address in named[:3]] or [netlink.Place("127.0.0.1", _DNS)]
+    return [netlink.Endpoint(address, _DNS) for address in named[:3]] or [netlink.Endpoint("127.0.0.1", _DNS)]
 
 
-def _wanted(inner: socket.socket) -> netlink.Place:
+def _wanted(inner: socket.socket) -> netlink.Endpoint:
     """Where a connection was to go before the rules led it to the relay."""
     if inner.family == socket.AF_INET6:
         found = inner.getsockopt(socket.IPPROTO_IPV6, _SO_ORIGINAL_DST, 28)
@@ -250,7 +250,7 @@ def _wanted(inner: socket.socket) -> netlink.Place:
     else:
         found = inner.getsockopt(socket.IPPROTO_IP, _SO_ORIGINAL_DST, 16)
         packed = found[4:8]
-    return netlink.Place(socket.inet_ntop(inner.family, packed), int.from_bytes(found[2:4], "big"))
+    return netlink.Endpoint(socket.inet_ntop(inner.family, packed), int.from_bytes(found[2:4], "big"))
 
 
 def _pass_on(source: socket.socket, target: socket.socket, broken: threading.Event) -> None:

@@ -66,7 +66,7 @@ _PROC_READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class View(NamedTuple):
+class Visible(NamedTuple):
     """The folders that a learner sees besides the machine's system folders, each at its own place."""
 
     readable: Sequence[str]
@@ -161,7 +161,7 @@ def _keep_identity(user: int, group: int) -> None:
     _write("/proc/self/gid_map", f"{group} {group} 1")
 
 
-def enter(view: View) -> None:
+def enter(view: Visible) -> None:
     """Give the child of :func:`fork` its view, and take from it what it must not have.
 
     Raises:
@@ -182,7 +182,7 @@ def enter(view: View) -> None:
 # --- the folders ---
 
 
-def _make_root(view: View) -> None:
+def _make_root(view: Visible) -> None:
     _mount("none", "/", None, _REC | _PRIVATE)
     _mount("tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, "mode=0755")  # noqa: S108 - a place that every machine has
     os.chdir("/tmp")  # noqa: S108
@@ -400,7 +400,7 @@ def main(shared: Shared | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             if (pid := fork(shared)) == 0:
-                enter(View([], [folder], folder))
+                enter(Visible([], [folder], folder))
                 os._exit(0)
         except OSError as error:
             os.write(2, f"{error.strerror}\n".encode())

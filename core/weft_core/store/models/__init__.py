@@ -4,12 +4,23 @@ Every row a tenant owns carries its ``project_id``; reads go through :class:`wef
 Times are ``timestamptz`` from the database's clock (``now()``), so that workers' clocks never matter.
 """
 
+from weft_core.store.models.access import (
+    DeviceLogin,
+    Identity,
+    Installation,
+    Member,
+    Project,
+    ProjectUsage,
+    SignInLink,
+    Token,
+    User,
+)
 from weft_core.store.models.audit import ActorKind, AuditExport, AuditRecord
 from weft_core.store.models.base import Base
 from weft_core.store.models.engines import EngineStatus, Queue, QueueChange
 from weft_core.store.models.identity import SigningKey
+from weft_core.store.models.inputs import CodeBundle, Datastore, Overlay, OverlayState, Secret
 from weft_core.store.models.jobs import Attempt, Event, IdempotencyKey, Job, JobLabel, JobText, Learner, Round
-from weft_core.store.models.kept import CodeBundle, Datastore, Overlay, OverlayState, Secret
 from weft_core.store.models.logs import LogChunk, LogCursor, LogFrame, LogSource
 from weft_core.store.models.metrics import (
     JobMetric,
@@ -22,17 +33,6 @@ from weft_core.store.models.metrics import (
 from weft_core.store.models.mlflow import MlflowExperiment, MlflowModel, MlflowPoint, MlflowRun
 from weft_core.store.models.notifications import Delivery, RuleFiring
 from weft_core.store.models.registry import Model, ModelPromotion, ModelVersion
-from weft_core.store.models.who import (
-    DeviceLogin,
-    Identity,
-    Installation,
-    Member,
-    Project,
-    ProjectUsage,
-    SignInLink,
-    Token,
-    User,
-)
 
 __all__ = [
     "ActorKind",

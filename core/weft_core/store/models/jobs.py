@@ -96,7 +96,7 @@ class Job(Base):
     ended_at: Mapped[datetime | None]
     removed: Mapped[dict[str, Any] | None]  # what retention has removed: {logs, metrics, results, events} → {at, …}
 
-    # The lease (docs/leases.md): who may step this job until when; version guards the write-back.
+    # The lease (docs/leases.md): the worker that may step this job, and until when; version guards the write-back.
     version: Mapped[int] = mapped_column(BigInteger, server_default="0")
     lease_token: Mapped[str | None]
     lease_owner: Mapped[str | None]

@@ -1,4 +1,4 @@
-// For administrators: who there is, which projects there are, who may do what in them, and how much.
+// For administrators: users, projects, and their members, roles and quotas.
 import { useQuery } from "@tanstack/react-query";
 
 import { sessionQuery } from "../../api/queries";

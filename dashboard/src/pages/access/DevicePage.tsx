@@ -116,9 +116,9 @@ function Ask({ waiting, onAnswer }: { waiting: Waiting; onAnswer: (answer: "conf
       <div className="field">
         <label htmlFor={id}>Project</label>
         <select id={id} className="input" value={project} onChange={(event) => setProject(event.target.value)}>
-          {!session?.projects.some((one) => one.name === project) && <option>{project}</option>}
-          {session?.projects.map((one) => (
-            <option key={one.name}>{one.name}</option>
+          {!session?.projects.some((own) => own.name === project) && <option>{project}</option>}
+          {session?.projects.map((own) => (
+            <option key={own.name}>{own.name}</option>
           ))}
         </select>
       </div>

@@ -36,26 +36,26 @@ export function Projects() {
       {!data ? (
         !error && <Loading />
       ) : (
-        data.projects.map((one) => (
-          <article key={one.name} className="card stack" aria-label={`Project ${one.name}`}>
+        data.projects.map((project) => (
+          <article key={project.name} className="card stack" aria-label={`Project ${project.name}`}>
             <div className="row">
-              <h3 className="break">{one.name}</h3>
+              <h3 className="break">{project.name}</h3>
               <span className="muted">
-                {plural(one.members, "member")}, {one.jobs_estimated && "about "}
-                {plural(one.jobs, "job")}
+                {plural(project.members, "member")}, {project.jobs_estimated && "about "}
+                {plural(project.jobs, "job")}
               </span>
               <button
                 type="button"
                 className="button small quiet danger"
-                aria-label={`Delete project ${one.name}`}
-                onClick={() => setAsked({ what: "delete", project: one.name })}
+                aria-label={`Delete project ${project.name}`}
+                onClick={() => setAsked({ what: "delete", project: project.name })}
               >
                 Delete
               </button>
             </div>
-            <QuotaLine project={one.name} change={(quota) => setAsked({ what: "quota", project: one.name, quota })} />
-            <ShareLine project={one.name} change={(share) => setAsked({ what: "share", project: one.name, share })} />
-            <Members project={one.name} add={() => setAsked({ what: "member", project: one.name })} />
+            <QuotaLine project={project.name} change={(quota) => setAsked({ what: "quota", project: project.name, quota })} />
+            <ShareLine project={project.name} change={(share) => setAsked({ what: "share", project: project.name, share })} />
+            <Members project={project.name} add={() => setAsked({ what: "member", project: project.name })} />
           </article>
         ))
       )}
@@ -71,7 +71,7 @@ function QuotaLine({ project, change }: { project: string; change: (quota: Quota
       body(api.GET("/api/v1/projects/{name}/quota", { params: { path: { name: project } }, signal })),
   });
   if (!data) return error ? <ErrorNote error={error} /> : <Loading rows={1} />;
-  const part = (name: string, used: number, limit: number | null | undefined, show: (one: number) => string) => (
+  const part = (name: string, used: number, limit: number | null | undefined, show: (amount: number) => string) => (
     <span className="nowrap">
       {name} <strong className="numbers">{show(used)}</strong>
       <span className="muted"> of {limit === null || limit === undefined ? "any number" : show(limit)}</span>
@@ -105,7 +105,7 @@ function ShareLine({ project, change }: { project: string; change: (share: Share
   const cpus = data.guaranteed?.cpus;
   const gpus = data.guaranteed?.gpus;
   const memory = data.guaranteed?.memory;
-  const known = (one: number | null | undefined): one is number => one !== null && one !== undefined;
+  const known = (count: number | null | undefined): count is number => count !== null && count !== undefined;
   const guaranteed = [
     ...(known(cpus) ? [`${value(cpus)} CPUs`] : []),
     ...(known(gpus) ? [`${gpus} GPUs`] : []),
@@ -151,21 +151,21 @@ function Members({ project, add }: { project: string; add: () => void }) {
     <div className="stack">
       <ErrorNote error={error ?? failed} />
       <ul className="members">
-        {data?.members.map((one) => (
-          <li key={one.user} className="row">
+        {data?.members.map((member) => (
+          <li key={member.user} className="row">
             <span className="break">
-              {one.user}
-              {one.disabled && <span className="muted"> (disabled)</span>}
-              {one.by_group && <span className="muted"> (by group)</span>}
+              {member.user}
+              {member.disabled && <span className="muted"> (disabled)</span>}
+              {member.by_group && <span className="muted"> (by group)</span>}
             </span>
             <select
               className="input"
-              aria-label={`Role of ${one.user} in ${project}`}
-              value={one.role}
+              aria-label={`Role of ${member.user} in ${project}`}
+              value={member.role}
               onChange={(event) =>
                 void act(() =>
                   api.PUT("/api/v1/projects/{name}/members/{user}", {
-                    ...path(one.user),
+                    ...path(member.user),
                     body: { role: event.target.value as Role },
                   }),
                 )
@@ -180,8 +180,8 @@ function Members({ project, add }: { project: string; add: () => void }) {
             <button
               type="button"
               className="button small quiet"
-              aria-label={`Remove ${one.user} from ${project}`}
-              onClick={() => void act(() => api.DELETE("/api/v1/projects/{name}/members/{user}", path(one.user)))}
+              aria-label={`Remove ${member.user} from ${project}`}
+              onClick={() => void act(() => api.DELETE("/api/v1/projects/{name}/members/{user}", path(member.user)))}
             >
               Remove
             </button>
@@ -199,7 +199,7 @@ function Members({ project, add }: { project: string; add: () => void }) {
 
 function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
   const queries = useQueryClient();
-  const look = async () => {
+  const refresh = async () => {
     await queries.invalidateQueries({ queryKey: ["projects"] });
     await queries.invalidateQueries({ queryKey: ["users"] });
     await queries.invalidateQueries({ queryKey: ["session"] });
@@ -216,7 +216,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
         submit={async ({ name = "", owner }) => {
           await api.POST("/api/v1/projects", { body: { name, allow_untrusted: false, ...(owner ? { owner } : {}) } });
           toast(`Project ${name} is there`);
-          await look();
+          await refresh();
         }}
         onClose={onClose}
       />
@@ -237,7 +237,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
             params: { path: { name: project, user } },
             body: { role: role as Role },
           });
-          await look();
+          await refresh();
         }}
         onClose={onClose}
       />
@@ -245,7 +245,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
   }
   if (asked.what === "quota") {
     const now = asked.quota;
-    const first = (one: number | null | undefined) => (one === null || one === undefined ? "" : String(one));
+    const first = (limit: number | null | undefined) => (limit === null || limit === undefined ? "" : String(limit));
     const number = (text: string | undefined) => (text ? Number(text) : null);
     return (
       <FormDialog
@@ -274,7 +274,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
               jobs: number(jobs),
             },
           });
-          await look();
+          await refresh();
         }}
         onClose={onClose}
       >
@@ -284,7 +284,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
   }
   if (asked.what === "share") {
     const now = asked.share;
-    const first = (one: number | null | undefined) => (one === null || one === undefined ? "" : String(one));
+    const first = (limit: number | null | undefined) => (limit === null || limit === undefined ? "" : String(limit));
     const number = (text: string | undefined) => (text ? Number(text) : null);
     const kept = now?.guaranteed?.memory;
     return (
@@ -318,7 +318,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
               borrow: borrow !== "no",
             },
           });
-          await look();
+          await refresh();
         }}
         onClose={onClose}
       >
@@ -333,7 +333,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
       danger
       action={async () => {
         await api.DELETE("/api/v1/projects/{name}", { params: { path: { name: project } } });
-        await look();
+        await refresh();
       }}
       onClose={onClose}
     >

@@ -29,7 +29,7 @@ export function ServiceAccounts() {
     queryKey: ["service-accounts"],
     queryFn: ({ signal }) => body(api.GET("/api/v1/service-accounts", { signal })),
   });
-  const look = async () => {
+  const refresh = async () => {
     await queries.invalidateQueries({ queryKey: ["service-accounts"] });
     await queries.invalidateQueries({ queryKey: ["tokens"] });
   };
@@ -58,16 +58,16 @@ export function ServiceAccounts() {
               label="Table of service accounts"
               columns={["Name", "User", "Role", "Tokens", "Made", { name: "Do", hidden: true }]}
             >
-              {data.service_accounts.map((one) => (
-                <tr key={one.name}>
+              {data.service_accounts.map((account) => (
+                <tr key={account.name}>
                   <td>
-                    <strong>{one.name}</strong>
+                    <strong>{account.name}</strong>
                   </td>
-                  <td className="mono">{one.user}</td>
-                  <td>{one.role}</td>
-                  <td>{one.tokens}</td>
+                  <td className="mono">{account.user}</td>
+                  <td>{account.role}</td>
+                  <td>{account.tokens}</td>
                   <td>
-                    <Time at={one.created_at}>{ago(one.created_at)}</Time>
+                    <Time at={account.created_at}>{ago(account.created_at)}</Time>
                   </td>
                   <td className="right nowrap">
                     {own && (
@@ -75,16 +75,16 @@ export function ServiceAccounts() {
                         <button
                           type="button"
                           className="button small quiet"
-                          aria-label={`Make a token of ${one.name}`}
-                          onClick={() => setAsked({ what: "token", account: one })}
+                          aria-label={`Make a token of ${account.name}`}
+                          onClick={() => setAsked({ what: "token", account })}
                         >
                           Token …
                         </button>
                         <button
                           type="button"
                           className="button small quiet danger"
-                          aria-label={`Delete ${one.name}`}
-                          onClick={() => setAsked({ what: "delete", account: one })}
+                          aria-label={`Delete ${account.name}`}
+                          onClick={() => setAsked({ what: "delete", account })}
                         >
                           Delete
                         </button>
@@ -106,9 +106,9 @@ export function ServiceAccounts() {
             { name: "role", label: "Role", type: "select", options: ROLES, first: "editor" },
           ]}
           submit={async ({ name = "", role }) => {
-            const wanted = ROLES.find((one) => one === role) ?? "viewer";
+            const wanted = ROLES.find((known) => known === role) ?? "viewer";
             await api.POST("/api/v1/service-accounts", { body: { name, role: wanted } });
-            await look();
+            await refresh();
           }}
           onClose={close}
         />
@@ -129,7 +129,7 @@ export function ServiceAccounts() {
               }),
             );
             setMade(token);
-            await look();
+            await refresh();
           }}
           onClose={close}
         />
@@ -141,7 +141,7 @@ export function ServiceAccounts() {
           danger
           action={async () => {
             await api.DELETE("/api/v1/service-accounts/{name}", { params: { path: { name: asked.account.name } } });
-            await look();
+            await refresh();
           }}
           onClose={close}
         >

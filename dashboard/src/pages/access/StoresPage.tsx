@@ -57,23 +57,23 @@ function Stores({ edit, ask }: PartProps) {
           label="Table of data stores"
           columns={["Name", "Endpoint", "Region", "Access key", "Since", { name: "Do", hidden: true }]}
         >
-          {data.datastores.map((one) => (
-            <tr key={one.name}>
+          {data.datastores.map((store) => (
+            <tr key={store.name}>
               <td className="break">
-                <strong>{one.name}</strong>
+                <strong>{store.name}</strong>
               </td>
-              <td className="mono break">{one.endpoint}</td>
-              <td>{one.region ?? "–"}</td>
-              <td className="mono break">{one.user_name ?? "temporary keys"}</td>
+              <td className="mono break">{store.endpoint}</td>
+              <td>{store.region ?? "–"}</td>
+              <td className="mono break">{store.user_name ?? "temporary keys"}</td>
               <td>
-                <Time at={one.created_at}>{ago(one.created_at)}</Time>
+                <Time at={store.created_at}>{ago(store.created_at)}</Time>
               </td>
               <td className="right">
-                {edit && one.user_name !== null && (
+                {edit && store.user_name !== null && (
                   <RemoveButton
                     verb="Forget"
-                    what={`data store ${one.name}`}
-                    onClick={() => ask({ what: "forget", name: one.name })}
+                    what={`data store ${store.name}`}
+                    onClick={() => ask({ what: "forget", name: store.name })}
                   />
                 )}
               </td>
@@ -100,21 +100,21 @@ function Secrets({ edit, ask }: PartProps) {
         </Empty>
       ) : (
         <Table label="Table of secrets" columns={["Name", "Value", "Set", { name: "Do", hidden: true }]}>
-          {data.secrets.map((one) => (
-            <tr key={one.name}>
+          {data.secrets.map((secret) => (
+            <tr key={secret.name}>
               <td className="break">
-                <strong>{one.name}</strong>
+                <strong>{secret.name}</strong>
               </td>
               <td className="muted">never shown</td>
               <td>
-                <Time at={one.updated_at}>{ago(one.updated_at)}</Time>
+                <Time at={secret.updated_at}>{ago(secret.updated_at)}</Time>
               </td>
               <td className="right">
                 {edit && (
                   <RemoveButton
                     verb="Delete"
-                    what={`secret ${one.name}`}
-                    onClick={() => ask({ what: "unset", name: one.name })}
+                    what={`secret ${secret.name}`}
+                    onClick={() => ask({ what: "unset", name: secret.name })}
                   />
                 )}
               </td>
@@ -128,7 +128,7 @@ function Secrets({ edit, ask }: PartProps) {
 
 function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
   const queries = useQueryClient();
-  const look = (key: string) => queries.invalidateQueries({ queryKey: [key] });
+  const refresh = (key: string) => queries.invalidateQueries({ queryKey: [key] });
   switch (asked.what) {
     case "store":
       return (
@@ -138,7 +138,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
           fields={[
             { name: "name", label: "Name", required: true, hint: "What manifests call it." },
             { name: "endpoint", label: "Endpoint", type: "url", required: true, placeholder: "https://s3.example.org" },
-            { name: "region", label: "Region", placeholder: "only where the store wants one" },
+            { name: "region", label: "Region", placeholder: "only if the store requires one" },
             { name: "user_name", label: "Access key", required: true },
             { name: "password", label: "Secret key", type: "password", required: true },
           ]}
@@ -147,7 +147,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
               body: { name, endpoint, user_name, password, ...(region ? { region } : {}) },
             });
             toast(`Data store ${name} is kept`);
-            await look("datastores");
+            await refresh("datastores");
           }}
           onClose={onClose}
         >
@@ -166,7 +166,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
           submit={async ({ name = "", value = "" }) => {
             await api.PUT("/api/v1/secrets/{name}", { params: { path: { name } }, body: { value } });
             toast(`Secret ${name} is kept`);
-            await look("secrets");
+            await refresh("secrets");
           }}
           onClose={onClose}
         />
@@ -183,7 +183,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
           danger
           action={async () => {
             await (store ? api.DELETE("/api/v1/datastores/{name}", path) : api.DELETE("/api/v1/secrets/{name}", path));
-            await look(store ? "datastores" : "secrets");
+            await refresh(store ? "datastores" : "secrets");
           }}
           onClose={onClose}
         >

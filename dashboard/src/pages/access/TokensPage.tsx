@@ -31,7 +31,7 @@ export function TokensPage() {
     queryKey: ["tokens"],
     queryFn: ({ signal }) => body(api.GET("/api/v1/tokens", { signal })),
   });
-  const look = () => queries.invalidateQueries({ queryKey: ["tokens"] });
+  const refresh = () => queries.invalidateQueries({ queryKey: ["tokens"] });
   const tokens = [...(data?.tokens ?? [])].sort((a, b) => a.kind.localeCompare(b.kind));
   return (
     <>
@@ -66,27 +66,27 @@ export function TokensPage() {
                 { name: "Do", hidden: true },
               ]}
             >
-              {tokens.map((one) => (
-                <tr key={one.id}>
+              {tokens.map((token) => (
+                <tr key={token.id}>
                   <td>
-                    <strong className="clip" title={one.name}>
-                      {one.name}
+                    <strong className="clip" title={token.name}>
+                      {token.name}
                     </strong>
                   </td>
-                  <td>{[one.kind === "browser" ? "browser" : "token", one.role].filter(Boolean).join(", ")}</td>
-                  <td className="mono">{one.prefix}…</td>
-                  <td>{one.user}</td>
+                  <td>{[token.kind === "browser" ? "browser" : "token", token.role].filter(Boolean).join(", ")}</td>
+                  <td className="mono">{token.prefix}…</td>
+                  <td>{token.user}</td>
                   <td>
-                    <Time at={one.created_at}>{ago(one.created_at)}</Time>
+                    <Time at={token.created_at}>{ago(token.created_at)}</Time>
                   </td>
-                  <td>{one.last_used_at ? <Time at={one.last_used_at}>{ago(one.last_used_at)}</Time> : "never"}</td>
-                  <td className="nowrap">{one.expires_at ? dateTime(one.expires_at) : "never"}</td>
+                  <td>{token.last_used_at ? <Time at={token.last_used_at}>{ago(token.last_used_at)}</Time> : "never"}</td>
+                  <td className="nowrap">{token.expires_at ? dateTime(token.expires_at) : "never"}</td>
                   <td className="right">
                     <button
                       type="button"
                       className="button small quiet danger"
-                      aria-label={`Revoke ${one.name}, ${one.prefix}`}
-                      onClick={() => setRevoked(one)}
+                      aria-label={`Revoke ${token.name}, ${token.prefix}`}
+                      onClick={() => setRevoked(token)}
                     >
                       Revoke
                     </button>
@@ -119,12 +119,12 @@ export function TokensPage() {
                 body: {
                   name,
                   expires_in_days: days ? Number(days) : null,
-                  role: ROLES.find((one) => one === role) ?? null,
+                  role: ROLES.find((known) => known === role) ?? null,
                 },
               }),
             );
             setMade(token);
-            await look();
+            await refresh();
           }}
           onClose={() => setMaking(false)}
         >
@@ -140,7 +140,7 @@ export function TokensPage() {
           danger
           action={async () => {
             await api.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: revoked.id } } });
-            await look();
+            await refresh();
           }}
           onClose={() => setRevoked(null)}
         >

@@ -33,7 +33,7 @@ export function Users({ me }: { me: string }) {
                 </td>
                 <td className="break">{user.email ?? "–"}</td>
                 <td className="break">
-                  {user.projects.map((one) => `${one.name} (${one.role})`).join(", ") || (
+                  {user.projects.map((project) => `${project.name} (${project.role})`).join(", ") || (
                     <span className="muted">none</span>
                   )}
                 </td>
@@ -85,7 +85,7 @@ function Do({ what, of, act }: { what: string; of: User; act: () => void }) {
 
 function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
   const queries = useQueryClient();
-  const look = () => queries.invalidateQueries({ queryKey: ["users"] });
+  const refresh = () => queries.invalidateQueries({ queryKey: ["users"] });
   if (asked.what === "new") {
     return (
       <FormDialog
@@ -107,7 +107,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
             },
           });
           toast(`${name} is a user now`);
-          await look();
+          await refresh();
         }}
         onClose={onClose}
       >
@@ -118,7 +118,7 @@ function Ask({ asked, onClose }: { asked: Asked; onClose: () => void }) {
   const { name, admin, disabled } = asked.user;
   const change = async (body: components["schemas"]["UserChange"]) => {
     await api.PATCH("/api/v1/users/{name}", { params: { path: { name } }, body });
-    await look();
+    await refresh();
   };
   if (asked.what === "password") {
     return (

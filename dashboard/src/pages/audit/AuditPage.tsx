@@ -63,8 +63,8 @@ function Trail() {
       ) : (
         <div className="card flush">
           <Table label="Table of records" columns={["Time", "Who", "Action", "Object", "Project", "Outcome", "From"]}>
-            {entries.map((one) => (
-              <Row key={one.id} entry={one} />
+            {entries.map((entry) => (
+              <Row key={entry.id} entry={entry} />
             ))}
           </Table>
         </div>
@@ -148,8 +148,8 @@ function Filters({ search, change }: { search: AuditSearch; change: (next: Audit
         ))}
         <select className="input" name="outcome" aria-label="Outcome" defaultValue={search.outcome ?? ""}>
           <option value="">any outcome</option>
-          {OUTCOMES.map((one) => (
-            <option key={one}>{one}</option>
+          {OUTCOMES.map((outcome) => (
+            <option key={outcome}>{outcome}</option>
           ))}
         </select>
         <button type="submit" className="button">

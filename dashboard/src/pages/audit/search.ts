@@ -22,7 +22,7 @@ export function readAuditSearch(search: Record<string, unknown>): AuditSearch {
     const given = text(search[name]);
     if (given) found[name] = given;
   }
-  const outcome = OUTCOMES.find((one) => one === search["outcome"]);
+  const outcome = OUTCOMES.find((known) => known === search["outcome"]);
   if (outcome) found.outcome = outcome;
   return found;
 }

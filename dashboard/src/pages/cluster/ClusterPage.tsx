@@ -1,4 +1,4 @@
-// What there is to train on, how much of it is taken, and who waits for it.
+// The engines, their resources in use, and the jobs that wait for them.
 import "../../styles/cluster.css";
 
 import { useQuery } from "@tanstack/react-query";
@@ -92,7 +92,7 @@ function EngineCard({ engine }: { engine: Engine }) {
       {engine.queue && <p className="muted">Admission is left to {engine.queue}.</p>}
       {engine.capacity ? (
         <div className="bars">
-          <Bar name="CPUs" engine={engine} of="cpus" show={(one) => value(Math.round(one * 100) / 100)} />
+          <Bar name="CPUs" engine={engine} of="cpus" show={(cpus) => value(Math.round(cpus * 100) / 100)} />
           <Bar name="GPUs" engine={engine} of="gpus" show={String} />
           <Bar name="Memory" engine={engine} of="memory" show={size} />
         </div>

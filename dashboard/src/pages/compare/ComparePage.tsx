@@ -31,7 +31,7 @@ export function ComparePage() {
   const [adding, setAdding] = useState(false);
   const ids = search.job ?? [];
   const found = useQueries({ queries: ids.map((id) => jobQuery(id)) });
-  const jobs = found.flatMap((one) => one.data ?? []);
+  const jobs = found.flatMap((query) => query.data ?? []);
   const missing = ids.filter((_, at) => found[at]?.error && !found[at]?.data);
   const change = (changes: Partial<CompareSearch>) =>
     void navigate({ search: (before) => ({ ...before, ...changes }), replace: true, resetScroll: false });
@@ -65,7 +65,7 @@ export function ComparePage() {
         missing.length < ids.length && <Loading rows={6} />
       ) : (
         <div className="stack">
-          <Facts jobs={jobs} drop={(id) => change({ job: ids.filter((one) => one !== id) })} />
+          <Facts jobs={jobs} drop={(id) => change({ job: ids.filter((other) => other !== id) })} />
           <Differences jobs={jobs} />
           <Parameters jobs={jobs} />
           <Values jobs={jobs} />
@@ -193,7 +193,7 @@ function Differences({ jobs }: { jobs: readonly JobDetail[] }) {
                   key={path}
                   mono
                   name={path}
-                  cells={values.map((one) => one ?? <span className="muted">not set</span>)}
+                  cells={values.map((text) => text ?? <span className="muted">not set</span>)}
                 />
               ))}
             </tbody>
@@ -217,7 +217,7 @@ function Parameters({ jobs }: { jobs: readonly JobDetail[] }) {
           <Heads jobs={jobs} />
           <tbody>
             {rows.map(([name, values]) => (
-              <Row key={name} mono name={name} cells={values.map((one) => one ?? <span className="muted">–</span>)} />
+              <Row key={name} mono name={name} cells={values.map((text) => text ?? <span className="muted">–</span>)} />
             ))}
           </tbody>
         </table>
@@ -228,7 +228,7 @@ function Parameters({ jobs }: { jobs: readonly JobDetail[] }) {
 
 function Values({ jobs }: { jobs: readonly JobDetail[] }) {
   const metrics = jobs.map((job): Record<string, MetricSummary> => job.metrics ?? {});
-  const names = [...new Set(metrics.flatMap((one) => Object.keys(one)))].sort();
+  const names = [...new Set(metrics.flatMap((summaries) => Object.keys(summaries)))].sort();
   if (!names.length) return null;
   return (
     <section className="card flush" aria-labelledby="values">
@@ -244,8 +244,8 @@ function Values({ jobs }: { jobs: readonly JobDetail[] }) {
                 key={name}
                 mono
                 name={name}
-                cells={metrics.map((one) => {
-                  const found = Object.hasOwn(one, name) ? one[name] : undefined;
+                cells={metrics.map((summaries) => {
+                  const found = Object.hasOwn(summaries, name) ? summaries[name] : undefined;
                   if (!found) return <span className="muted">–</span>;
                   return (
                     <span className="numbers">

@@ -18,18 +18,18 @@ export function Actions({ job }: { job: JobDetail }) {
   const navigate = useNavigate();
   const path = { params: { path: { job_id: job.id } } };
   const close = () => setAsked(null);
-  const look = () => queries.invalidateQueries({ queryKey: ["job", job.id] });
+  const refresh = () => queries.invalidateQueries({ queryKey: ["job", job.id] });
 
   const halt = async () => {
     const body = grace === "" ? {} : { body: { grace_seconds: Number(grace) } };
     await api.POST("/api/v1/jobs/{job_id}/halt", { ...path, ...body });
     toast("The job will be halted");
-    await look();
+    await refresh();
   };
   const resume = async () => {
     await api.POST("/api/v1/jobs/{job_id}/resume", path);
     toast("The job will go on");
-    await look();
+    await refresh();
   };
   const remove = async () => {
     await api.DELETE("/api/v1/jobs/{job_id}", path);

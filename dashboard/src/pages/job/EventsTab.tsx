@@ -13,7 +13,7 @@ export function EventsTab() {
   const { events, stream } = useLive();
   const [text, setText] = useState("");
   const wanted = text.toLowerCase();
-  const shown = events.filter((one) => `${one.kind} ${one.state ?? ""} ${one.message}`.toLowerCase().includes(wanted));
+  const shown = events.filter((event) => `${event.kind} ${event.state ?? ""} ${event.message}`.toLowerCase().includes(wanted));
   return (
     <div className="stack">
       <section className="card" aria-label="Events">

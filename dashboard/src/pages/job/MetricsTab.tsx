@@ -49,9 +49,9 @@ function Charts({ jobId, kind, search, change }: ChartsProps) {
   const found = useQueries({ queries: others.map((id) => jobQuery(id)) });
   const [adding, setAdding] = useState(false);
   if (!job) return null;
-  const jobs = [job, ...found.flatMap((one) => one.data ?? [])].map(chartedJob);
+  const jobs = [job, ...found.flatMap((query) => query.data ?? [])].map(chartedJob);
   const drop = (id: string) => {
-    const left = others.filter((one) => one !== id);
+    const left = others.filter((other) => other !== id);
     change({ with: left.length ? left : undefined });
   };
   const missing = others.filter((_, at) => found[at]?.error);
@@ -62,7 +62,7 @@ function Charts({ jobId, kind, search, change }: ChartsProps) {
           {others.map((id) => (
             <button key={id} type="button" className="chip" onClick={() => drop(id)}>
               <span className="visually-hidden">Without </span>
-              {jobs.find((one) => one.id === id)?.name ?? id} <span aria-hidden="true">×</span>
+              {jobs.find((charted) => charted.id === id)?.name ?? id} <span aria-hidden="true">×</span>
             </button>
           ))}
           {others.length < MOST_JOBS - 1 && (

@@ -187,20 +187,20 @@ function Learners({ job }: { job: JobDetail }) {
         label="Table of learners"
         columns={["Learner", "Phase", "Node", "Address", "Exit", { name: "Log", hidden: true }]}
       >
-        {attempt.learners.map((one) => (
-          <tr key={one.learner}>
-            <td>{one.learner}</td>
-            <td>{one.phase}</td>
-            <td>{one.node ?? "–"}</td>
-            <td className="mono">{one.address ?? "–"}</td>
-            <td className="break">{exitOf(one)}</td>
+        {attempt.learners.map((learner) => (
+          <tr key={learner.learner}>
+            <td>{learner.learner}</td>
+            <td>{learner.phase}</td>
+            <td>{learner.node ?? "–"}</td>
+            <td className="mono">{learner.address ?? "–"}</td>
+            <td className="break">{exitOf(learner)}</td>
             <td>
               <Link
                 to="/jobs/$jobId/logs"
                 params={{ jobId: job.id }}
-                search={{ learner: one.learner, attempt: attempt.n }}
+                search={{ learner: learner.learner, attempt: attempt.n }}
               >
-                log<span className="visually-hidden"> of learner {one.learner}</span>
+                log<span className="visually-hidden"> of learner {learner.learner}</span>
               </Link>
             </td>
           </tr>
@@ -247,19 +247,19 @@ function Checkpoints({ job }: { job: JobDetail }) {
             { name: "Size", right: true },
           ]}
         >
-          {found.map((one) => (
-            <tr key={`${one.generation}-${one.learner}`}>
-              <td className="mono">{one.generation}</td>
+          {found.map((checkpoint) => (
+            <tr key={`${checkpoint.generation}-${checkpoint.learner}`}>
+              <td className="mono">{checkpoint.generation}</td>
               <td>
-                {one.at ? (
-                  <Time at={one.at}>{ago(one.at)}</Time>
+                {checkpoint.at ? (
+                  <Time at={checkpoint.at}>{ago(checkpoint.at)}</Time>
                 ) : (
                   "–"
                 )}
               </td>
-              <td>{one.attempt ?? "–"}</td>
-              <td className="right">{one.files}</td>
-              <td className="right">{size(one.size)}</td>
+              <td>{checkpoint.attempt ?? "–"}</td>
+              <td className="right">{checkpoint.files}</td>
+              <td className="right">{size(checkpoint.size)}</td>
             </tr>
           ))}
         </Table>

@@ -22,21 +22,21 @@ export function Timeline({ job, events }: { job: JobDetail; events: readonly Eve
           </div>
           <div className="timeline-track" aria-hidden="true">
             <div className="timeline-bar" style={{ width: `${Math.max(8, (100 * length(row)) / longest)}%` }}>
-              {row.segments.map((one) => (
+              {row.segments.map((segment) => (
                 <span
-                  key={`${one.state}${one.from}`}
-                  className={`segment segment-${one.state.toLowerCase()}${one.open ? " open" : ""}`}
-                  style={{ flexGrow: Math.max(1, one.to - one.from) }}
-                  title={`${one.state} ${span((one.to - one.from) / 1000)}`}
+                  key={`${segment.state}${segment.from}`}
+                  className={`segment segment-${segment.state.toLowerCase()}${segment.open ? " open" : ""}`}
+                  style={{ flexGrow: Math.max(1, segment.to - segment.from) }}
+                  title={`${segment.state} ${span((segment.to - segment.from) / 1000)}`}
                 />
               ))}
             </div>
           </div>
           <ul className="timeline-legend">
-            {row.segments.map((one) => (
-              <li key={`${one.state}${one.from}`}>
-                <i className={`dot segment-${one.state.toLowerCase()}`} /> {one.state}{" "}
-                <span className="muted numbers">{span((one.to - one.from) / 1000)}</span>
+            {row.segments.map((segment) => (
+              <li key={`${segment.state}${segment.from}`}>
+                <i className={`dot segment-${segment.state.toLowerCase()}`} /> {segment.state}{" "}
+                <span className="muted numbers">{span((segment.to - segment.from) / 1000)}</span>
               </li>
             ))}
           </ul>

@@ -20,7 +20,7 @@ export interface AttemptRow {
 /** A row for each attempt. The time in which the job waits for its next attempt belongs to that next attempt. */
 export function attemptRows(events: readonly Event[], now: number): AttemptRow[] {
   const rows: AttemptRow[] = [];
-  const states = events.filter((one) => one.kind === "state" || one.kind === "submitted");
+  const states = events.filter((event) => event.kind === "state" || event.kind === "submitted");
   let row: AttemptRow | null = null;
   states.forEach((event, at) => {
     const state = event.state ?? "QUEUED";
@@ -44,4 +44,4 @@ const sameWait = (row: AttemptRow, before: Event | undefined) =>
   row.segments.length === 1 && before?.kind === "submitted" && (before.state ?? "QUEUED") === "QUEUED";
 
 /** The time that the attempt took, in ms. */
-export const length = (row: AttemptRow) => row.segments.reduce((sum, one) => sum + one.to - one.from, 0);
+export const length = (row: AttemptRow) => row.segments.reduce((sum, segment) => sum + segment.to - segment.from, 0);

@@ -18,11 +18,11 @@ export function Filters({ search, change, jobs }: Props) {
   const metrics = [...new Set(jobs.flatMap((job) => Object.keys(job.metrics ?? {})))].sort();
   const toggleState = (state: State) => {
     const chosen = search.state ?? [];
-    const after = chosen.includes(state) ? chosen.filter((one) => one !== state) : [...chosen, state];
+    const after = chosen.includes(state) ? chosen.filter((other) => other !== state) : [...chosen, state];
     change({ state: after.length ? after : undefined });
   };
-  const without = (list: string[] | undefined, one: string) => {
-    const after = (list ?? []).filter((other) => other !== one);
+  const without = (list: string[] | undefined, text: string) => {
+    const after = (list ?? []).filter((other) => other !== text);
     return after.length ? after : undefined;
   };
   return (
@@ -59,11 +59,11 @@ export function Filters({ search, change, jobs }: Props) {
             {state.toLowerCase()}
           </button>
         ))}
-        {search.label?.map((one) => (
-          <Removable key={one} text={one} remove={() => change({ label: without(search.label, one) })} />
+        {search.label?.map((label) => (
+          <Removable key={label} text={label} remove={() => change({ label: without(search.label, label) })} />
         ))}
-        {search.metric?.map((one) => (
-          <Removable key={one} text={one} remove={() => change({ metric: without(search.metric, one) })} />
+        {search.metric?.map((condition) => (
+          <Removable key={condition} text={condition} remove={() => change({ metric: without(search.metric, condition) })} />
         ))}
       </div>
     </div>
@@ -150,8 +150,8 @@ function AddFilter({
         }}
       />
       <datalist id={list}>
-        {options.map((one) => (
-          <option key={one} value={one} />
+        {options.map((option) => (
+          <option key={option} value={option} />
         ))}
       </datalist>
     </form>
@@ -169,7 +169,7 @@ function Columns({
 }) {
   const shown = columnsOf(search);
   const offered = [...COLUMNS, ...new Set([...metrics.map((name) => `metric:${name}`), ...shown])].filter(
-    (one, at, all) => all.indexOf(one) === at,
+    (column, at, all) => all.indexOf(column) === at,
   );
   return (
     <details className="popover">
@@ -183,8 +183,8 @@ function Columns({
               onChange={() =>
                 change({
                   col: shown.includes(column)
-                    ? shown.filter((one) => one !== column)
-                    : offered.filter((one) => one === column || shown.includes(one)),
+                    ? shown.filter((other) => other !== column)
+                    : offered.filter((other) => other === column || shown.includes(other)),
                 })
               }
             />

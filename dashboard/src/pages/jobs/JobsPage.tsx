@@ -109,7 +109,7 @@ function More({ load, busy }: { load: () => void; busy: boolean }) {
   useEffect(() => {
     if (!button.current) return;
     const seen = new IntersectionObserver((entries) => {
-      if (entries.some((one) => one.isIntersecting)) latest.current();
+      if (entries.some((entry) => entry.isIntersecting)) latest.current();
     });
     seen.observe(button.current);
     return () => seen.disconnect();
@@ -128,7 +128,7 @@ function useListKeys(toggle: (id: string) => void) {
   const links = () => [...document.querySelectorAll<HTMLAnchorElement>("a[data-job]")];
   const step = (by: number) => {
     const all = links();
-    const at = all.findIndex((one) => one === document.activeElement);
+    const at = all.findIndex((link) => link === document.activeElement);
     all[at < 0 ? 0 : Math.min(all.length - 1, Math.max(0, at + by))]?.focus();
   };
   useKeys({

@@ -17,7 +17,7 @@ export const COLUMNS = ["engine", "size", "labels", "user", "created", "duration
 const DEFAULT_COLUMNS: readonly string[] = ["size", "labels", "user", "created", "duration"];
 
 export function readJobsSearch(search: Record<string, unknown>): JobsSearch {
-  const states = texts(search["state"])?.filter((one): one is State => STATES.includes(one as State));
+  const states = texts(search["state"])?.filter((state): state is State => STATES.includes(state as State));
   const found: JobsSearch = {};
   if (states?.length) found.state = states;
   const label = texts(search["label"]);
@@ -38,9 +38,9 @@ export const columnsOf = (search: JobsSearch): readonly string[] => search.col ?
 /** The query of GET /jobs for a page of what `search` shows. */
 export function jobsParameters(search: JobsSearch, cursor: string | null): string {
   const params = new URLSearchParams({ limit: "50" });
-  search.state?.forEach((one) => params.append("state", one));
-  search.label?.forEach((one) => params.append("label", one));
-  search.metric?.forEach((one) => params.append("metric", one));
+  search.state?.forEach((state) => params.append("state", state));
+  search.label?.forEach((label) => params.append("label", label));
+  search.metric?.forEach((condition) => params.append("metric", condition));
   if (search.q) params.set("q", search.q);
   if (search.sort) params.set("sort", search.sort);
   if (cursor) params.set("cursor", cursor);

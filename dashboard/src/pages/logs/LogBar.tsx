@@ -59,9 +59,9 @@ export function LogBar(props: Props) {
             onChange={(event) => change({ attempt: number(event.target.value), line: undefined })}
           >
             <option value="">all {job.attempts.length} attempts</option>
-            {job.attempts.map((one) => (
-              <option key={one.n} value={one.n}>
-                attempt {one.n}
+            {job.attempts.map((attempt) => (
+              <option key={attempt.n} value={attempt.n}>
+                attempt {attempt.n}
               </option>
             ))}
           </select>

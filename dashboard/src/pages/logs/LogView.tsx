@@ -53,7 +53,7 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
       jumped.current = null;
     } else if (jumped.current !== `${target}`) {
       if (!log.has(target) && state.opened !== target) return; // it is on its way
-      const index = rows.findIndex((one) => ("gap" in one ? one.gap.to : one.line.n) >= target);
+      const index = rows.findIndex((row) => ("gap" in row ? row.gap.to : row.line.n) >= target);
       jumped.current = `${target}`;
       const place = virtual.measurementsCache[index < 0 ? rows.length - 1 : index];
       if (!place) return;
@@ -68,7 +68,7 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
       return;
     }
     const held = anchor.current;
-    const index = held ? rows.findIndex((one) => one.key === held.key) : -1;
+    const index = held ? rows.findIndex((row) => row.key === held.key) : -1;
     const start = virtual.measurementsCache[index]?.start;
     if (held && start !== undefined && Math.abs(start + held.offset - element.scrollTop) > 1) {
       element.scrollTop = start + held.offset;
@@ -86,7 +86,7 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
     const atEnd = element.scrollHeight - element.scrollTop - element.clientHeight < AT_END;
     const { top: topBefore, height: heightBefore } = scrolledTo.current;
     scrolledTo.current = { top: element.scrollTop, height: element.scrollHeight };
-    // Rows that turn out to be higher than thought leave one above the end, too: only who scrolls up wants to leave it.
+    // Rows that turn out to be higher than thought leave one above the end, too: only scrolling up leaves it.
     const up = element.scrollTop < topBefore && element.scrollHeight >= heightBefore;
     if (pinned ? !atEnd && up : atEnd && state.atEnd) setPinned(!pinned);
     const top = virtual.getVirtualItemForOffset(element.scrollTop);
@@ -115,15 +115,15 @@ export function LogView({ log, state, named, target, spans, pinned, setPinned, w
       <div className="log-all" style={{ height }}>
         <div className="log-part" style={{ transform: `translateY(${items[0]?.start ?? 0}px)` }}>
           {items.map((item) => {
-            const one = rows[item.index];
-            return one ? (
+            const row = rows[item.index];
+            return row ? (
               <div key={item.key} ref={virtual.measureElement} data-index={item.index}>
                 <LogRow
-                  row={one}
+                  row={row}
                   named={named}
                   times={times}
-                  target={"line" in one && one.line.n === target}
-                  spans={"line" in one ? spans.get(one.line.n) : undefined}
+                  target={"line" in row && row.line.n === target}
+                  spans={"line" in row ? spans.get(row.line.n) : undefined}
                   goTo={goTo}
                 />
               </div>

@@ -71,7 +71,7 @@ export class LogWindow {
 
   private set(changes: Partial<Snapshot>) {
     this.state = { ...this.state, ...changes };
-    this.listeners.forEach((one) => one());
+    this.listeners.forEach((listener) => listener());
   }
 
   private page(parameters: Record<string, string | number>): Promise<LogPage> {
@@ -100,7 +100,7 @@ export class LogWindow {
     const first = rows[0];
     const last = rows.at(-1);
     if (!first || !last || line < numberOf(first) || line > numberOf(last)) return false;
-    return !rows.some((one) => "gap" in one && one.gap.from <= line && line <= one.gap.to);
+    return !rows.some((row) => "gap" in row && row.gap.from <= line && line <= row.gap.to);
   }
 
   /** The lines at the log's end. */
@@ -182,7 +182,7 @@ export class LogWindow {
 
   /** Lines that a follower was sent; `more` in their order. */
   append(more: readonly Row[]) {
-    const fresh = more.filter((one) => numberOf(one) >= this.state.next);
+    const fresh = more.filter((row) => numberOf(row) >= this.state.next);
     const last = fresh.at(-1);
     if (!last) return;
     const next = ("gap" in last ? last.gap.to : last.line.n) + 1;
@@ -192,4 +192,4 @@ export class LogWindow {
 
 export const row = (line: LogLine): LineRow => ({ key: `${line.n}`, line });
 export const gapRow = (gap: GapRow["gap"]): GapRow => ({ key: `gap ${gap.from}`, gap });
-const numberOf = (one: Row) => ("gap" in one ? one.gap.from : one.line.n);
+const numberOf = (row: Row) => ("gap" in row ? row.gap.from : row.line.n);

@@ -170,8 +170,8 @@ class Buffer {
     this.log = log;
   }
 
-  add(one: Row) {
-    this.rows.push(one);
+  add(row: Row) {
+    this.rows.push(row);
     this.timer ||= window.setTimeout(() => this.flush(), FLUSH);
   }
 

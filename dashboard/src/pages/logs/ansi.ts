@@ -74,7 +74,7 @@ export function parseAnsi(line: string): Piece[] {
 function visible(text: string): string {
   return text
     .replace(/\r/g, " ")
-    .replace(CONTROL, (one) => String.fromCharCode(one === "\x7f" ? 0x2421 : 0x2400 + one.charCodeAt(0)))
+    .replace(CONTROL, (control) => String.fromCharCode(control === "\x7f" ? 0x2421 : 0x2400 + control.charCodeAt(0)))
     .replace(BIDI, "\ufffd");
 }
 
@@ -92,7 +92,7 @@ function classes(style: Style): string {
 }
 
 function apply(before: Style, parameters: string): Style {
-  const codes = parameters.split(/[;:]/).map((one) => (one === "" ? 0 : Number(one)));
+  const codes = parameters.split(/[;:]/).map((code) => (code === "" ? 0 : Number(code)));
   let style = { ...before };
   for (let place = 0; place < codes.length; place += 1) {
     const code = codes[place] ?? 0;

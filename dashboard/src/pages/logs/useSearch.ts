@@ -38,7 +38,7 @@ export function useSearch(jobId: string, sought: Sought) {
   });
   const { data, hasNextPage, isFetching, isError, fetchNextPage } = query;
   const hits = useMemo<Hit[]>(
-    () => data?.pages.flatMap((page) => page.matches.map((one) => ({ n: one.line.n, spans: one.spans }))) ?? [],
+    () => data?.pages.flatMap((page) => page.matches.map((match) => ({ n: match.line.n, spans: match.spans }))) ?? [],
     [data],
   );
   const spans = useMemo(() => new Map(hits.map((hit) => [hit.n, hit.spans])), [hits]);

@@ -127,31 +127,31 @@ function Versions({
         label="Table of versions"
         columns={["Version", "Stages", "Job", "Files", "Made", { name: "Do", hidden: true }]}
       >
-        {all.map((one) => (
-          <tr key={one.version}>
+        {all.map((version) => (
+          <tr key={version.version}>
             <td>
-              <Link to="/models/$name" params={{ name: model }} search={{ version: one.version }} replace>
-                {one.version}
+              <Link to="/models/$name" params={{ name: model }} search={{ version: version.version }} replace>
+                {version.version}
               </Link>
             </td>
-            <td>{one.stages.join(", ") || <span className="muted">–</span>}</td>
+            <td>{version.stages.join(", ") || <span className="muted">–</span>}</td>
             <td className="mono nowrap">
-              <Link to="/jobs/$jobId" params={{ jobId: one.job }}>
-                {one.job}
+              <Link to="/jobs/$jobId" params={{ jobId: version.job }}>
+                {version.job}
               </Link>
             </td>
             <td className="nowrap">
-              {one.files ? `${plural(one.files.files, "file")}, ${size(one.files.bytes)}` : "–"}
+              {version.files ? `${plural(version.files.files, "file")}, ${size(version.files.bytes)}` : "–"}
             </td>
             <td>
-              <Time at={one.created_at}>{ago(one.created_at)}</Time>
+              <Time at={version.created_at}>{ago(version.created_at)}</Time>
             </td>
             <td>
               <span className="row keep">
                 <a
                   className="button small"
-                  href={`/api/v1/models/${encodeURIComponent(model)}/versions/${one.version}/download`}
-                  aria-label={`Download version ${one.version}`}
+                  href={`/api/v1/models/${encodeURIComponent(model)}/versions/${version.version}/download`}
+                  aria-label={`Download version ${version.version}`}
                   download
                 >
                   Download
@@ -161,16 +161,16 @@ function Versions({
                     <button
                       type="button"
                       className="button small"
-                      aria-label={`Promote version ${one.version}`}
-                      onClick={() => ask({ what: "promote", version: one })}
+                      aria-label={`Promote version ${version.version}`}
+                      onClick={() => ask({ what: "promote", version })}
                     >
                       Promote …
                     </button>
                     <button
                       type="button"
                       className="button small quiet danger"
-                      aria-label={`Delete version ${one.version}`}
-                      onClick={() => ask({ what: "delete", version: one })}
+                      aria-label={`Delete version ${version.version}`}
+                      onClick={() => ask({ what: "delete", version })}
                     >
                       Delete
                     </button>
@@ -211,7 +211,7 @@ function Lineage({ name, version }: { name: string; version: number }) {
   if (!data) return error ? <ErrorNote error={error} /> : <Loading />;
   const told = data.lineage as Told;
   const metrics = Object.entries(told.metrics ?? {});
-  const files = (one: { files: number; bytes: number }) => `${plural(one.files, "file")}, ${size(one.bytes)}`;
+  const files = (part: { files: number; bytes: number }) => `${plural(part.files, "file")}, ${size(part.bytes)}`;
   return (
     <section className="card" aria-labelledby="lineage">
       <h2 id="lineage">Where version {version} comes from</h2>
@@ -248,9 +248,9 @@ function Lineage({ name, version }: { name: string; version: number }) {
             <code>{data.place}</code>
           </Fact>
         )}
-        {metrics.map(([metric, one]) => (
+        {metrics.map(([metric, summary]) => (
           <Fact key={metric} name={metric}>
-            {typeof one === "number" ? value(one) : value(one.last)}
+            {typeof summary === "number" ? value(summary) : value(summary.last)}
           </Fact>
         ))}
       </dl>
@@ -267,11 +267,11 @@ function History({ model }: { model: Model }) {
     <section className="card" aria-labelledby="history">
       <h2 id="history">Promotions</h2>
       <ul className="events">
-        {model.promotions.map((one) => (
-          <li key={`${one.at}${one.stage}`}>
-            <Time at={one.at}>{ago(one.at)}</Time>
+        {model.promotions.map((promotion) => (
+          <li key={`${promotion.at}${promotion.stage}`}>
+            <Time at={promotion.at}>{ago(promotion.at)}</Time>
             <span className="break">
-              {one.stage} {one.version === null ? "taken away" : `→ ${one.version}`} by {one.user}
+              {promotion.stage} {promotion.version === null ? "taken away" : `→ ${promotion.version}`} by {promotion.user}
             </span>
           </li>
         ))}

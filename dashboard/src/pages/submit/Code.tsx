@@ -32,8 +32,8 @@ export function Code({ chosen, take, known, busy }: CodeProps) {
     setReading(false);
   };
   const takeFiles = async (name: string, all: readonly Picked[]) => {
-    const manifest = all.find((one) => MANIFEST.test(one.path));
-    const files = (await chooseFiles(all)).filter((one) => one !== manifest);
+    const manifest = all.find((file) => MANIFEST.test(file.path));
+    const files = (await chooseFiles(all)).filter((file) => file !== manifest);
     if (!files.length) throw new Error(`${name || "The folder"} has no file that would be sent.`);
     take({ kind: "folder", name, files, left: all.length - files.length }, (await manifest?.file.text()) ?? null);
   };
@@ -74,7 +74,7 @@ export function Code({ chosen, take, known, busy }: CodeProps) {
           ) : (
             <>
               <strong>{chosen.name}</strong> {plural(chosen.files.length, "file")},{" "}
-              {size(chosen.files.reduce((sum, one) => sum + one.file.size, 0))}
+              {size(chosen.files.reduce((sum, picked) => sum + picked.file.size, 0))}
               {chosen.left > 0 && <span className="muted">; {plural(chosen.left, "file")} left out</span>}
             </>
           )}{" "}

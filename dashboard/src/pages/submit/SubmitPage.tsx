@@ -19,7 +19,7 @@ import { useTitle } from "../../ui/useTitle";
 import { Code, type Chosen } from "./Code";
 import { Changes } from "./Changes";
 import { Resolved } from "./Resolved";
-import { send, type Step } from "./send";
+import { send, type Progress } from "./send";
 
 type Valid = components["schemas"]["ValidManifest"];
 const route = getRouteApi("/inside/submit");
@@ -84,7 +84,7 @@ const AGAIN = 5000;
 function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
   const [text, setText] = useState(first);
   const [code, setCode] = useState<Chosen | null>(null);
-  const [step, setStep] = useState<Step | null>(null);
+  const [step, setStep] = useState<Progress | null>(null);
   const [submitted, setSubmitted] = useState(false);
   const [fromCheckpoint, setFromCheckpoint] = useState(false);
   const [refused, setRefused] = useState<{ text: string; error: unknown } | null>(null);
@@ -109,11 +109,11 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
   // What only submitting has found out holds for that text.
   const later = refused?.text === text && refused.error instanceof ApiError ? refused.error.problems : NONE;
   const problems = useMemo(() => {
-    const known = new Set(wrong.map((one) => `${one.path} ${one.message}`));
-    return [...wrong, ...later.filter((one) => !known.has(`${one.path} ${one.message}`))];
+    const known = new Set(wrong.map((problem) => `${problem.path} ${problem.message}`));
+    return [...wrong, ...later.filter((problem) => !known.has(`${problem.path} ${problem.message}`))];
   }, [wrong, later]);
   const marks = useMemo(
-    () => new Map(problems.flatMap((one) => (one.line ? [[one.line, one.message] as const] : []))),
+    () => new Map(problems.flatMap((problem) => (problem.line ? [[problem.line, problem.message] as const] : []))),
     [problems],
   );
 
@@ -140,7 +140,7 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
     const area = field.current;
     if (!area) return;
     const lines = text.split("\n");
-    const start = lines.slice(0, line - 1).reduce((sum, one) => sum + one.length + 1, 0);
+    const start = lines.slice(0, line - 1).reduce((sum, text) => sum + text.length + 1, 0);
     area.focus();
     area.setSelectionRange(start, start + (lines[line - 1]?.length ?? 0));
   };
@@ -227,16 +227,16 @@ function Form({ first, job }: { first: string; job: JobDetail | undefined }) {
 function Problems({ problems, goTo }: { problems: readonly FieldProblem[]; goTo: (line: number) => void }) {
   return (
     <ul className="problems">
-      {problems.map((one, at) => (
+      {problems.map((problem, at) => (
         <li key={at}>
-          {one.line ? (
-            <button type="button" className="button quiet small" onClick={() => goTo(one.line ?? 1)}>
-              line {one.line}
+          {problem.line ? (
+            <button type="button" className="button quiet small" onClick={() => goTo(problem.line ?? 1)}>
+              line {problem.line}
             </button>
           ) : null}
           <span className="break">
-            {one.path && <code>{one.path}</code>} {one.message}
-            {one.accepted && !one.message.includes(one.accepted) ? <>; accepted: {one.accepted}</> : null}
+            {problem.path && <code>{problem.path}</code>} {problem.message}
+            {problem.accepted && !problem.message.includes(problem.accepted) ? <>; accepted: {problem.accepted}</> : null}
           </span>
         </li>
       ))}

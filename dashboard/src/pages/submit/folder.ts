@@ -40,7 +40,7 @@ export async function readEntries(entries: readonly FileSystemEntry[]): Promise<
     for (;;) {
       const some = await new Promise<FileSystemEntry[]>((done, failed) => reader.readEntries(done, failed));
       if (!some.length) return;
-      for (const one of some) await walk(one, path ? `${path}/${one.name}` : one.name);
+      for (const child of some) await walk(child, path ? `${path}/${child.name}` : child.name);
     }
   };
   // A single folder is the bundle's root; several things dropped together stand in it side by side.
@@ -60,20 +60,20 @@ const tooMany = () =>
 
 /** What goes into the bundle, in the order of names. Throws an Error that says what is too much. */
 export async function chooseFiles(all: readonly Picked[]): Promise<Picked[]> {
-  const inside = all.filter((one) => !one.path.split("/").some((part) => ALWAYS_OUT.has(part)));
+  const inside = all.filter((picked) => !picked.path.split("/").some((part) => ALWAYS_OUT.has(part)));
   const rules = new Map<string, Ignore>();
   for (const name of IGNORE_FILES) {
     // .weftignore is read last, and so has the last word in its folder.
-    for (const one of inside) {
-      const parts = one.path.split("/");
+    for (const picked of inside) {
+      const parts = picked.path.split("/");
       if (parts.pop() !== name) continue;
       const folder = parts.join("/");
-      rules.set(folder, (rules.get(folder) ?? ignore()).add(await one.file.text()));
+      rules.set(folder, (rules.get(folder) ?? ignore()).add(await picked.file.text()));
     }
   }
-  const chosen = inside.filter((one) => !ignored(one.path, rules)).sort((a, b) => (a.path < b.path ? -1 : 1));
+  const chosen = inside.filter((picked) => !ignored(picked.path, rules)).sort((a, b) => (a.path < b.path ? -1 : 1));
   if (chosen.length > LIMIT_FILES) throw tooMany();
-  if (chosen.reduce((sum, one) => sum + one.file.size, 0) > LIMIT_BYTES) {
+  if (chosen.reduce((sum, picked) => sum + picked.file.size, 0) > LIMIT_BYTES) {
     throw new Error("more than 2 GiB: data belongs into a data store (weft data put), .weftignore leaves things out");
   }
   return chosen;

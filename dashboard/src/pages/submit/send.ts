@@ -13,13 +13,13 @@ interface Submission {
   rerunOf: string | undefined;
   fromCheckpoint: boolean;
 }
-export interface Step {
+export interface Progress {
   words: string;
   share?: number;
 }
 
 /** Pack, send what the server does not have, and make the job. */
-export async function send({ manifest, code, rerunOf, fromCheckpoint }: Submission, tell: (step: Step) => void) {
+export async function send({ manifest, code, rerunOf, fromCheckpoint }: Submission, tell: (step: Progress) => void) {
   let sha256: string | null = null;
   if (code) {
     tell({ words: "Packing the code …" });

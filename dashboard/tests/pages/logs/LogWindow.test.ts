@@ -39,7 +39,7 @@ beforeEach(() => {
 });
 
 const numbers = (log: LogWindow) =>
-  log.snapshot().rows.map((one: Row) => ("gap" in one ? `${one.gap.from}–${one.gap.to}` : one.line.n));
+  log.snapshot().rows.map((row: Row) => ("gap" in row ? `${row.gap.from}–${row.gap.to}` : row.line.n));
 const ends = (log: LogWindow) => [numbers(log)[0], numbers(log).at(-1)];
 
 test("the end of a long log: there are lines above, and none below", async () => {
@@ -88,7 +88,7 @@ test("the window grows at both ends without gaps or repeated lines", async () =>
   await log.up();
   await log.down();
   await log.up();
-  expect(numbers(log)).toEqual(lines(0, 2000).map((one) => one.n));
+  expect(numbers(log)).toEqual(lines(0, 2000).map((line) => line.n));
   expect(log.snapshot()).toMatchObject({ above: false, atEnd: true });
 });
 

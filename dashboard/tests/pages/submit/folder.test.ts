@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { chooseFiles, type Picked, readEntries, readList } from "../../../src/pages/submit/folder";
 
 const pick = (path: string, content = "") => ({ path, file: new File([content], path.split("/").at(-1) ?? path) });
-const chosen = async (...all: Picked[]) => (await chooseFiles(all)).map((one) => one.path);
+const chosen = async (...all: Picked[]) => (await chooseFiles(all)).map((picked) => picked.path);
 
 /** A file or a folder as a browser hands it over when it is dropped. A folder's reader gives some entries at a time. */
 function entry(name: string, content: FileSystemEntry[] | null = null): FileSystemEntry {
@@ -21,18 +21,18 @@ function entry(name: string, content: FileSystemEntry[] | null = null): FileSyst
 test("a dropped folder is the root of the bundle, however many files it has", async () => {
   const folder = entry("code", [entry("train.py"), entry("lib", [entry("a.py")]), entry("b.py"), entry("c.py")]);
   const found = await readEntries([folder]);
-  expect(found.map((one) => one.path).sort()).toEqual(["b.py", "c.py", "lib/a.py", "train.py"]);
+  expect(found.map((picked) => picked.path).sort()).toEqual(["b.py", "c.py", "lib/a.py", "train.py"]);
 });
 
 test("several dropped things stand side by side in the bundle", async () => {
   const found = await readEntries([entry("train.py"), entry("lib", [entry("a.py")])]);
-  expect(found.map((one) => one.path)).toEqual(["train.py", "lib/a.py"]);
+  expect(found.map((picked) => picked.path)).toEqual(["train.py", "lib/a.py"]);
 });
 
 test("folders that never go into a bundle are not walked through", async () => {
   const forbidden = { name: ".git", isFile: false, isDirectory: true } as FileSystemEntry; // has no reader
   const found = await readEntries([entry("code", [entry("train.py"), forbidden])]);
-  expect(found.map((one) => one.path)).toEqual(["train.py"]);
+  expect(found.map((picked) => picked.path)).toEqual(["train.py"]);
 });
 
 test("a folder that is chosen comes without its own name", () => {
@@ -40,7 +40,7 @@ test("a folder that is chosen comes without its own name", () => {
   Object.defineProperty(file, "webkitRelativePath", { value: "code/lib/a.py" });
   const alone = new File([""], "b.py");
   Object.defineProperty(alone, "webkitRelativePath", { value: "" });
-  expect(readList([file, alone]).map((one) => one.path)).toEqual(["lib/a.py", "b.py"]);
+  expect(readList([file, alone]).map((picked) => picked.path)).toEqual(["lib/a.py", "b.py"]);
 });
 
 test("files are in the order of their names, without what never goes into a bundle", async () => {

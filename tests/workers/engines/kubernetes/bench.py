@@ -28,10 +28,10 @@ SLOW = "trap 'sleep 4; exit 0' TERM; sleep 600 & wait"
 PATIENCE = 240.0
 
 
-def until(look: Callable[[], T | None], seconds: float = PATIENCE) -> T:
-    """The first true answer. Each look asks the cluster, so the pauses grow with the time that has passed."""
+def until(condition: Callable[[], T | None], seconds: float = PATIENCE) -> T:
+    """The first true answer. Each check asks the cluster, so the pauses grow with the time that has passed."""
     began = time.monotonic()
-    while not (answer := look()):
+    while not (answer := condition()):
         passed = time.monotonic() - began
         assert passed < seconds, f"not within {seconds} s; last answer: {answer!r}"
         time.sleep(min(max(0.05, passed / 20), 1))
@@ -80,7 +80,7 @@ class KubeBench:
 
     # --- what the engine says ---
 
-    def look(self, spec: LaunchSpec, engine: KubernetesEngine | None = None) -> Observation | None:
+    def observe(self, spec: LaunchSpec, engine: KubernetesEngine | None = None) -> Observation | None:
         return (engine or self.engine).observe().get(spec.run_name)
 
     def wait(
@@ -90,14 +90,14 @@ class KubeBench:
         engine: KubernetesEngine | None = None,
         seconds: float = PATIENCE,
     ) -> LearnerObservation:
-        """The first look at which all learners are as wanted; of the first learner."""
+        """The first observation in which all learners are as wanted; of the first learner."""
 
-        def look() -> LearnerObservation | None:
-            seen = self.look(spec, engine)
+        def observe() -> LearnerObservation | None:
+            seen = self.observe(spec, engine)
             learners = list(seen.learners.values()) if seen else []
             return learners[0] if len(learners) == spec.learners and all(map(wanted, learners)) else None
 
-        return until(look, seconds)
+        return until(observe, seconds)
 
     def running(self, spec: LaunchSpec, engine: KubernetesEngine | None = None) -> LearnerObservation:
         return self.wait(spec, lambda learner: learner.state is LearnerState.RUNNING, engine)
@@ -106,5 +106,5 @@ class KubeBench:
         return self.wait(spec, lambda learner: learner.state is LearnerState.EXITED, engine)
 
     def gone(self, spec: LaunchSpec, namespace: str | None = None) -> None:
-        until(lambda: (seen := self.look(spec)) is None or seen.gone, PATIENCE)
+        until(lambda: (seen := self.observe(spec)) is None or seen.gone, PATIENCE)
         until(lambda: not self.things(spec.run_name, namespace), PATIENCE)

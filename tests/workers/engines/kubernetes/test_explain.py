@@ -27,7 +27,7 @@ NODES = {name: node(name) for name in ("node-1", "node-2")}
 STARTING, RUNNING, EXITED = LearnerState.STARTING, LearnerState.RUNNING, LearnerState.EXITED
 
 
-def look(found: Json, nodes: dict[str, Json] | None = None, **more: Any) -> LearnerObservation:
+def observed(found: Json, nodes: dict[str, Json] | None = None, **more: Any) -> LearnerObservation:
     return explain.learner(runs.trim_pod(found), 0, NODES if nodes is None else nodes, NOW, **more)
 
 
@@ -77,7 +77,7 @@ def look(found: Json, nodes: dict[str, Json] | None = None, **more: Any) -> Lear
 )
 def test_recorded_pods(name: str, state: LearnerState, code: int | None, reason: str, oom: bool) -> None:
     found = recorded(name)
-    seen = look(found)
+    seen = observed(found)
     node, over = found["spec"].get("nodeName") or "", name == "storage"
     assert seen == LearnerObservation(0, state, code, reason, oom=oom, over_storage=over, node=node)
     assert explain.failure(found, "", NOW) is None
@@ -97,7 +97,7 @@ def test_recorded_pods_that_can_never_run(name: str, failed: str) -> None:
 
 def test_a_recorded_pull_that_may_still_work() -> None:
     found = recorded("bad-image")
-    seen = look(found, event=events.say(recorded_events("bad-image")))
+    seen = observed(found, event=events.say(recorded_events("bad-image")))
     assert seen.state is STARTING
     assert seen.reason.startswith("image pull failed: nowhere.test/nothing:1: failed to do request: Head")
     assert seen.reason.endswith("connection refused")
@@ -134,7 +134,7 @@ def test_an_image_that_is_not_there_fails_when_it_persists() -> None:
         ("ErrImageNeverPull", 'Container image "weft/python:3.11" is not present with pull policy of Never', ""),
     ):
         early = pod(waiting(reason, message), phase="Pending", age=30)
-        assert look(early, event=event).reason.startswith("image pull failed: ")
+        assert observed(early, event=event).reason.startswith("image pull failed: ")
         assert explain.failure(early, event, NOW) is None
         failed = explain.failure(pod(waiting(reason, message), phase="Pending", age=90), event, NOW)
         assert failed is not None
@@ -149,7 +149,7 @@ def test_an_image_that_is_not_there_fails_when_it_persists() -> None:
 def test_a_registry_in_trouble_is_waited_for(cause: str) -> None:
     found = pod(waiting("ErrImagePull", _unpulled("Unknown", cause)), phase="Pending", age=3600)
     assert explain.failure(found, "", NOW) is None
-    assert look(found).reason == f"image pull failed: docker.io/weft/python:3.11: {cause}"
+    assert observed(found).reason == f"image pull failed: docker.io/weft/python:3.11: {cause}"
 
 
 def test_a_container_that_can_not_be_made_fails_when_it_persists() -> None:
@@ -158,7 +158,7 @@ def test_a_container_that_can_not_be_made_fails_when_it_persists() -> None:
         assert explain.failure(pod(waiting(reason, message), phase="Pending", age=20), "", NOW) is None
         found = pod(waiting(reason, message), phase="Pending", age=90)
         assert explain.failure(found, "", NOW) == (f"the container can't be started: {message}", "S101")
-        assert look(found).reason == f"the container can't be started: {message}"
+        assert observed(found).reason == f"the container can't be started: {message}"
 
 
 def test_an_image_without_python_whatever_the_runtime_says() -> None:
@@ -178,19 +178,19 @@ def test_an_image_without_python_whatever_the_runtime_says() -> None:
 def test_the_agent_that_can_not_be_copied() -> None:
     agent = {"name": "agent", "image": "weft/agent:1", "state": terminated(1, message="cp: no space left\n")}
     found = pod(waiting("PodInitializing"), phase="Failed", initContainerStatuses=[agent])
-    assert look(found).reason == "the agent could not be brought into its pod: exit code 1: cp: no space left"
+    assert observed(found).reason == "the agent could not be brought into its pod: exit code 1: cp: no space left"
 
 
 def test_the_agents_image_that_can_not_be_pulled() -> None:
     message = 'rpc error: code = NotFound desc = failed to pull and unpack image "weft/agent:1": not found'
     agent = {"name": "agent", "image": "weft/agent:1", "state": waiting("ErrImagePull", message)}
     found = pod(waiting("PodInitializing"), phase="Pending", age=90, initContainerStatuses=[agent])
-    assert look(found).reason == "image pull failed: weft/agent:1: not found"
+    assert observed(found).reason == "image pull failed: weft/agent:1: not found"
     assert explain.failure(found, "", NOW) == ("image pull failed: weft/agent:1: not found", "S103")
     busy = pod(
         waiting("PodInitializing"), phase="Pending", initContainerStatuses=[{"name": "agent", "state": running()}]
     )
-    assert look(busy).reason == ""
+    assert observed(busy).reason == ""
 
 
 def test_a_container_that_the_runtime_can_not_start() -> None:
@@ -208,7 +208,7 @@ def test_what_a_starting_learner_waits_for_is_in_its_events() -> None:
         {"type": "Normal", "reason": "Scheduled", "message": "…", "lastTimestamp": at(20)},
         {"type": "Normal", "reason": "Pulling", "message": 'Pulling image "weft/python:3.11"', "lastTimestamp": at(10)},
     ]
-    assert look(found, event=events.say(there)).reason == "pulling its image weft/python:3.11"
+    assert observed(found, event=events.say(there)).reason == "pulling its image weft/python:3.11"
     assert events.say([]) == ""
 
 
@@ -218,7 +218,7 @@ def test_what_a_starting_learner_waits_for_is_in_its_events() -> None:
 def test_a_pod_that_is_held_back() -> None:
     gated = (condition("PodScheduled", "False", "SchedulingGated", "Scheduling is blocked due to non-empty gates"),)
     found = pod(phase="Pending", node=None, conditions=gated)
-    assert look(found).reason == "held back by a scheduling gate"
+    assert observed(found).reason == "held back by a scheduling gate"
     assert not explain.is_held(found)
     found["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
     assert explain.is_held(found)
@@ -308,7 +308,7 @@ EVICTED = "The node was low on resource: memory. Threshold quantity: 100Mi, avai
     ],
 )
 def test_what_is_the_platforms_doing(found: Json, reason: str) -> None:
-    seen = look(found)
+    seen = observed(found)
     assert (seen.reason, seen.interrupted, seen.oom, seen.unreachable) == (reason, True, False, False)
     assert not seen.over_storage
 
@@ -323,39 +323,39 @@ def test_what_is_the_platforms_doing(found: Json, reason: str) -> None:
 )
 def test_more_storage_than_its_own_is_its_own_fault(message: str) -> None:
     disrupted = (condition("DisruptionTarget", reason="TerminationByKubelet", message=message),)
-    seen = look(pod(terminated(137), phase="Failed", reason="Evicted", message=message, conditions=disrupted))
+    seen = observed(pod(terminated(137), phase="Failed", reason="Evicted", message=message, conditions=disrupted))
     assert (seen.over_storage, seen.interrupted) == (True, False)
     assert seen.reason == f"evicted: it used more storage than it has: {message.strip()}"
 
 
 def test_an_end_before_the_deletion_is_its_own() -> None:
-    seen = look(pod(terminated(3, ago=20), phase="Failed", deleted=(5, 30)))
+    seen = observed(pod(terminated(3, ago=20), phase="Failed", deleted=(5, 30)))
     assert (seen.exit_code, seen.interrupted, seen.reason) == (3, False, "exit code 3")
 
 
 def test_an_event_says_who_preempted_it() -> None:
-    seen = look(pod(running(), deleted=(3, 30)), event="Preempted: by learners/other on node node-1")
+    seen = observed(pod(running(), deleted=(3, 30)), event="Preempted: by learners/other on node node-1")
     assert seen.interrupted
     assert seen.reason == "its pod was deleted: Preempted: by learners/other on node node-1"
 
 
 def test_a_deletion_by_weft_is_no_interruption() -> None:
-    alive = look(pod(running(), deleted=(3, 30)), stopped=True)
+    alive = observed(pod(running(), deleted=(3, 30)), stopped=True)
     assert (alive.state, alive.interrupted, alive.reason) == (RUNNING, False, "")
-    ended = look(pod(terminated(143, ago=1), phase="Failed", deleted=(3, 30)), stopped=True)
+    ended = observed(pod(terminated(143, ago=1), phase="Failed", deleted=(3, 30)), stopped=True)
     assert (ended.exit_code, ended.interrupted) == (-15, False)
 
 
 def test_a_pod_that_vanished_was_taken() -> None:
-    seen = look(pod(running()), deleted=True)
+    seen = observed(pod(running()), deleted=True)
     assert (seen.state, seen.interrupted, seen.reason) == (EXITED, True, "its pod was deleted")
-    ended = look(pod(terminated(0, "Completed"), phase="Succeeded"), deleted=True)
+    ended = observed(pod(terminated(0, "Completed"), phase="Succeeded"), deleted=True)
     assert (ended.state, ended.exit_code, ended.interrupted) == (EXITED, 0, False)
 
 
 def test_a_deleted_pod_that_never_had_a_node_is_gone() -> None:
     """A finalizer (Kueue's) may hold it."""
-    seen = look(pod(phase="Pending", node=None, deleted=(3, 0)))
+    seen = observed(pod(phase="Pending", node=None, deleted=(3, 0)))
     assert (seen.state, seen.interrupted) == (EXITED, True)
 
 
@@ -372,14 +372,14 @@ def test_a_deleted_pod_that_never_had_a_node_is_gone() -> None:
 )
 def test_a_lost_node(there: dict[str, Json], reason: str) -> None:
     for found in (pod(running()), pod(running(), deleted=(10, 30)), pod(waiting("ContainerCreating"), phase="Pending")):
-        seen = look(found, there)
+        seen = observed(found, there)
         assert (seen.reason, seen.unreachable, seen.interrupted, seen.node) == (reason, True, False, "node-1")
         assert seen.state is not EXITED
-    assert look(pod(terminated(3), phase="Failed"), there).state is EXITED, "what is known stays known"
+    assert observed(pod(terminated(3), phase="Failed"), there).state is EXITED, "what is known stays known"
 
 
 def test_a_kubelet_that_restarts_hurts_nobody() -> None:
-    seen = look(pod(running()), {"node-1": node(ready="False", ago=10)})
+    seen = observed(pod(running()), {"node-1": node(ready="False", ago=10)})
     assert (seen.state, seen.unreachable, seen.reason) == (RUNNING, False, "")
 
 

@@ -194,15 +194,15 @@ def test_a_lost_node(bench: KubeBench) -> None:
         assert not learner.interrupted
         until(lambda: {seen.name: seen.ready for seen in engine.capacity().nodes} == {node: False}, PATIENCE)
         engine.stop(stopped.run_name, timedelta(seconds=3))
-        assert bench.look(stopped), "it may still live"
+        assert bench.observe(stopped), "it may still live"
 
         def forgotten() -> bool:
             engine.stop(stopped.run_name, NOW)
-            return bench.look(stopped) is None
+            return bench.observe(stopped) is None
 
         until(forgotten, PATIENCE)
         bench.gone(stopped)
-        assert bench.look(kept)
+        assert bench.observe(kept)
     finally:
         bench.kube.up(nodes=2)
         bench.kube.kubectl("label", "nodes", "--all", "weft.test/n-")

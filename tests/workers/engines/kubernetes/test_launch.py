@@ -23,9 +23,9 @@ def apply(bench: KubeBench, found: dict[str, Any]) -> None:
 
 def test_a_run_from_start_to_end(bench: KubeBench) -> None:
     spec = bench.spec(learners=2)
-    assert bench.look(spec) is None
+    assert bench.observe(spec) is None
     bench.engine.launch(spec)
-    seen = bench.look(spec)
+    seen = bench.observe(spec)
     assert seen is not None
     assert sorted(seen.learners) == [0, 1], "what was created is seen at once"
     there = bench.things(spec.run_name)
@@ -37,7 +37,7 @@ def test_a_run_from_start_to_end(bench: KubeBench) -> None:
     assert bench.things(spec.run_name) == there, "all of it was adopted"
     bench.engine.stop(spec.run_name, timedelta(seconds=30))
     bench.gone(spec)
-    until(lambda: bench.look(spec) is None, PATIENCE)  # with its pods' objects
+    until(lambda: bench.observe(spec) is None, PATIENCE)  # with its pods' objects
     bench.engine.stop(spec.run_name, NOW)
 
 

@@ -18,7 +18,7 @@ from weft_workers.engines.kubernetes import events, explain, kueue, runs, schedu
 Json = dict[str, Any]
 
 
-def look(found: Json, event: str = "") -> LearnerObservation:
+def observe(found: Json, event: str = "") -> LearnerObservation:
     return explain.learner(runs.trim_pod(found), 0, {"node-1": node("node-1")}, NOW, event)
 
 
@@ -146,7 +146,7 @@ OLDER = "preemption: 0/{n} nodes are available: "
 def test_why_no_node_takes_it(message: str, words: str) -> None:
     unscheduled = (condition("PodScheduled", "False", "Unschedulable", message),)
     assert schedule.explain(pod(), message) == words
-    assert look(pod(phase="Pending", node=None, conditions=unscheduled)).reason == words
+    assert observe(pod(phase="Pending", node=None, conditions=unscheduled)).reason == words
 
 
 def test_no_words_yet() -> None:
@@ -168,13 +168,13 @@ def test_a_pod_with_a_node_has_been_scheduled() -> None:
     found = pod(waiting("ContainerCreating"), phase="Pending")
     assert explain.needs_events(found, NOW)
     assert events.say([UNSCHEDULED]) == ""
-    assert look(found, events.say([UNSCHEDULED])).reason == ""
+    assert observe(found, events.say([UNSCHEDULED])).reason == ""
     # Today's schedulers write events of the newer API, which have no `lastTimestamp`.
     modern = {**UNSCHEDULED, "lastTimestamp": None, "eventTime": at(5)}
     pulling = event("Pulling", 'Pulling image "weft/python:3.11"', 20, "Normal")
     assert events.say([modern, pulling]) == "pulling its image weft/python:3.11"
     outdated = (condition("PodScheduled", "False", "Unschedulable", UNSCHEDULED["message"]),)
-    assert look(pod(waiting("ContainerCreating"), phase="Pending", conditions=outdated)).reason == ""
+    assert observe(pod(waiting("ContainerCreating"), phase="Pending", conditions=outdated)).reason == ""
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ PULL_EVENT = f'Failed: Failed to pull image "{IMAGE}": '
 )
 def test_the_image_and_the_cause(reason: str, message: str, told: str, words: str) -> None:
     found = pod(waiting(reason, message), phase="Pending")
-    assert look(found, told).reason == f"image pull failed: {words}"
+    assert observe(found, told).reason == f"image pull failed: {words}"
 
 
 def test_what_can_not_get_better_is_seen_in_all_of_them() -> None:
@@ -305,13 +305,13 @@ def test_what_can_not_get_better_is_seen_in_all_of_them() -> None:
 
 def test_a_recorded_pull_names_the_image_first() -> None:
     told = events.say(recorded_events("bad-image"))
-    waits = look(pod(waiting("ImagePullBackOff", BACK_OFF), phase="Pending"), told).reason
+    waits = observe(pod(waiting("ImagePullBackOff", BACK_OFF), phase="Pending"), told).reason
     assert waits.startswith(f"image pull failed: {IMAGE}: failed to do request: Head ")
 
 
 def test_what_a_program_says_itself_is_left_as_it_is() -> None:
     ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": "Error: no such file\n", "finishedAt": at(5)}}
-    assert look(pod(ended, phase="Failed")).reason == "exit code 1: Error: no such file"
+    assert observe(pod(ended, phase="Failed")).reason == "exit code 1: Error: no such file"
 
 
 # --- Kueue --------------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def test_one_stop_is_enough_and_its_ways_stay_open_until_the_last_pod_has_ended(
     bench.new_engine().launch(spec)
     bench.running(spec)
     bench.engine.stop(spec.run_name, timedelta(seconds=60))
-    seen = bench.look(spec)
+    seen = bench.observe(spec)
     assert seen is not None
     assert [learner.state for learner in seen.learners.values()] == [LearnerState.RUNNING] * 2
     assert not any(learner.interrupted for learner in seen.learners.values())
@@ -91,14 +91,14 @@ def test_a_drained_pod_is_interrupted(bench: KubeBench) -> None:
     bench.kube.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
 
     def first() -> LearnerState | None:
-        seen = bench.look(spec)
+        seen = bench.observe(spec)
         learner = seen.learners[0] if seen else None
         return learner.state if learner and learner.interrupted else None
 
     assert until(first, PATIENCE)
     until(lambda: first() is LearnerState.EXITED, PATIENCE)
     until(lambda: bench.get("pods", name) is None, PATIENCE)
-    seen = bench.look(spec)
+    seen = bench.observe(spec)
     assert seen is not None
     assert seen.learners[0].state is LearnerState.EXITED, "also when the object is gone"
     assert seen.learners[0].interrupted
@@ -117,7 +117,7 @@ def test_a_pod_that_is_removed_at_once_is_interrupted_for_who_saw_it(bench: Kube
     learner = bench.exited(spec)
     assert learner.interrupted
     assert learner.reason.startswith("its pod was deleted")
-    late = bench.look(spec, bench.new_engine())
+    late = bench.observe(spec, bench.new_engine())
     assert late is not None
     assert late.learners == {}, "who did not see it says that it is absent"
     bench.engine.launch(spec)
@@ -130,7 +130,7 @@ def test_what_is_left_of_an_attempt_without_pods_is_seen_and_stopped(bench: Kube
     spec = bench.spec()
     bench.new_engine().launch(spec)
     bench.kube.kubectl("delete", "pods", "--all", "-n", bench.namespace, "--grace-period=0", "--force")
-    seen = until(lambda: bench.look(spec, bench.new_engine()), PATIENCE)
+    seen = until(lambda: bench.observe(spec, bench.new_engine()), PATIENCE)
     assert seen.learners == {}
     bench.engine.stop(spec.run_name, NOW)
     bench.gone(spec)

@@ -57,8 +57,8 @@ def phases(mirror: Mirror) -> dict[str, str]:
     return {found["metadata"]["uid"]: found["status"]["phase"] for found in mirror.objects(PATIENCE)}
 
 
-def wait(look: Callable[[], object]) -> None:
-    until(look, PATIENCE)
+def wait(condition: Callable[[], object]) -> None:
+    until(condition, PATIENCE)
 
 
 def test_a_list_and_then_what_changes(server: Scripted, mirror: Mirror, deleted: list[str]) -> None:

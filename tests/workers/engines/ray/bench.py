@@ -30,7 +30,7 @@ FOREVER = "echo ready; sleep 600 & wait"
 _counter = itertools.count(1)
 
 
-def until(look: Callable[[], T | None], what: Callable[[], object] = lambda: "", seconds: float = PATIENCE) -> T:
+def until(condition: Callable[[], T | None], what: Callable[[], object] = lambda: "", seconds: float = PATIENCE) -> T:
     """The first true answer; an engine that does not answer is asked again.
 
     The longer it takes, the more seldom it is asked: answering takes Ray's CPU time, too.
@@ -39,7 +39,7 @@ def until(look: Callable[[], T | None], what: Callable[[], object] = lambda: "",
     while True:
         answer: Any
         try:
-            if answer := look():
+            if answer := condition():
                 return answer
         except EngineUnreachable as error:
             answer = error
@@ -76,18 +76,18 @@ class Run:
     def stop(self, grace: float = 0.0) -> None:
         self.bench.engine.stop(self.name, timedelta(seconds=grace))
 
-    def look(self) -> Observation | None:
+    def observe(self) -> Observation | None:
         return self.bench.engine.observe().get(self.name)
 
     def learners(self) -> Mapping[int, LearnerObservation]:
         """As the engine sees them now. It must know the run."""
-        seen = self.look()
+        seen = self.observe()
         assert seen is not None, self.describe()
         return seen.learners
 
     def wait(self, is_so: Callable[[Observation], object], seconds: float = PATIENCE) -> Observation:
         """The first observation of it that ``is_so``."""
-        return until(lambda: seen if (seen := self.look()) and is_so(seen) else None, self.describe, seconds)
+        return until(lambda: seen if (seen := self.observe()) and is_so(seen) else None, self.describe, seconds)
 
     def started(self) -> Run:
         """Wait until all its commands run, and the engine says so."""
@@ -100,7 +100,7 @@ class Run:
 
     def forgotten(self) -> None:
         """Wait until the engine does not know it any more, and nothing of it is left."""
-        until(lambda: self.look() is None, self.describe)
+        until(lambda: self.observe() is None, self.describe)
         self.left_nothing()
         assert self.name not in self.bench.cluster.jobs()
 

@@ -16,7 +16,7 @@ from weft_core.engine import EngineUnreachable
 def test_a_wrong_token_and_none(bench: Bench) -> None:
     with pytest.raises(EngineUnreachable, match="the token is refused"):
         bench.new_engine(token="wrong").observe()
-    with pytest.raises(EngineUnreachable, match="it wants a token: set token or token_file"):
+    with pytest.raises(EngineUnreachable, match="it requires a token: set token or token_file"):
         bench.new_engine(token=None).capacity()
 
 

@@ -30,7 +30,7 @@ def _shared(ray_cluster: RayCluster) -> Iterator[Bench]:
 def standing(_shared: Bench) -> Run:
     """A run of one learner that runs."""
     for run in _shared.runs[-1:]:
-        if (seen := run.look()) and not seen.gone:
+        if (seen := run.observe()) and not seen.gone:
             return run
     command = "trap 'echo saved; exit 0' TERM; echo ready; sleep 600 & wait"
     return _shared.run(command, cpus=1, extra={"few": 1}).launch().started()

@@ -1,8 +1,8 @@
 """``python -m weft_trainer.launchers.horovod_driver PORT MIN MAX HOSTS``: Horovod's elastic driver, beside the leader.
 
-The gang that it drives is what the leader's agent says (``PUT /weft-hosts/all``), at the start HOSTS. It starts no
-process: who waits for ``GET /weft-start/<host>:<slot>`` starts when the driver wants it to, or hears ``null`` when
-training has ended (``PUT /weft-end/all``) without it.
+The leader's agent names the gang that it drives (``PUT /weft-hosts/all``); at the start, the gang is HOSTS. The driver
+starts no process. A worker waits for ``GET /weft-start/<host>:<slot>``. It starts when the driver needs it, or gets
+``null`` when training has ended (``PUT /weft-end/all``) without it.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class Gang(HostDiscovery):  # type: ignore[misc]
 
 
 class Workers:
-    """The workers that the driver wants. Agents start them."""
+    """The workers that the driver needs. Agents start them."""
 
     def __init__(self, gang: Gang) -> None:
         self._gang = gang
         self._wanted: dict[str, bytes] = {}
         self._unwanted: bytes | None = None
-        """The answer for a slot for which the driver wants no worker."""
+        """The answer for a slot for which the driver needs no worker."""
 
     def assignment(self, slot: str) -> bytes | None:
-        """A slot's first environment (JSON), once the driver wants its worker; ``null``: it never will."""
+        """A slot's first environment (JSON), once the driver needs its worker; ``null``: it never will."""
         return self._wanted.get(slot, self._unwanted)
 
     def end(self) -> None:

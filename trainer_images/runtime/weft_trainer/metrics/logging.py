@@ -27,8 +27,8 @@ def log_metrics(
         log_metrics(loss=0.31, accuracy=0.9, step=1200, group="train")
         log_metrics({"val/loss": 0.4, "f1.macro": 0.8}, epoch=3)
 
-    From any rank, process and thread. Outside of a Weft learner it does nothing. A disk that is full is told once, and
-    stops no training.
+    From any rank, process and thread. Outside of a Weft learner it does nothing. A full disk is reported once, and
+    does not stop the training.
 
     Args:
         metrics: names and numbers, for names that are no Python identifiers.

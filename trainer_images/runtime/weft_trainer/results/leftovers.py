@@ -1,7 +1,7 @@
 """The files that a program leaves in the job's folder: those that the manifest's ``results`` name, and the others.
 
-A leftover is a file that is new, or has changed since the program started. Bytecode is none. Nothing is left out of
-the report: what can't be stored is told, with the reason.
+A leftover is a file that is new, or has changed since the program started. Bytecode is none. The report is
+complete: it also names the files that can't be stored, with the reason.
 """
 
 from __future__ import annotations

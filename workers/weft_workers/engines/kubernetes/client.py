@@ -123,7 +123,7 @@ class Cluster:
             config.load_kube_config(  # type: ignore[no-untyped-call]
                 os.path.expanduser(place), settings.context, chosen, persist_config=False
             )
-        chosen.retries = urllib3.Retry(total=0)  # whoever asks asks again
+        chosen.retries = urllib3.Retry(total=0)  # the caller tries again
         chosen.connection_pool_maxsize = 16
         chosen.socket_options = _socket_options()
         return client.ApiClient(chosen)

@@ -31,7 +31,7 @@ class _Expired(Exception):
 class Mirror:
     """Objects by uid, trimmed to what is needed of them.
 
-    A thread lists them, then watches. Whoever reads or changes an object live adds what the answer said with
+    A thread lists them, then watches. A caller that reads or changes an object directly adds the answer with
     :meth:`note` and :meth:`gone`, so that this process never sees less than it has seen already. A uid that is gone
     never comes back, which makes the merge safe.
 
@@ -39,7 +39,7 @@ class Mirror:
         what: for errors and the thread's name: 'pods'.
         call: the client's list method, with its arguments and options.
         trim: keeps of an object what is needed.
-        on_deleted: is told each object that the watch saw go.
+        on_deleted: called with each object whose deletion the watch reported.
         accept: media types of list and watch, where not the whole objects are wanted.
         options: of the list method.
     """
@@ -168,7 +168,7 @@ class Mirror:
                 _logger.exception("watching %s failed unexpectedly", self._what)
             with self._changed:
                 self._away = time.monotonic() if self._away is None else self._away
-            # A watch that lasted was a good one; whoever waits for it ends the pause.
+            # A watch that lasted was a good one. A caller that waits for it ends the pause.
             pause = _BACKOFF[0] if time.monotonic() - began > 5 else min(pause * 2, _BACKOFF[1])
             self._poke.wait(0 if self._closed else pause * random.uniform(0.5, 1))  # noqa: S311 - spreads load
             self._poke.clear()

@@ -1,5 +1,5 @@
 """``python -m weft_workers.engines.local interrupt --home HOME [--grace SECONDS]``: take back all runs, in order;
-``… attached --home HOME``: one run, tied to whoever asks for it (`weft run`)."""
+``… attached --home HOME``: one run, which ends with its caller (`weft run`)."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def view(
     """
     named = (Path(part) for name in _PATHS for part in variables.get(name, "").split(os.pathsep) if part[:1] == "/")
     readable = [environment.folder, agent, *_interpreter(environment.python), *named]
-    return sandbox.View(
+    return sandbox.Visible(
         [str(path) for path in readable], [str(path) for path in _outermost(writable)], str(tmp), gpus
     )._asdict()
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from weft_core.launch import LaunchSpec
 from weft_core.outgoing import NotAllowed, Outgoing, resolve
-from weft_workers.supervision.netlink import Place
+from weft_workers.supervision.netlink import Endpoint
 
 _PORTS = {"http": 80, "https": 443}
 _PROXY = re.compile(r"(https?|all)_proxy", re.IGNORECASE)
@@ -17,7 +17,7 @@ _PROXY = re.compile(r"(https?|all)_proxy", re.IGNORECASE)
 
 def places(
     spec: LaunchSpec, reachable: Iterable[str], outgoing: Outgoing, environment: Mapping[str, str]
-) -> list[Place]:
+) -> list[Endpoint]:
     """
     Args:
         reachable: HOST:PORT, of the administrator's settings.
@@ -26,11 +26,11 @@ def places(
     """
     proxies = [value for name, value in environment.items() if _PROXY.fullmatch(name)]
     named = [spec.api_url, *spec.own_endpoints, *proxies, *reachable]
-    found = [Place(address, port) for host, port in map(_host, named) if host for address in _addresses(host, port)]
+    found = [Endpoint(address, port) for host, port in map(_host, named) if host for address in _addresses(host, port)]
     for url in spec.endpoints:
         host, port = _host(url)
         try:
-            found += [Place(address, port) for address in outgoing.check(url)] if host else []
+            found += [Endpoint(address, port) for address in outgoing.check(url)] if host else []
         except NotAllowed:  # the service does not call it either
             continue
     return [place for place in dict.fromkeys(found) if "%" not in place.address]

@@ -1,4 +1,4 @@
-"""The environments that a home's waiting jobs want, and which jobs they hold up."""
+"""The environments that a home's waiting jobs need, and the jobs that wait for each."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class RayClient:
             answer = self._request(method, path, self._token(), **content)
         if answer.status_code in (401, 403):
             given = self._settings.token or self._settings.token_file
-            what = "the token is refused" if given else "it wants a token: set token or token_file"
+            what = "the token is refused" if given else "it requires a token: set token or token_file"
             raise self._error(f"{what} ({answer.status_code})")
         if not answer.is_success:
             text = answer.text.strip()

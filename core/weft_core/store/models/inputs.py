@@ -1,4 +1,4 @@
-"""Things that a project keeps on the server: secrets, data stores, code, packages."""
+"""The inputs of jobs that a project keeps on the server: secrets, data stores, code, packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking for secrets: by a prompt or on stdin. Arguments would appear in the history of the shell and in `ps`."""
+"""Input of secrets: by a prompt or on stdin. Arguments would appear in the history of the shell and in `ps`."""
 
 from __future__ import annotations
 
