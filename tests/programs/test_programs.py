@@ -84,3 +84,9 @@ def test_trls_own_script(home: Path, tmp_path: Path) -> None:
     # Two steps of four texts: a learner on its own would have trained on a quarter of them.
     assert re.search(r"^\[1\] .*'epoch': '?0\.5'?", said, re.MULTILINE), said
     assert (tmp_path / "out/results/model.safetensors").stat().st_size > 0
+
+
+def test_weights_and_biases_keeps_its_offline_run(home: Path, tmp_path: Path) -> None:
+    run("wandb", home, tmp_path)
+    [kept] = (tmp_path / "out/results/workdir/wandb").glob("offline-run-*/run-*.wandb")
+    assert kept.stat().st_size > 0
