@@ -1,5 +1,5 @@
-"""From submit to user code on a warm local environment, one learner, a plain command, without and with packages that
-were built before; beside starting the same command in the same environment by hand."""
+"""From submit to user code on a warm local environment, one learner, a plain command; beside starting the same command
+in the same environment by hand. :mod:`.packages` has what packages add."""
 
 from __future__ import annotations
 
@@ -13,19 +13,14 @@ from benchmarks.table import median, show, spread
 
 GOAL = 0.4
 """Seconds that Weft may add."""
-PACKAGES_GOAL = 0.3
-"""Seconds that packages which were built before may add to a start."""
 ROUNDS = 10
-PACKAGES = ["einops", "humanize", "tabulate", "tqdm", "wrapt"]
 COMMAND = "python -c 'import time; print(time.time(), flush=True)'"
 
 
 def measure(stack: Stack, folder: Path) -> None:
-    with_packages = {"name": "python", "version": "3.11", "command": COMMAND, "packages": PACKAGES}
     stack.train(manifest(COMMAND), None).wait()  # builds the environment
-    stack.train(manifest("", framework=with_packages), None).wait()  # builds the packages
     python = environment_python(stack, "python")
-    by_hand, by_weft, whole, packaged = [], [], [], []
+    by_hand, by_weft, whole = [], [], []
     for _ in range(ROUNDS):
         begun = time.time()
         out = subprocess.run(
@@ -37,9 +32,6 @@ def measure(stack: Stack, folder: Path) -> None:
         job.wait()
         whole.append(time.time() - begun)
         by_weft.append(float(lines(job)[0]) - begun)
-        begun = time.time()
-        job = stack.train(manifest("", framework=with_packages), None).wait()
-        packaged.append(float(lines(job)[0]) - begun)
     show(
         f"Start: submit to the first line of user code, {ROUNDS} times, seconds: median (min to max)",
         ["what", "seconds", "Weft adds", "goal"],
@@ -50,12 +42,6 @@ def measure(stack: Stack, folder: Path) -> None:
                 spread(by_weft, digits=2),
                 f"{median(by_weft) - median(by_hand):.2f} s",
                 f"≤ {GOAL:g} s more",
-            ],
-            [
-                f"weft: to user code, with {len(PACKAGES)} packages",
-                spread(packaged, digits=2),
-                f"{median(packaged) - median(by_hand):.2f} s",
-                f"< {median(by_weft) + PACKAGES_GOAL:.2f} s",
             ],
             [
                 "weft: to COMPLETED, results stored",

@@ -64,8 +64,7 @@ _WITHOUT_EFFECT = """
     quiet wait wait-all-nodes= ignore-pbs stepmgr
 """
 _REFUSED = {
-    "dependency=": "Weft has no dependencies between jobs: submit this job when the other one has ended, for example "
-    "by `weft logs --follow JOB && weft sbatch SCRIPT`",
+    "dependency=": "Weft has no dependencies between jobs",
     "hold": "Weft starts a job as soon as there is room: submit it when it is to run",
     "begin=": "Weft starts a job as soon as there is room: submit it when it is to run",
     "wrap=": "write the command into a script",
@@ -89,6 +88,13 @@ _REASONS = {
     "partition": "an engine or a profile chooses where a job runs: `--set engine=NAME`, `--set profile=NAME`",
     "priority": "`--set priority=N` orders Weft's queue, 0 to 100",
     "nice": "`--set priority=N` orders Weft's queue, 0 to 100",
+}
+_CONDITIONS = {"afterany": "{wait};", "afterok": "{wait} &&", "afternotok": "! {wait} &&"}
+"""What stands in a shell before the next command. Those that go on in any case come first."""
+_OTHER_CONDITIONS = {
+    "after": "a job starts as soon as there is room: submit it when the other one has started",
+    "singleton": "submit it when the other jobs of its name have ended",
+    "aftercorr": "submit each job of the array when the other one has ended",
 }
 _MOST_JOBS = 1000
 _MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
@@ -312,7 +318,9 @@ class _Reader:
 
     def read(self) -> Batch:
         for name, directive in self.found.items():
-            if name in _REFUSALS:
+            if name == "dependency":
+                self.problems.append(f"{directive}: {_REFUSALS[name]}; {_instead_of(directive.value)}")
+            elif name in _REFUSALS:
                 self.problems.append(f"{directive}: {_REFUSALS[name]}")
             elif name not in _EFFECTS:
                 reason = f": {_REASONS[name]}" if name in _REASONS else ""
@@ -493,6 +501,22 @@ class _Reader:
 
     def _wrong(self, name: str, words: str) -> None:
         self.problems.append(f"{self.found[name]}: {words}")
+
+
+def _instead_of(dependency: str) -> str:
+    """What does the same as ``afterok:JOB:JOB,afterany:JOB``, in words."""
+    if "?" in dependency:
+        return "`weft logs --follow JOB` waits for one of the jobs; leave out the others"
+    jobs: dict[str, list[str]] = {kind: [] for kind in _CONDITIONS}
+    for condition in dependency.split(","):
+        kind, *ids = condition.split(":")
+        if kind in _OTHER_CONDITIONS:
+            return _OTHER_CONDITIONS[kind]
+        if kind not in jobs or not all(ids) or not ids:
+            return f"expected afterok:JOB, afterany:JOB or afternotok:JOB, found {condition!r}"
+        jobs[kind] += ids
+    waits = [_CONDITIONS[kind].format(wait=f"weft logs --follow {job}") for kind in jobs for job in jobs[kind]]
+    return f"in a shell, `{' '.join(waits)} weft sbatch SCRIPT` does the same"
 
 
 def seconds(time: str) -> int | None:

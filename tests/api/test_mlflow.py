@@ -24,6 +24,7 @@ from weft_core.store.models import Attempt
 
 T = 1_769_847_309_000
 _PROGRAM = Path(__file__).parents[1] / "e2e/programs/log_to_mlflow.py"
+_LOGGER = _PROGRAM.with_name("mlflow_client.py")
 
 
 @pytest.fixture(autouse=True)
@@ -415,10 +416,15 @@ def test_a_program_with_an_older_client(api: Api, ann: Person, gang: Attempted, 
     token, run_id = granted(gang)
     access = {"MLFLOW_TRACKING_URI": api.url, "MLFLOW_TRACKING_TOKEN": token, "MLFLOW_RUN_ID": run_id}
     python = str(python_with("mlflow-skinny==2.16.2"))
-    done = subprocess.run(
-        [python, str(_PROGRAM)], cwd=tmp_path, env=access, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "logged with MLflow 2.16.2" in done.stdout
-    assert detail(ann, run_id)["params"] == {"lr": "0.1", "layers": "[3, 5]"}
-    assert series(ann, run_id).keys() == {("train/loss", 1, 1), ("acc", 1, 1), ("fold/acc", 1, 1)}
+    token_of_second = granted(gang, 1)[0]
+    for given, program in ((access, _PROGRAM), (access | {"MLFLOW_TRACKING_TOKEN": token_of_second}, _LOGGER)):
+        done = subprocess.run(
+            [python, str(program)], cwd=tmp_path, env=given, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "logged with MLflow 2.16.2" in done.stdout
+    assert detail(ann, run_id)["params"] == {"lr": "0.1", "layers": "[3, 5]", "rate": "0.05"}
+    assert series(ann, run_id).keys() == {
+        *(("train/loss", 1, 1), ("acc", 1, 1), ("fold/acc", 1, 1)),
+        ("loss", 2, 1),
+    }

@@ -121,7 +121,15 @@ def test_what_directives_become(words: str, keys: dict[str, Any]) -> None:
         ("--time=tomorrow", "expected M, M:S, H:M:S, D-H"),
         ("--array=1-", "expected indices such as 0-7"),
         ("--array=0-5000", "expected at most 1,000 indices"),
-        ("--dependency=afterok:12", "Weft has no dependencies between jobs"),
+        ("-d afterok:job-1:job-2", "`weft logs --follow job-1 && weft logs --follow job-2 && weft sbatch SCRIPT`"),
+        (
+            "-d afternotok:job-1,afterany:job-2",
+            "--dependency=afternotok:job-1,afterany:job-2: Weft has no dependencies between jobs; in a shell, "
+            "`weft logs --follow job-2; ! weft logs --follow job-1 && weft sbatch SCRIPT` does the same",
+        ),
+        ("-d afterok:1?afterok:2", "leave out the others"),
+        ("-d singleton", "submit it when the other jobs of its name have ended"),
+        ("-d afterok", "expected afterok:JOB, afterany:JOB or afternotok:JOB, found 'afterok'"),
         ("--hold", "Weft starts a job as soon as there is room"),
         ("--export=NOT_SET_AT_ALL", "the variable NOT_SET_AT_ALL is not set here"),
     ],

@@ -67,10 +67,26 @@ def test_accelerates_own_test_of_gradients(home: Path, tmp_path: Path) -> None:
 
 
 def test_trls_own_script(home: Path, tmp_path: Path) -> None:
-    """The script ``sft`` of TRL's package fine-tunes a model on texts. 16 of 32 texts are half an epoch."""
+    """The script ``sft`` of TRL's package fine-tunes a model on texts. 16 of 32 texts are half an epoch.
+
+    It names the model as on the Hub. The model comes as a folder of the Hub's cache.
+    """
     subprocess.run([sys.executable, REPOSITORY / "examples/data/tiny_llm.py", tmp_path / "llm", "32"], check=True)
-    data, model = tmp_path / "llm/sentences", tmp_path / "llm/model"
-    said = run("trl_sft", home, tmp_path, "--data", data, "--pretrained", model)
+    cached = tmp_path / "hub/models--team--tiny"
+    snapshot = cached / "snapshots/0a1b2c3d"
+    snapshot.mkdir(parents=True)
+    for file in (tmp_path / "llm/model").iterdir():
+        file.rename(snapshot / file.name)
+    (cached / "refs").mkdir()
+    (cached / "refs/main").write_text(snapshot.name)
+    data = tmp_path / "llm/sentences"
+    said = run("trl_sft", home, tmp_path, "--data", data, "--pretrained", tmp_path / "hub")
     # Two steps of four texts: a learner on its own would have trained on a quarter of them.
     assert re.search(r"^\[1\] .*'epoch': '?0\.5'?", said, re.MULTILINE), said
     assert (tmp_path / "out/results/model.safetensors").stat().st_size > 0
+
+
+def test_weights_and_biases_keeps_its_offline_run(home: Path, tmp_path: Path) -> None:
+    run("wandb", home, tmp_path)
+    [kept] = (tmp_path / "out/results/workdir/wandb").glob("offline-run-*/run-*.wandb")
+    assert kept.stat().st_size > 0

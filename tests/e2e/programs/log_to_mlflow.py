@@ -7,7 +7,7 @@ mlflow.set_experiment("digits")
 with open("notes.txt", "w") as file:
     file.write("some notes")
 with mlflow.start_run(run_name="baseline") as run:
-    mlflow.log_params({"lr": 0.1, "layers": [3, 5]})
+    mlflow.log_params({"lr": 0.1, "layers": [3, 5]}, synchronous=False)  # as transformers does
     mlflow.set_tag("team", "vision")
     for step in range(5):
         mlflow.log_metrics({"train/loss": 1 / (step + 1), "acc": step / 10}, step=step)

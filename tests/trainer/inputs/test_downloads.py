@@ -83,6 +83,17 @@ def test_pretrained_model(start_api: StartApi, launch: Launch, bucket: Bucket) -
     assert api.learners[0].lines == ["weights"]
 
 
+def test_a_model_in_the_hubs_cache_is_found_by_its_name(start_api: StartApi, launch: Launch, bucket: Bucket) -> None:
+    snapshot = "hub/models--team--tiny/snapshots/0a1b/config.json"
+    for key in (snapshot, "hub/models--team--tiny/blobs/77de", "hub/models--team--tiny/refs/main"):
+        bucket.put(f"of-the-hub/{key}", b"0a1b")
+    command = "echo $HF_HUB_OFFLINE; cd $HF_HUB_CACHE; find * -type f | sort"
+    api = start_api(command, pretrained=bucket.location("of-the-hub"))
+    assert launch(api).wait() == 0
+    # S3 has no links: the blobs, which the snapshots' files lead to on the user's machine, would come twice.
+    assert api.learners[0].lines == ["1", "models--team--tiny/refs/main", snapshot.removeprefix("hub/")]
+
+
 def refusal(tmp_path: Path, **changes: Any) -> str:
     """Why these downloads fail, by the part of the agent that does them."""
     parsed = parse_spec(spec("echo ran", **changes))

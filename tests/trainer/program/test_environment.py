@@ -11,12 +11,17 @@ from tests.trainer.conftest import StartApi
 
 from weft_trainer.folders import Folders
 from weft_trainer.program.environment import build_environment, device_default
+from weft_trainer.program.hub import hub_defaults
 from weft_trainer.spec import parse_spec
 
 
 class _Folder:
     def __getattr__(self, name: str) -> Path:
         return Path("/learner") / name
+
+
+def environment(**given: Any) -> dict[str, str]:
+    return build_environment(parse_spec(spec("x") | given), cast(Folders, _Folder()), {})
 
 
 def mlflow_of(**given: Any) -> dict[str, str]:
@@ -38,6 +43,30 @@ def test_mlflows_client_logs_to_the_job_unless_the_manifest_names_a_server() -> 
     elsewhere = {"MLFLOW_TRACKING_URI": "http://other"}
     assert mlflow_of(mlflow=access, env=elsewhere) == elsewhere
     assert mlflow_of() == {"MLFLOW_TRACKING_URI": "old"}, "an older service gives no access"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": "FOLDER"}),
+        ({"HF_HUB_OFFLINE": "0"}, {"HF_HUB_CACHE": "FOLDER"}),
+        ({"HF_TOKEN": "x"}, {"HF_HUB_CACHE": "FOLDER"}),  # somebody means to ask the Hub
+        ({"HF_HOME": "/mine"}, {"HF_HUB_OFFLINE": "1"}),
+    ],
+)
+def test_the_hub_is_asked_for_nothing_that_was_brought(
+    given: dict[str, str], expected: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "models--team--tiny/snapshots/0a1b").mkdir(parents=True)
+    found = {name: str(value).replace(str(tmp_path), "FOLDER") for name, value in hub_defaults(tmp_path, given).items()}
+    assert found == expected
+
+
+def test_a_model_in_a_plain_folder_is_no_cache(tmp_path: Path) -> None:
+    (tmp_path / "models--team--tiny").mkdir()
+    assert hub_defaults(tmp_path, {}) == {"HF_HUB_OFFLINE": "1"}
+    assert not {name for name in environment() if name.startswith("HF_")}, "no pretrained model"
+    assert environment(pretrained={"endpoint": "x", "container": "x"})["HF_HUB_OFFLINE"] == "1"
 
 
 @pytest.mark.parametrize(

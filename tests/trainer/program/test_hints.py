@@ -122,6 +122,22 @@ def test_keras_3_with_horovods_gradient_tape() -> None:
     assert find_hint([TRACEBACK, "AttributeError: 'Variable' object has no attribute 'reference'"]) == ""
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the",
+        "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and "
+        "outgoing traffic has been disabled. To enable hf.co look-ups, set 'local_files_only' to False.",
+        "huggingface_hub.errors.LocalEntryNotFoundError: An error happened while trying to locate the file on the Hub "
+        "and we cannot find the requested files in the local cache. Please check your connection and try again",
+        "huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach https://huggingface.co/: offline mode is enabled.",
+        "ConnectionError: Couldn't reach 'imdb' on the Hub (OfflineModeIsEnabled)",
+    ],
+)
+def test_files_of_the_hub_come_from_s3(line: str) -> None:
+    assert "`pretrained_model`" in find_hint([TRACEBACK, line])
+
+
 def test_jax_is_told_its_gang() -> None:
     hint = find_hint([TRACEBACK, "ValueError: Number of processes must be defined."])
     assert "num_processes=int(os.environ['JAX_NUM_PROCESSES'])" in hint

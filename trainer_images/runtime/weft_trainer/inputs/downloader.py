@@ -20,6 +20,7 @@ from weft_trainer.inputs.fetcher import RANGE, Fetcher, Item
 from weft_trainer.inputs.progress import Progress
 from weft_trainer.inputs.selection import fitting, select, share
 from weft_trainer.inputs.streams import write_stream
+from weft_trainer.program.hub import is_blob
 from weft_trainer.spec import BundleInput, DataInput, LearnerSpec, S3Location
 from weft_trainer.stores.paths import path_below
 from weft_trainer.stores.retry import PATIENCE, patiently
@@ -157,7 +158,7 @@ class Downloader:
 
     def _pretrained(self, location: S3Location, folder: Path, cpus: float, progress: Progress) -> None:
         there, found = self._listed("the pretrained model", location, progress)
-        files = [stored for stored in found if stored.key and not stored.key.endswith("/")]
+        files = [stored for stored in found if stored.key and not stored.key.endswith("/") and not is_blob(stored.key)]
         if not files:
             raise DataError(f"there is no pretrained model at {location.words}")
         self.inputs["pretrained"] = summary(files, etags=True)

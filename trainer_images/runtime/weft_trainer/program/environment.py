@@ -10,6 +10,7 @@ from pathlib import Path
 from weft_trainer.config import RUNTIME, STUB, TOKEN_VARIABLE, URL_VARIABLE
 from weft_trainer.folders import Folders
 from weft_trainer.metrics.logging import FILE_VARIABLE
+from weft_trainer.program.hub import hub_defaults
 from weft_trainer.program.venv import Venv
 from weft_trainer.spec import LearnerSpec
 
@@ -55,6 +56,8 @@ def build_environment(
     env |= _mlflow(spec, agent)
     if spec.pretrained is not None or spec.model is not None:
         env["PRETRAINED_DIR"] = str(folders.pretrained)
+    if "PRETRAINED_DIR" in env:
+        env |= hub_defaults(Path(env["PRETRAINED_DIR"]), env)
     if spec.model is not None:
         env["PRETRAINED_MODEL"] = spec.model.reference
     if any(source.mode == "stream" for source in spec.data):

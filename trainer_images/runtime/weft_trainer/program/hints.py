@@ -26,7 +26,11 @@ _NO_MODULE = re.compile(
 _NAME = r"([A-Za-z][\w.-]*\w(?:\[[\w,-]+\])?)"
 _TO_INSTALL = re.compile(rf"\bpip3? install (?:-U |--upgrade )?['\"]?{_NAME}|\binstall ['\"`]{_NAME}['\"`]")
 _KERAS_3 = "with an unsupported type (<class 'tensorflow.python.distribute.values.PerReplica'>) to a Tensor"
-
+_NO_HUB = re.compile(
+    r"We couldn't connect to 'https?://\S+' to load the files"  # transformers; then huggingface_hub and datasets
+    r"|outgoing traffic has been disabled|: offline mode is enabled|cannot find the requested files in the local cache"
+    r"|Couldn't reach .* on the Hub \(|Couldn't reach the Hugging Face Hub"
+)
 _KERAS_3_VARIABLE = "AttributeError: 'Variable' object has no attribute 'ref'"
 
 _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow", "horovod": "horovod", "ray": "ray"}
@@ -93,6 +97,11 @@ def find_hint(last_lines: Sequence[str], folder: Path | None = None) -> str:
         return (
             "JAX does not find its gang by itself: jax.distributed.initialize("
             "num_processes=int(os.environ['JAX_NUM_PROCESSES']), process_id=int(os.environ['JAX_PROCESS_ID']))"
+        )
+    if any(_NO_HUB.search(line) for line in message):
+        return (
+            "put the files into S3 and name their place by `pretrained_model`; where learners reach the Hub, "
+            '`env: {HF_HUB_OFFLINE: "0"}` has it asked'
         )
     if _NO_RANK.search(first):
         return "`framework: {launcher: torchrun}` sets RANK, WORLD_SIZE and the rest"
