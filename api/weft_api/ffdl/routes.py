@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
-from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel
 from sqlalchemy import tuple_
 
@@ -26,6 +26,7 @@ from weft_api.http.idempotency import KeyHeader, Once, once
 from weft_api.http.problems import DATABASE_UNAVAILABLE, NOT_FOUND, Problem, invalid
 from weft_api.jobs import lifecycle
 from weft_api.jobs.submit import submit
+from weft_api.streaming.downloads import Download
 from weft_core.lifecycle.states import TERMINAL
 from weft_core.manifest import parse_manifest
 from weft_core.store.models import Job
@@ -63,7 +64,7 @@ def post_model(upload: Uploaded, context: Ctx, who: Editor, key: KeyHeader = Non
 
 
 @router.get("/v1/models")
-def list_models(context: Ctx, who: Viewer) -> StreamingResponse:
+def list_models(context: Ctx, who: Viewer) -> Download:
     """The newest 10,000, newest first; read page by page while they are sent."""
     pages = _pages(context, who)
     first = next(pages)  # what can't be read is an error, not half an answer
@@ -75,7 +76,7 @@ def list_models(context: Ctx, who: Viewer) -> StreamingResponse:
             yield "," + json.dumps(page)[1:-1]
         yield "]}"
 
-    return StreamingResponse(parts(), media_type="application/json")
+    return Download(context, who, parts(), media_type="application/json")
 
 
 def _pages(context: Context, who: Principal) -> Iterator[list[dict[str, Any]]]:
@@ -127,21 +128,21 @@ def delete_model(model_id: str, context: Ctx, who: Editor) -> JSONResponse:
 
 
 @router.get("/v1/models/{model_id}/definition")
-def get_definition(model_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
+def get_definition(model_id: str, context: Ctx, who: Viewer) -> Download:
     _require_model(context, who, model_id)
     info, pieces = read_definition(context, who, model_id)
     headers = {"Content-Length": str(info.size), **_named(f"{model_id}-definition.zip")}
-    return StreamingResponse(pieces, media_type=_ZIP, headers=headers)
+    return Download(context, who, pieces, media_type=_ZIP, headers=headers)
 
 
 @router.get("/v1/models/{model_id}/trained_model")
-def get_trained_model(model_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
+def get_trained_model(model_id: str, context: Ctx, who: Viewer) -> Download:
     with context.database.transaction() as session:
         job = find_model(who.scope(session), model_id)
         if job.state in TERMINAL and job.started_at is None:
             raise Problem(NOT_FOUND, f"the job is {job.state} and never ran: it has no trained model")
     pieces = zip_results(open_results(context, who, model_id))
-    return StreamingResponse(pieces, media_type=_ZIP, headers=_named(f"{model_id}-trainedmodel.zip"))
+    return Download(context, who, pieces, media_type=_ZIP, headers=_named(f"{model_id}-trainedmodel.zip"))
 
 
 def _named(name: str) -> dict[str, str]:

@@ -26,6 +26,7 @@ from weft_api.logs.follow import LogFollower
 from weft_api.logs.read import LogFilter, ascending
 from weft_api.metrics.read import read_records
 from weft_api.metrics.series import snapshot
+from weft_api.streaming.downloads import Download
 from weft_api.streaming.following import Poll, polled
 from weft_api.streaming.sign_ins import SIGN_INS
 from weft_core.lifecycle.states import TERMINAL
@@ -56,7 +57,7 @@ def get_logs(
     if follow:
         follower = LogFollower(context, who, model_id, LogFilter(), start)
         return StreamingResponse(_LogNews(follower).pieces(), media_type=_TEXT)
-    return StreamingResponse(_log_text(ChunkReader(context, who, model_id), start), media_type=_TEXT)
+    return Download(context, who, _log_text(ChunkReader(context, who, model_id), start), media_type=_TEXT)
 
 
 def _log_start(context: Context, who: Principal, model_id: str, since_time: str) -> int:
@@ -120,7 +121,7 @@ def get_metrics(
         news = _MetricNews(context, who, model_id, start, since)
         return StreamingResponse((f"{piece}\n" async for piece in news.pieces()), media_type=_TEXT)
     found = records_from(context, who, model_id, start, since)
-    return StreamingResponse((json.dumps(metric_data(record)) + "\n" for record in found), media_type=_TEXT)
+    return Download(context, who, (json.dumps(metric_data(record)) + "\n" for record in found), media_type=_TEXT)
 
 
 def _metrics_start(context: Context, who: Principal, model_id: str, since_time: str) -> tuple[int, int | None]:

@@ -18,7 +18,6 @@ from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from fastapi.responses import StreamingResponse
 
 from weft_api.access.auth import Principal
 from weft_api.context import Context, Ctx
@@ -32,6 +31,7 @@ from weft_api.logs.schemas import LogLine
 from weft_api.metrics.read import read_records
 from weft_api.metrics.schemas import RecordView
 from weft_api.metrics.series import snapshot
+from weft_api.streaming.downloads import Download
 from weft_core.store.scope import Scope
 
 router = APIRouter(include_in_schema=False)
@@ -71,7 +71,7 @@ def get_loglines(
     since_time: SinceTime = "",
     pagesize: PageSize = _PAGESIZE,
     pos: Position = 0,
-) -> StreamingResponse:
+) -> Download:
     """`searchType` makes no difference."""
     page = parse_page_start(since_time, pos)
     with context.database.transaction() as session:
@@ -82,7 +82,7 @@ def get_loglines(
     since = None if page.since is None else start_of(reader, page.since)
     start = _begin(page, size, since, reader.end())
     found = islice(lines_from(reader, start, page.since), size)
-    return _models(log_line(line, model_id, user) for line in found)
+    return _models(context, who, (log_line(line, model_id, user) for line in found))
 
 
 def start_of(reader: ChunkReader, since: int) -> int:
@@ -115,7 +115,7 @@ def get_emetrics(
     since_time: SinceTime = "",
     pagesize: PageSize = _PAGESIZE,
     pos: Position = 0,
-) -> StreamingResponse:
+) -> Download:
     """Like :func:`get_loglines`."""
     page = parse_page_start(since_time, pos)
     size = _size(pagesize)
@@ -125,7 +125,7 @@ def get_emetrics(
         since = None if page.since is None else record_since(scope, model_id, page.since) - 1
         start = _begin(page, size, since, read_records(scope, model_id, 1, 0).total) + 1
     found = islice(records_from(context, who, model_id, start, page.since), size)
-    return _models(emetrics(record, model_id, user) for record in found)
+    return _models(context, who, (emetrics(record, model_id, user) for record in found))
 
 
 def records_from(
@@ -143,7 +143,7 @@ def records_from(
             return
 
 
-def _models(found: Iterator[Json]) -> StreamingResponse:
+def _models(context: Context, who: Principal, found: Iterator[Json]) -> Download:
     """The answer, whatever its size: sent as it is read. What can't be read at all is an error."""
     head = list(islice(found, _PAGESIZE))
 
@@ -154,7 +154,7 @@ def _models(found: Iterator[Json]) -> StreamingResponse:
             yield "," + _joined(more)
         yield "]}"
 
-    return StreamingResponse(parts(), media_type="application/json")
+    return Download(context, who, parts(), media_type="application/json")
 
 
 def _joined(models: list[dict[str, Any]]) -> str:

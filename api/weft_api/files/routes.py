@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import StreamingResponse
 
 from weft_api.access.auth import Viewer
 from weft_api.context import Ctx
@@ -23,6 +22,7 @@ from weft_api.http.problems import (
     responses,
 )
 from weft_api.storage.file_lists import FileList
+from weft_api.streaming.downloads import Download
 
 router = APIRouter(prefix="/api/v1", tags=["files"])
 
@@ -43,7 +43,7 @@ def get_files(job_id: str, context: Ctx, who: Viewer) -> FileList:
 @router.get(
     "/jobs/{job_id}/files/{path:path}",
     summary="Download or show a file of a job's results",
-    response_class=StreamingResponse,
+    response_class=Download,
     responses={**_binary("application/octet-stream"), **responses(*_AWAY, UNSUPPORTED_MEDIA)},
 )
 def get_file(job_id: str, path: str, context: Ctx, who: Viewer, preview: Preview = False) -> Response:
@@ -58,7 +58,7 @@ def get_file(job_id: str, path: str, context: Ctx, who: Viewer, preview: Preview
     headers = SAFE | {"Content-Length": str(info.size)}
     headers["Content-Disposition"] = disposition(path, "inline" if preview else "attachment")
     media = (image_type(path) if preview else None) or "application/octet-stream"
-    return StreamingResponse(pieces, media_type=media, headers=headers)
+    return Download(context, who, pieces, media_type=media, headers=headers)
 
 
 @router.get(
@@ -88,24 +88,24 @@ def get_code_file(job_id: str, path: str, context: Ctx, who: Viewer) -> Response
 @router.get(
     "/jobs/{job_id}/definition",
     summary="Download a job's code as a zip",
-    response_class=StreamingResponse,
+    response_class=Download,
     responses={**_binary("application/zip"), **responses(NOT_FOUND, STORE_UNAVAILABLE)},
 )
-def get_definition(job_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
+def get_definition(job_id: str, context: Ctx, who: Viewer) -> Download:
     info, pieces = read_definition(context, who, job_id)
     headers = {"Content-Length": str(info.size), "Content-Disposition": disposition(f"{job_id}-definition.zip")}
-    return StreamingResponse(pieces, media_type="application/zip", headers=headers)
+    return Download(context, who, pieces, media_type="application/zip", headers=headers)
 
 
 @router.get(
     "/jobs/{job_id}/trained-model",
     summary="Download all results of a job as a zip",
-    response_class=StreamingResponse,
+    response_class=Download,
     responses={**_binary("application/zip"), **responses(*_AWAY, NO_RESULTS_YET)},
 )
-def get_trained_model(job_id: str, context: Ctx, who: Viewer) -> StreamingResponse:
+def get_trained_model(job_id: str, context: Ctx, who: Viewer) -> Download:
     """The server makes the zip while it sends it, so results may have any size. If the connection breaks, the received
     file is not a valid zip."""
     pieces = zip_results(open_results(context, who, job_id))
     headers = {"Content-Disposition": disposition(f"{job_id}-trained-model.zip")}
-    return StreamingResponse(pieces, media_type="application/zip", headers=headers)
+    return Download(context, who, pieces, media_type="application/zip", headers=headers)

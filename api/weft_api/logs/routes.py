@@ -10,7 +10,6 @@ import anyio
 import anyio.from_thread
 from fastapi import APIRouter, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import StreamingResponse
 from sse_starlette import EventSourceResponse
 
 from weft_api.access.auth import Principal, Viewer
@@ -32,6 +31,7 @@ from weft_api.logs.schemas import (
     Text,
 )
 from weft_api.logs.search import search
+from weft_api.streaming.downloads import Download
 from weft_api.streaming.following import EVENT_STREAM, LastEventId, last_event_id, streamed
 from weft_core.lifecycle.states import TERMINAL
 
@@ -221,17 +221,19 @@ async def _send(socket: WebSocket, follower: LogFollower) -> None:
 @router.get(
     "/jobs/{job_id}/logs/download",
     summary="Download a job's log as text",
-    response_class=StreamingResponse,
+    response_class=Download,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def download_logs(
     job_id: str, context: Ctx, who: Viewer, learner: LearnerId = None, attempt: AttemptNumber = None
-) -> StreamingResponse:
+) -> Download:
     """If the job has several learners and `learner` is missing, each line starts with its learner: `learner 2 | …`."""
     with context.database.transaction() as session:
         named = learner is None and find_job(who.scope(session), job_id).learners > 1
     name = f"{job_id}.log" if learner is None else f"{job_id}-learner-{learner}.log"
-    return StreamingResponse(
+    return Download(
+        context,
+        who,
         text_of(ChunkReader(context, who, job_id), LogFilter(learner, attempt), named),
         media_type="text/plain; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},

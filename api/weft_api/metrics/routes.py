@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
-from fastapi.responses import StreamingResponse
 
 from weft_api.access.auth import Viewer
 from weft_api.access.lookups import find_job
@@ -15,6 +14,7 @@ from weft_api.http.problems import NOT_FOUND, responses
 from weft_api.metrics import export, read
 from weft_api.metrics.schemas import Kind, Names, QueryAnswer, RecordPage, SeriesList
 from weft_api.metrics.series import SeriesFilter, load, snapshot
+from weft_api.streaming.downloads import Download
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=responses(NOT_FOUND))
 
@@ -73,7 +73,7 @@ def query_metrics(
 @router.get(
     "/jobs/{job_id}/metrics/export",
     summary="Download all points of series as a file",
-    response_class=StreamingResponse,
+    response_class=Download,
     responses={
         200: {"content": {media.split(";")[0]: {"schema": {"type": "string"}} for media in export.MEDIA.values()}}
     },
@@ -87,7 +87,7 @@ def export_metrics(
     kind: Kind = None,
     learner: LearnerId = None,
     attempt: AttemptNumber = None,
-) -> StreamingResponse:
+) -> Download:
     """Each point is a row: name, group, kind, learner, attempt, step, time, value. The file has all points,
     unrounded."""
     with context.database.transaction() as session:
@@ -98,7 +98,7 @@ def export_metrics(
         "Content-Length": str(size),
         "Content-Disposition": f'attachment; filename="{job_id}-metrics.{form}"',
     }
-    return StreamingResponse(pieces, media_type=export.MEDIA[form], headers=headers)
+    return Download(context, who, pieces, media_type=export.MEDIA[form], headers=headers)
 
 
 @router.get("/jobs/{job_id}/metrics/records", summary="Read the records that a training reported")

@@ -50,6 +50,8 @@ class Caller:
     user: str
     editor: bool
     learner: OfLearner | None = None
+    who: Principal | None = None
+    """The user; None: a learner calls."""
 
     def scope(self, session: Session) -> Scope:
         return Scope(session, self.project_id)
@@ -76,7 +78,7 @@ def user_of(context: Context, plain: str) -> Principal:
 
 
 def caller_of(who: Principal) -> Caller:
-    return Caller(who.caller, who.project_id, who.user, who.may("editor"))
+    return Caller(who.caller, who.project_id, who.user, who.may("editor"), who=who)
 
 
 def find_learner(session: Session, token: LearnerToken, *, write: bool) -> Caller:

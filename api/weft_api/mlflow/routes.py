@@ -25,6 +25,7 @@ from weft_api.mlflow.callers import Caller, LearnerToken, caller_of, find_learne
 from weft_api.mlflow.calls import Call
 from weft_api.mlflow.ingest import accept
 from weft_api.mlflow.values import Arguments, storable
+from weft_api.streaming.downloads import Download
 
 router = APIRouter(include_in_schema=False)
 
@@ -158,8 +159,7 @@ for (_method, _path), _endpoint in _ENDPOINTS.items():
 # --- artifacts ---------------------------------------------------------------------------------------------------
 
 
-def _folder(context: Context, bearer: Bearer, address: str, *, write: bool = False) -> artifacts.Folder:
-    known = _known(context, bearer)
+def _folder(context: Context, known: LearnerToken | Caller, address: str, *, write: bool = False) -> artifacts.Folder:
     with context.database.transaction() as session:
         call = _call(context, session, known, Arguments({}), writes=write)
         return artifacts.open_folder(call, address, write=write)
@@ -168,7 +168,7 @@ def _folder(context: Context, bearer: Bearer, address: str, *, write: bool = Fal
 @router.get(f"{_PREFIX}/artifacts/list")
 def list_artifacts(given: Annotated[Arguments, Depends(_arguments)], context: Ctx, bearer: Bearer) -> JSONResponse:
     run_id = given.run_id()
-    folder = _folder(context, bearer, f"{run_id}/{given.text_or_none('path', 1000) or ''}")
+    folder = _folder(context, _known(context, bearer), f"{run_id}/{given.text_or_none('path', 1000) or ''}")
     return JSONResponse(artifacts.list_of_run(folder, run_id))
 
 
@@ -185,15 +185,19 @@ def list_of_model(given: Annotated[Arguments, Depends(_arguments)], context: Ctx
 
 @router.get(_FILES)
 def list_files(given: Annotated[Arguments, Depends(_arguments)], context: Ctx, bearer: Bearer) -> JSONResponse:
-    folder = _folder(context, bearer, given.text("path", 1000))
+    folder = _folder(context, _known(context, bearer), given.text("path", 1000))
     return JSONResponse({"files": artifacts.entries(folder)})
 
 
 @router.get(_FILES + "/{path:path}")
 def download(path: str, context: Ctx, bearer: Bearer) -> Response:
-    info, pieces = artifacts.read(_folder(context, bearer, path))
+    known = _known(context, bearer)
+    info, pieces = artifacts.read(_folder(context, known, path))
     headers = {"Content-Length": str(info.size), "Content-Disposition": "attachment"}
-    return StreamingResponse(pieces, media_type="application/octet-stream", headers=headers)
+    media = "application/octet-stream"
+    if isinstance(known, Caller) and known.who is not None:
+        return Download(context, known.who, pieces, media, headers)
+    return StreamingResponse(pieces, media_type=media, headers=headers)
 
 
 def _check_writer(context: Context, bearer: Bearer) -> None:
@@ -225,7 +229,7 @@ async def upload(path: str, request: Request, context: Ctx, bearer: Bearer) -> J
 
 @router.delete(_FILES + "/{path:path}", openapi_extra=audited("mlflow.artifacts.delete", "artifact:{path}"))
 def delete_artifacts(path: str, context: Ctx, bearer: Bearer) -> JSONResponse:
-    artifacts.delete(_folder(context, bearer, path, write=True))
+    artifacts.delete(_folder(context, _known(context, bearer), path, write=True))
     return JSONResponse({})
 
 

@@ -6,7 +6,6 @@ from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Response
-from fastapi.responses import StreamingResponse
 
 from weft_api.access.auth import Editor, Viewer
 from weft_api.context import Ctx
@@ -35,6 +34,7 @@ from weft_api.models.schemas import (
     VersionView,
 )
 from weft_api.storage.file_lists import FileList
+from weft_api.streaming.downloads import Download
 
 router = APIRouter(prefix="/api/v1/models", tags=["models"])
 
@@ -151,19 +151,19 @@ def get_files(name: Name, version: Version, context: Ctx, who: Viewer) -> FileLi
 @router.get(
     "/{name}/versions/{version}/download",
     summary="Download a version as a zip",
-    response_class=StreamingResponse,
+    response_class=Download,
     responses={
         200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}},
         **responses(*_AWAY),
     },
 )
-def download(name: Name, version: Version, context: Ctx, who: Viewer) -> StreamingResponse:
+def download(name: Name, version: Version, context: Ctx, who: Viewer) -> Download:
     """The server makes the zip while it sends it, so a version may have any size. If the connection breaks, the
     received file is not a valid zip."""
     with context.database.transaction() as session:
         files = service.find_files(context, who.scope(session), name, version)
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(f'{name}-{version}.zip', safe='')}"}
-    return StreamingResponse(zip_version(context, files), media_type="application/zip", headers=headers)
+    return Download(context, who, zip_version(context, files), media_type="application/zip", headers=headers)
 
 
 @router.put(

@@ -25,8 +25,9 @@ from weft_core.objects import store_errors
 from weft_core.settings import Settings
 from weft_core.setup import SPACES
 
-LEARNER_SECONDS = 3600
-"""How long a learner's keys are good. Its agent renews them at half time, as long as the attempt lasts."""
+LEARNER_SECONDS = 900
+"""How long a learner's keys are good: the least that STS gives. No store can take them back, as SeaweedFS and AWS keep
+no list of them. The learner's agent renews them long before they end, as long as the attempt lasts."""
 _PROJECT_SECONDS = 12 * 3600
 """URLs that the API signs end with the keys at the latest."""
 _ROLE_SECONDS = 3600

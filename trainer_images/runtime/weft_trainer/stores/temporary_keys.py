@@ -19,6 +19,8 @@ from weft_trainer.errors import ApiError, Fenced, warn
 from weft_trainer.spec import LearnerSpec, S3Location, StoreKeys
 
 FILE = "store-keys.json"
+_RENEWED = 0.25
+"""The share of their life after which keys are renewed. The rest is for an API that does not answer."""
 _AGAIN = 15.0
 """Seconds after which keys that could not be had are asked for again."""
 _LOOK = 30.0
@@ -62,7 +64,7 @@ def write_keys(path: Path, keys: StoreKeys) -> None:
 def keep_keys(
     spec: LearnerSpec, folder: Path, renew: Callable[[], StoreKeys], learn: Callable[[StoreKeys], None]
 ) -> LearnerSpec:
-    """Write the keys of ``spec`` to a file, and renew them at half time as long as this process lives.
+    """Write the keys of ``spec`` to a file, and renew them early as long as this process lives.
 
     Args:
         renew: asks the API for new keys.
@@ -90,7 +92,7 @@ def keep_keys(
 
 
 def _renew(path: Path, keys: StoreKeys, renew: Callable[[], StoreKeys], learn: Callable[[StoreKeys], None]) -> None:
-    due = time.time() + keys.seconds / 2
+    due = time.time() + keys.seconds * _RENEWED
     while True:
         if (left := due - time.time()) > 0:
             time.sleep(min(left, _LOOK))
@@ -99,7 +101,7 @@ def _renew(path: Path, keys: StoreKeys, renew: Callable[[], StoreKeys], learn: C
             keys = renew()
             learn(keys)
             write_keys(path, keys)
-            due = time.time() + keys.seconds / 2
+            due = time.time() + keys.seconds * _RENEWED
         except Fenced:
             return
         except (ApiError, OSError) as error:
