@@ -125,10 +125,10 @@ def _run(make: Callable[[int], Callable[[], None]]) -> dict[str, Any]:
 
 
 def _weft(target: Target) -> dict[str, Any]:
-    target = urlsplit(target.url)
+    server = urlsplit(target.url)
 
     def make(number: int) -> Callable[[], None]:
-        connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=120)
+        connection = http.client.HTTPConnection(server.hostname or "", server.port, timeout=120)
 
         def once() -> None:
             boundary = uuid.uuid4().hex
