@@ -36,7 +36,8 @@ from weft_core.lifecycle.actions import (
     Rest,
     Settle,
 )
-from weft_core.lifecycle.decide import POLL, UNREACHABLE_POLL, conclude, confirmed_gone
+from weft_core.lifecycle.deadlines import POLL, UNREACHABLE_POLL
+from weft_core.lifecycle.decide import conclude, confirmed_gone
 from weft_core.lifecycle.elastic import cooldown
 from weft_core.lifecycle.failures import headline, with_log
 from weft_core.lifecycle.notes import new_nodes, take_notes
@@ -73,7 +74,8 @@ def perform(context: Context, lease: Lease, view: View, action: Action) -> float
         case Rest():
             return _write(context, lease, view, None)
         case Pause(seconds):
-            return _write(context, lease, view, seconds)
+            watched = view.job.engine in context.engines
+            return _write(context, lease, view, seconds if watched else min(seconds, UNREACHABLE_POLL))
         case Admit():  # its client was heard of again since the claim, so that it waits on
             return _write(context, lease, view, 0)
         case HaltQueued():
