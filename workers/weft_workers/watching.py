@@ -41,7 +41,7 @@ def watch(context: Context, name: str) -> list[str]:
         return []
     runs: Mapping[str, Observation] | None
     try:
-        runs = context.engine(name).runs(EVERY)
+        runs = context.engine(name).observe(fresh=True).answer
     except EngineUnreachable:
         runs = None
     news = [job_id for (job_id, run, condition), learners in quiet.items() if _new(runs, run, condition, learners)]

@@ -97,8 +97,7 @@ def test_nothing_is_missed_before_the_next_step(view: View, part: float) -> None
     now = NOW + timedelta(seconds=action.seconds * part)
     later = replace(view, now=now, sighting=replace(view.sighting, at=now))
     assert isinstance(decide(later), Pause)
-    nodes = [replace(learner, node=learner.node) for learner in view.learners]
-    assert take_notes(replace(later, learners=tuple(nodes))) == Notes(None)
+    assert take_notes(later) == Notes(None)
 
 
 def test_a_gang_without_limits_is_left_alone() -> None:
