@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from cryptography.fernet import Fernet
@@ -21,11 +22,12 @@ from weft_core.settings import Settings
 from weft_workers.context import Context, make_context
 from weft_workers.reconcile import admit as admission
 from weft_workers.reconcile import noting, step
+from weft_workers.watching import watch
 
 SIZES = [int(size) for size in os.environ.get("WEFT_BENCH_QUEUE", "1000,3000,10000").split(",")]
 """Waiting jobs; a fifth as many are open."""
-PARTS = os.environ.get("WEFT_BENCH_PARTS", "passes,rest").split(",")
-ROUNDS = 7
+PARTS = os.environ.get("WEFT_BENCH_PARTS", "passes,watch,rest").split(",")
+ROUNDS, LOOKS = 7, 5
 SECONDS, SUBMITS = 15, 30
 
 
@@ -37,6 +39,12 @@ def measure(folder: Path) -> None:
                 "A pass of admission, 100 projects with quotas and shares: processor time in ms, median (min to max)",
                 ["waiting", "open", "no change", "a job ends", "and Postgres", "first pass", "statements"],
                 [_passes(servers, folder, size) for size in SIZES],
+            )
+        if "watch" in PARTS:
+            show(
+                "Open jobs that nothing disturbs: processor time in ms, median (min to max)",
+                ["open", "a look at all", "and Postgres", "statements", "a step of one", "and Postgres", "statements"],
+                [_watch(servers, folder, size // 5) for size in SIZES],
             )
         if "rest" in PARTS:
             show(
@@ -91,6 +99,47 @@ def _passes(servers: Servers, folder: Path, size: int) -> list[str]:
     return [f"{size:,}", f"{opened:,}", *shown, f"{first * 1000:.0f}", f"{median(counts):.0f}"]
 
 
+def _watch(servers: Servers, folder: Path, opened: int) -> list[str]:
+    """What it costs to look at all open jobs at once, and to step one."""
+    with _filled(servers, folder, 0, opened, 0) as context:
+        statements, postgres = _count(context), _postgres(servers)
+        later = text("update jobs set next_step_at = now() + interval '300 s'")
+        looks, theirs, steps, steps_theirs = [], [], [], []
+        counts: dict[str, int] = {}
+        for number in range(1, ROUNDS + 1):
+            job_id = f"open-{number}"
+            with context.database.transaction() as session:
+                session.execute(later)
+                session.execute(text("update jobs set next_step_at = now() where id = :id"), {"id": job_id})
+            statements.clear()
+            own, other = _spent(partial(step, context, job_id, linger=False), postgres)
+            steps.append(own)
+            steps_theirs.append(other)
+            counts["step"] = len(statements)
+            statements.clear()
+            # A sum, as the kernel counts the time of a process in hundredths of a second.
+            own, other = _spent(partial(_look_often, context), postgres)
+            looks.append(own / LOOKS)
+            theirs.append(other / LOOKS)
+            counts["look"] = len(statements) // LOOKS - 1
+    shown = [spread(times, 1000, 1) for times in (looks, theirs, steps, steps_theirs)]
+    return [f"{opened:,}", *shown[:2], str(counts["look"]), *shown[2:], str(counts["step"])]
+
+
+def _look_often(context: Context) -> None:
+    for _ in range(LOOKS):
+        with context.database.transaction() as session:
+            session.execute(text("update queues set next_watch_at = now()"))
+        assert watch(context, "local") == []
+
+
+def _spent(work: Callable[[], object], postgres: int) -> tuple[float, float]:
+    """Processor time of this process and of Postgres."""
+    mine, theirs = time.process_time(), workers.used([], postgres)
+    work()
+    return time.process_time() - mine, workers.used([], postgres) - theirs
+
+
 def _rest(servers: Servers, folder: Path, size: int, opened: int) -> list[str]:
     """Two workers, first alone, then with jobs that are submitted."""
     spare = 4 * SUBMITS
@@ -127,14 +176,16 @@ def _block(context: Context) -> None:
 
 
 def _settle(context: Context) -> None:
-    """Wait until the queue has been planned, and everything that comes of that is written."""
-    left = text("select count(*) from jobs where state = 'QUEUED' and (place is null or next_step_at is not null)")
+    """Wait until the queue has been planned, every open job has had a step, and what comes of that is written."""
+    planned = "state <> 'QUEUED' or (place is not null and next_step_at is null)"
+    stepped = "state = 'QUEUED' or version > 0"
+    left = text(f"select count(*) from jobs where not (({planned}) and ({stepped}))")
     deadline = time.monotonic() + 300
     while True:
         with context.database.transaction() as session:
             if not session.scalar(left):
                 break
-        assert time.monotonic() < deadline, "the queue is never planned"
+        assert time.monotonic() < deadline, "the workers never come to rest"
         time.sleep(0.5)
     time.sleep(noting.AGAIN + 1)
 
@@ -180,9 +231,10 @@ def _pass(context: Context, postgres: int) -> tuple[float, float]:
     with context.database.transaction() as session:
         session.execute(text("update queues set passed_at = null"))
         session.execute(text("insert into queue_changes (engine) values ('local')"))
-    mine, theirs = time.process_time(), workers.used([], postgres)
-    assert admission.admit(context, "local")
-    return time.process_time() - mine, workers.used([], postgres) - theirs
+    made: list[bool] = []
+    spent = _spent(lambda: made.append(admission.admit(context, "local")), postgres)
+    assert made == [True]
+    return spent
 
 
 def _end(context: Context, number: int) -> None:

@@ -185,6 +185,26 @@ def test_quotas_shares_and_caps_have_the_queues_planned_again(api: Api, root: Pe
         assert not asked()
 
 
+def test_in_a_project_with_caps_other_roles_have_the_queues_planned_again(
+    api: Api, root: Person, ann: Person, bob: Person
+) -> None:
+    def asked() -> set[str]:
+        with api.context.database.transaction() as session:
+            return set(session.scalars(delete(QueueChange).returning(QueueChange.engine)))
+
+    path = f"/api/v1/projects/{ann.project}"
+    ann.submit()
+    asked()
+    assert ann.http.put(f"{path}/members/{bob.name}", json={"role": "viewer"}).status_code == 204
+    assert not asked(), "roles make no difference"
+    assert root.http.put(f"{path}/caps", json={"editor": {"gpus": 1}}).status_code == 200
+    assert "local" in asked()
+    assert ann.http.put(f"{path}/members/{bob.name}", json={"role": "editor"}).status_code == 204
+    assert asked() == {"local"}
+    assert ann.http.delete(f"{path}/members/{bob.name}").status_code == 204
+    assert asked() == {"local"}
+
+
 def test_a_quota_and_what_is_used_of_it(api: Api, root: Person, ann: Person) -> None:
     path = f"/api/v1/projects/{ann.project}/quota"
     nothing: dict[str, Any] = {"cpus": None, "gpus": None, "memory": None, "jobs": None}

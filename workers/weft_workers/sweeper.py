@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import structlog
-from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.exc import DBAPIError
 
 from weft_core.engine import EngineUnreachable
@@ -35,6 +35,7 @@ from weft_workers.process import BadSettings, open_context, read_settings, wait_
 from weft_workers.reconcile import step
 from weft_workers.reconcile.admit import admit, due, observe
 from weft_workers.retention import Retention
+from weft_workers.watching import TRY_EVERY, make_due, wake_strangers, watch
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +82,12 @@ class Sweeper:
             for engine in self._context.engines.values()
         ]
         for name in self._context.engines:
-            for every, task in ((_ADMIT_EVERY, self.admit_due), (_OBSERVE_EVERY, partial(observe, self._context))):
+            tasks = (
+                (_ADMIT_EVERY, self.admit_due),
+                (_OBSERVE_EVERY, partial(observe, self._context)),
+                (TRY_EVERY, self.watch),
+            )
+            for every, task in tasks:
                 keepers.append(threading.Thread(target=self._repeat, args=(every, partial(task, name)), daemon=True))
         keepers.append(threading.Thread(target=self._repeat, args=(_TIDY_EVERY, house.tidy), daemon=True))
         retention = Retention(self._context)
@@ -98,6 +104,7 @@ class Sweeper:
         keepers.append(threading.Thread(target=self._repeat, args=(_DELIVER_EVERY, deliverer.run_due), daemon=True))
         for keeper in keepers:
             keeper.start()
+        self._guarded(partial(wake_strangers, self._context))
         while not self._stopping.is_set():
             self._stopping.wait(self._guarded(self.sweep) or self._interval())
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -119,6 +126,10 @@ class Sweeper:
         """Make a pass over an engine's queue if something asks for it."""
         if due(self._context, engine):
             admit(self._context, engine)
+
+    def watch(self, engine: str) -> None:
+        """Step the jobs of which an engine tells something new."""
+        self._submit(watch(self._context, engine))
 
     def watch_endings(self) -> float:
         """Step the jobs whose runs have just ended. Returns the seconds until the next check.
@@ -149,11 +160,8 @@ class Sweeper:
         news = [job_id for run, job_id in gone.items() if run not in self._gone]
         self._gone = frozenset(gone)
         if news:
-            # In the order of ids, as wherever several jobs are locked: two transactions can't wait for each other.
-            free = select(Job.id).where(Job.id.in_(news), Job.lease_until.is_(None)).order_by(Job.id).with_for_update()
             with self._context.database.transaction() as session:
-                due = session.scalars(free).all()
-                session.execute(update(Job).where(Job.id.in_(due)).values(next_step_at=func.now()))
+                make_due(session, news)
             self._submit(news)
         return _ENDINGS if found else _NO_ENDINGS
 

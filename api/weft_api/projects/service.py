@@ -30,7 +30,7 @@ from weft_core.setup import share_datastore
 from weft_core.store.backups import may_delete
 from weft_core.store.counts import MOST_COUNTED, estimates
 from weft_core.store.models import Base, CodeBundle, Datastore, EngineStatus, Job, Member, Model, Project, Secret, User
-from weft_core.store.queue import note_change_everywhere
+from weft_core.store.queue import note_change_everywhere, note_roles
 from weft_core.store.quotas import Quota, usage
 from weft_core.store.row_security import across_projects
 from weft_core.store.shares import averages
@@ -167,11 +167,13 @@ def set_member(session: Session, who: Principal, name: str, user_name: str, role
     member = session.get(Member, (project.id, user.id))
     if member is None:
         session.add(Member(project_id=project.id, user_id=user.id, role=role))
-        return
-    if member.role == "owner" and role != "owner":
-        _another_owner(session, project, user)
-    member.role = role
-    member.issuer = None  # from now on, no group changes it
+    else:
+        if member.role == "owner" and role != "owner":
+            _another_owner(session, project, user)
+        member.role = role
+        member.issuer = None  # from now on, no group changes it
+    session.flush()
+    note_roles(session, [project.id])
 
 
 def remove_member(session: Session, who: Principal, name: str, user_name: str) -> None:
@@ -185,6 +187,8 @@ def remove_member(session: Session, who: Principal, name: str, user_name: str) -
     if member.role == "owner":
         _another_owner(session, project, user)
     session.delete(member)
+    session.flush()
+    note_roles(session, [project.id])
     revoke_all(session, user.id, project.id)
 
 

@@ -16,6 +16,7 @@ from weft_api.sessions.oidc import Person, Provider
 from weft_core.ids import new_id
 from weft_core.store.database import Database
 from weft_core.store.models import Identity, Member, Project, User
+from weft_core.store.queue import note_roles
 
 _LONGEST_NAME = 60
 _LOCK = text("select pg_advisory_xact_lock(hashtextextended('weft identities', 0))")
@@ -90,6 +91,7 @@ def _follow_groups(session: Session, user: User, issuer: str, roles: Mapping[str
     Roles that somebody has set stay as they are."""
     projects = {row.name: row for row in session.scalars(select(Project).where(Project.name.in_(roles)))}
     held = {row.project_id: row for row in session.scalars(select(Member).where(Member.user_id == user.id))}
+    changed: set[str] = set()
     for name, role in roles.items():
         if name not in projects:
             log.warning("a group has a role in a project that does not exist", project=name)
@@ -97,9 +99,15 @@ def _follow_groups(session: Session, user: User, issuer: str, roles: Mapping[str
         member = held.pop(projects[name].id, None)
         if member is None:
             session.add(Member(project_id=projects[name].id, user_id=user.id, role=role, issuer=issuer))
-        elif member.issuer == issuer:
+            changed.add(projects[name].id)
+        elif member.issuer == issuer and member.role != role:
             member.role = role
+            changed.add(member.project_id)
     for member in held.values():
         if member.issuer == issuer:
             session.delete(member)
+            changed.add(member.project_id)
             revoke_all(session, user.id, member.project_id)
+    if changed:
+        session.flush()
+        note_roles(session, changed)

@@ -22,6 +22,7 @@ from weft_core.lifecycle.actions import (
     Rest,
     Settle,
 )
+from weft_core.lifecycle.deadlines import next_step_in
 from weft_core.lifecycle.elastic import decide_members, decide_more
 from weft_core.lifecycle.failures import find_failure, headline, seek_reports
 from weft_core.lifecycle.progress import check_progress
@@ -31,11 +32,6 @@ from weft_core.lifecycle.states import ACTIVE, TERMINAL, TRANSITIONS, Desired, J
 from weft_core.lifecycle.view import AttemptView, View, preemption_words
 from weft_core.words import count, duration
 
-POLL = 2.0
-"""Seconds between two steps for a running attempt. Learners' reports make a job due at once; polling finds the rest."""
-UNREACHABLE_POLL = 5.0
-HELD_POLL = 10.0
-"""While an engine's own queue holds a run back; its learners' start makes the job due at once."""
 SOON, MOMENT = 0.1, 0.3
 """All learners have reported their ends, so their processes are gone in a moment and the step itself waits for that. A
 pod takes longer. Then the sweeper watches all ending runs together, because a step that waits holds up other jobs."""
@@ -63,14 +59,7 @@ def decide(view: View) -> Decision:
         return _close(view, attempt)
     due = _decide_end(view, attempt) or _decide_by_engine(view, attempt)
     due = due or _advance(view) or check_rules(view) or decide_more(view)
-    return due or check_progress(view, attempt) or Pause(_pause(view))
-
-
-def _pause(view: View) -> float:
-    if view.unreachable:
-        return UNREACHABLE_POLL
-    held = view.sighting and view.sighting.observation and view.sighting.observation.held
-    return HELD_POLL if held else POLL
+    return due or check_progress(view, attempt) or Pause(next_step_in(view))
 
 
 def _decide_queued(view: View) -> Action:

@@ -12,6 +12,8 @@ from weft_core.lifecycle.sightings import absent, unreachable
 from weft_core.lifecycle.states import ACTIVE, JobState
 from weft_core.lifecycle.view import View
 
+_UNREACHABLE = "Unreachable since"
+
 
 @dataclass(frozen=True)
 class Notes:
@@ -33,10 +35,9 @@ def take_notes(view: View) -> Notes:
     """Derive the notes from a view."""
     if view.unreachable and view.job.state in ACTIVE:
         # The first moment counts, and is recorded in one event.
-        known = view.job.condition
-        if known and known.startswith("Unreachable since"):
-            return Notes(known)
-        return Notes(f"Unreachable since {view.now.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: {view.unreachable}")
+        if tells_unreachable(view.job.condition):
+            return Notes(view.job.condition)
+        return Notes(f"{_UNREACHABLE} {view.now.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: {view.unreachable}")
     attempt, sighting = view.open, view.sighting
     if attempt is None or sighting is None or attempt.launched_at is None or sighting.at <= attempt.launched_at:
         return Notes(stall_condition(attempt))
@@ -64,6 +65,11 @@ def take_notes(view: View) -> Notes:
     lost = None if run is None or away is None else f"learner {away + 1}: {run.learners[away].reason}"
     condition = lost or stall_condition(attempt)
     return Notes(condition, progress, reason, absences, new_nodes(view, run), held=run is not None and bool(run.held))
+
+
+def tells_unreachable(condition: str | None) -> bool:
+    """Whether a job's condition says that its engine does not answer."""
+    return condition is not None and condition.startswith(_UNREACHABLE)
 
 
 def new_nodes(view: View, run: Observation | None) -> dict[int, str]:

@@ -33,6 +33,26 @@ def stall_condition(attempt: AttemptView | None) -> str | None:
     return f"no progress since {_clock(attempt.stalled_since)}"
 
 
+def no_output_due(view: View) -> datetime | None:
+    """When the gang may first be warned of that it has written nothing."""
+    limit, since = view.timings.no_output, view.job.state_since
+    if not limit or view.open is None or view.open.no_output_at or view.job.keepalive or since is None:
+        return None
+    due = since + timedelta(seconds=limit)
+    # Behind this moment, it has written something, or its agents do not tell.
+    return due if due >= view.now else None
+
+
+def stall_due(view: View) -> datetime | None:
+    """When the gang may first count as stalled: a learner that was busy at its last heartbeat became idle after it."""
+    limit, action = _asked(view)
+    if not limit or action == "ignore" or view.job.keepalive:
+        return None
+    since = [member.idle_since or member.heartbeat_at or member.started_at for member in _running(view)]
+    known = [moment for moment in since if moment is not None]
+    return max(known) + timedelta(seconds=limit) if known else None
+
+
 def _no_output(view: View, attempt: AttemptView) -> Notice | None:
     limit = view.timings.no_output
     if not limit or attempt.no_output_at or view.job.state_since is None or view.since(view.job.state_since) <= limit:
@@ -48,12 +68,10 @@ def _no_output(view: View, attempt: AttemptView) -> Notice | None:
 
 
 def _stall(view: View, attempt: AttemptView) -> Notice | Settle | None:
-    asked = view.job.manifest.get("stall") or {}
-    limit, action = asked.get("after_seconds", view.timings.stall), asked.get("action", "warn")
+    limit, action = _asked(view)
     if not limit or action == "ignore":
         return None
-    # Learners that have ended well wait for these.
-    running = [member for member in view.members if member.phase is LearnerPhase.PROCESSING]
+    running = _running(view)
     since = _idle_since(view, running)
     if attempt.stalled_at is None:
         if since is None or any(_idle_for(learner) < limit for learner in running):
@@ -69,6 +87,17 @@ def _stall(view: View, attempt: AttemptView) -> Notice | Settle | None:
         )
         return Settle(Outcome.FAILED, reason, view.grace(GANG_GRACE), "C201", ENDED_CODE)
     return None
+
+
+def _asked(view: View) -> tuple[float, str]:
+    """The limit in seconds, and what is to be done."""
+    asked = view.job.manifest.get("stall") or {}
+    return asked.get("after_seconds", view.timings.stall), asked.get("action", "warn")
+
+
+def _running(view: View) -> list[LearnerView]:
+    """Learners that have ended well wait for these."""
+    return [member for member in view.members if member.phase is LearnerPhase.PROCESSING]
 
 
 def _idle_since(view: View, running: Sequence[LearnerView]) -> datetime | None:

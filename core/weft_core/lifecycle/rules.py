@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from weft_core.lifecycle.actions import Fire
 from weft_core.lifecycle.states import JobState, LearnerPhase
 from weft_core.lifecycle.view import LearnerView, View
@@ -17,15 +19,31 @@ def check_rules(view: View) -> Fire | None:
     job = view.job
     if job.state is not JobState.PROCESSING or not job.step_rules or job.state_since is None:
         return None
-    running = [member for member in view.members if member.phase is LearnerPhase.PROCESSING]
+    running = _running(view)
     if not running or any(_silent(view, member) for member in running):
         return None
-    heard = [member.heard_since for member in running]
-    last = max(filter(None, (job.state_since, job.stepped_at, *heard)))
+    last = _last_step(view, job.state_since)
     for index, condition in job.step_rules:
         if view.since(last) > condition.seconds:
             return Fire(index, f"no metric came for {duration(condition.seconds)}")
     return None
+
+
+def rules_due(view: View) -> list[datetime]:
+    """When each rule about time may first hold."""
+    if view.job.state_since is None or not view.job.step_rules or not _running(view):
+        return []
+    last = _last_step(view, view.job.state_since)
+    return [last + timedelta(seconds=condition.seconds) for _, condition in view.job.step_rules]
+
+
+def _running(view: View) -> list[LearnerView]:
+    return [member for member in view.members if member.phase is LearnerPhase.PROCESSING]
+
+
+def _last_step(view: View, state_since: datetime) -> datetime:
+    heard = [member.heard_since for member in _running(view)]
+    return max(filter(None, (state_since, view.job.stepped_at, *heard)))
 
 
 def _silent(view: View, learner: LearnerView) -> bool:

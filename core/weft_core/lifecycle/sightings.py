@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from weft_core.engine import LearnerObservation, LearnerState
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from weft_core.engine import LearnerObservation, LearnerState, Observation
 from weft_core.lifecycle.view import View
 
 
@@ -33,3 +36,30 @@ def absent(view: View, rank: int) -> bool:
 def observed(view: View, rank: int) -> LearnerObservation | None:
     run = view.sighting.observation if view.sighting else None
     return run.learners.get(rank) if run else None
+
+
+class Whereabouts(NamedTuple):
+    """What is known of a learner to which its engine's answer is compared."""
+
+    rank: int
+    node: str | None
+    reported: bool
+    """Whether it has reported its own end."""
+
+
+def undisturbed(run: Observation | None, learners: Iterable[Whereabouts]) -> bool:
+    """Whether an engine's answer has no news about a run in which all learners have started: each is where it was, and
+    nothing has happened to it. As long as that is so, no step would note or decide anything because of the engine."""
+    if run is None or run.failed or run.held or run.progress:
+        return False
+    for rank, node, reported in learners:
+        seen = run.learners.get(rank)
+        if seen is None:
+            if not reported:
+                return False
+            continue
+        if seen.interrupted or (seen.node and seen.node != node):
+            return False
+        if not reported and (seen.unreachable or seen.state is LearnerState.EXITED):
+            return False
+    return True

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from weft_core.lifecycle.states import Desired, JobState
-from weft_core.store.models import Job, QueueChange
+from weft_core.store.models import Job, Project, QueueChange
 
 
 def waits() -> ColumnElement[bool]:
@@ -28,4 +30,12 @@ def note_change(session: Session, engine: str) -> None:
 def note_change_everywhere(session: Session) -> None:
     """Something has changed for all engines, such as a quota: the queues in which jobs wait are planned again."""
     engines = select(Job.engine).where(Job.state == JobState.QUEUED.value).distinct()
+    session.execute(insert(QueueChange).from_select(["engine"], engines))
+
+
+def note_roles(session: Session, projects: Collection[str]) -> None:
+    """Members of these projects (ids) have other roles, and so other caps: the queues in which their jobs wait are
+    planned again."""
+    capped = select(Project.id).where(Project.id.in_(projects), Project.caps != {})
+    engines = select(Job.engine).where(Job.state == JobState.QUEUED.value, Job.project_id.in_(capped)).distinct()
     session.execute(insert(QueueChange).from_select(["engine"], engines))

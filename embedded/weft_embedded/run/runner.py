@@ -26,6 +26,7 @@ from weft_core.lifecycle.actions import (
     SearchExits,
     Settle,
 )
+from weft_core.lifecycle.deadlines import POLL
 from weft_core.lifecycle.decide import conclude, confirmed_gone, decide
 from weft_core.lifecycle.notes import take_notes
 from weft_core.lifecycle.states import TERMINAL, JobState, Outcome
@@ -190,7 +191,7 @@ class Run:
         self._note(view)
         match action:
             case Pause(seconds):
-                self._wait(seconds)
+                self._wait(min(seconds, POLL))  # nobody else looks at the engine
             case SearchExits(ranks):
                 # A learner's reports come to this very process: there is no other place for them.
                 self.memory.found(dict.fromkeys(ranks))

@@ -187,7 +187,8 @@ def _asked(session: Session, name: str) -> bool:
     if session.execute(delete(QueueChange).where(QueueChange.engine == name).returning(QueueChange.id)).first():
         return True
     # A queue of which nothing is kept is an earlier version's.
-    settled = exists().where(Queue.engine == name, or_(Queue.next_pass_at.is_(None), Queue.next_pass_at > func.now()))
+    kept = (Queue.engine == name, Queue.passed_at.is_not(None))
+    settled = exists().where(*kept, or_(Queue.next_pass_at.is_(None), Queue.next_pass_at > func.now()))
     submitted = exists().where(Job.engine == name, waits(), Job.next_step_at <= func.now())
     return bool(session.scalar(select(or_(~settled, submitted))))
 

@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 
 from weft_core.engine import EngineUnreachable, Observation
 from weft_core.lifecycle.actions import Close, Settle
-from weft_core.lifecycle.decide import UNREACHABLE_POLL, conclude, confirmed_gone
+from weft_core.lifecycle.deadlines import UNREACHABLE_POLL
+from weft_core.lifecycle.decide import conclude, confirmed_gone
 from weft_core.lifecycle.failures import with_log
 from weft_core.lifecycle.notes import new_nodes
 from weft_core.lifecycle.states import Desired, Outcome

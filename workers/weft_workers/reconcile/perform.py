@@ -34,7 +34,7 @@ from weft_core.lifecycle.actions import (
     Rest,
     Settle,
 )
-from weft_core.lifecycle.decide import POLL, UNREACHABLE_POLL
+from weft_core.lifecycle.deadlines import POLL, UNREACHABLE_POLL
 from weft_core.lifecycle.elastic import cooldown
 from weft_core.lifecycle.failures import headline
 from weft_core.lifecycle.progress import stall_condition
@@ -68,7 +68,8 @@ def perform(context: Context, lease: Lease, view: View, action: Action) -> float
         case Rest():
             return write_down(context, lease, view, None)
         case Pause(seconds):
-            return write_down(context, lease, view, seconds)
+            watched = view.job.engine in context.engines
+            return write_down(context, lease, view, seconds if watched else min(seconds, UNREACHABLE_POLL))
         case Admit():  # its client was heard of again since the claim, so that it waits on
             return write_down(context, lease, view, 0)
         case HaltQueued():

@@ -34,7 +34,7 @@ class QueueChange(Base):
 
 class Queue(Base):
     """The last pass of admission over an engine's queue. Only the holder of the lock on the engine's row writes it,
-    but for ``next_look_at``."""
+    but for ``next_look_at`` and ``next_watch_at``."""
 
     __tablename__ = "queues"
     engine: Mapped[str] = mapped_column(primary_key=True)
@@ -42,6 +42,7 @@ class Queue(Base):
     took: Mapped[float] = mapped_column(server_default="0")  # seconds; the next pass begins no sooner after it
     next_pass_at: Mapped[datetime | None]  # when the queue is planned again without any change; none: nobody waits
     next_look_at: Mapped[datetime | None]  # when a sweeper looks again whether the engine has changed
+    next_watch_at: Mapped[datetime | None]  # when a sweeper compares the engine's runs with the attempts again
     noted_at: Mapped[datetime | None]  # when all places and reasons were last written
     seen: Mapped[str] = mapped_column(server_default="")  # a digest of what the engine had, at the last pass
     unready: Mapped[int] = mapped_column(server_default="0")  # jobs whose images or packages are being made
