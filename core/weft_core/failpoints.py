@@ -51,15 +51,13 @@ def parse(text: str) -> tuple[Rule, ...]:
     """
     rules = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
-        pattern, _, what = part.rpartition("=")
-        found = re.fullmatch(r"(die|raise)|sleep\(([0-9.]+)\)|note\((.+)\)", what)
-        if not pattern or not found:
+        found = re.fullmatch(r"(.+?)=(?:(die|raise)|(sleep)\(([0-9.]+)\)|(note)\((.+)\))", part)
+        if not found:
             raise ValueError(
                 f"{VARIABLE}: {part!r} is no rule; expected PATTERN=die, PATTERN=raise, PATTERN=sleep(SECONDS) or "
                 "PATTERN=note(FILE)"
             )
-        action = found[1] or what.partition("(")[0]
-        rules.append(Rule(pattern, action, found[2] or found[3] or ""))
+        rules.append(Rule(found[1], found[2] or found[3] or found[5], found[4] or found[6] or ""))
     return tuple(rules)
 
 

@@ -1,7 +1,7 @@
 """kill -9 round every commit, every write to S3 and every call of an engine: nothing is lost, doubled or stuck.
 
-The failpoints are collected: a life without deaths notes those that it passes. ``make test`` dies at some of them, which
-a seed chooses; ``WEFT_TEST_FAILPOINTS=all`` (or a number, or a pattern) at as many as it says.
+The failpoints are collected: a life without deaths notes those that it passes. ``make test`` dies at some of them,
+which a seed chooses; ``WEFT_TEST_FAILPOINTS`` is another number, a pattern of names, or ``all``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tests.faults.service import INSTALLATION, Service
 from tests.faults.story import Story
 from tests.servers import free_port
 
-from weft_core import failpoints
 from weft_core.engine_settings import LocalSettings
 from weft_core.ids import new_id
 from weft_core.settings import S3Settings, Settings, TimingSettings

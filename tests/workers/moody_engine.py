@@ -14,8 +14,8 @@ from weft_core.engine import EngineUnreachable, Observation
 from weft_core.launch import LaunchSpec
 
 Mood = Literal["good", "times out", "late", "denies"]
-"""Of one call: it does what it is asked to, does it but says that it has timed out, does it some time after it has timed
-out, or does not do it."""
+"""Of one call: it does what it is asked to, does it but says that it has timed out, does it some time after that, or
+does not do it."""
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Lives of jobs in any order of events: users, learners and workers, and an engine in all of its moods.
 
-The API, the store and Postgres are real. ``WEFT_TEST_EXAMPLES=500`` lives through so many by chance; the suite through a
-few that are the same every time.
+The API, the store and Postgres are real. The suite lives through a few that are the same every time;
+``WEFT_TEST_EXAMPLES=500`` through so many by chance.
 """
 
 from __future__ import annotations
@@ -9,21 +9,28 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from sqlalchemy import func, select, update
 from tests.api.conftest import Agent, Api, Person
 from tests.workers.moody_engine import Mood, MoodyEngine
 from tests.workers.world import World
 
-from weft_core.ids import run_name
 from weft_core.lifecycle.states import TERMINAL, TRANSITIONS, JobState
 from weft_core.settings import TimingSettings
 from weft_core.store.models import Attempt, Event, Job
-from weft_workers.context import Context, make_context
+from weft_workers.context import Context
 from weft_workers.housekeeping import Housekeeping
 from weft_workers.observing import Ages, ObservedEngine
 from weft_workers.reconcile import admit, step
@@ -168,12 +175,14 @@ class Lives(RuleBasedStateMachine):
                 attempts = session.scalars(select(Attempt).where(Attempt.job_id == row.id)).all()
                 open_ = [attempt.n for attempt in attempts if attempt.ended_at is None]
                 assert len(open_) <= 1
-                assert not (open_ and JobState(row.state) in (*TERMINAL, JobState.QUEUED)), "an end with an open attempt"
+                assert not (open_ and JobState(row.state) in (*TERMINAL, JobState.QUEUED)), (
+                    "an end with an open attempt"
+                )
                 states = session.scalars(
                     select(Event.state).where(Event.job_id == row.id, Event.kind == "state").order_by(Event.id)
                 ).all()
                 path = ["QUEUED", *(state for state in states if state)]
-                for before, after in zip(path, path[1:], strict=False):
+                for before, after in pairwise(path):
                     assert before == after or JobState(after) in TRANSITIONS[JobState(before)], path
 
     @invariant()
