@@ -7,6 +7,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.api.conftest import zipped
 from tests.faults.service import Service
 
 PATIENCE = 120.0
-_ENDED = {"COMPLETED", "FAILED", "HALTED"}
+_ENDED, _GONE = ("COMPLETED", "FAILED", "HALTED"), "gone"
 _MANIFEST = "name: %s\nretries: %d\nframework: {name: pytorch, command: echo hello}\n"
 _LINES, _BATCHES = 2, 3
 
@@ -146,9 +147,9 @@ class Story:
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
-    def state(self, job: str) -> str:
+    def is_in(self, job: str, *states: str) -> bool:
         answer = self.call("GET", f"/jobs/{job}")
-        return str(answer.json()["state"]) if answer.status_code == 200 else "GONE"
+        return (answer.json()["state"] if answer.status_code == 200 else _GONE) in states
 
     def tell(self) -> None:
         """Live through all of it, and check how it has ended."""
@@ -163,15 +164,15 @@ class Story:
         halted, deleted = self.submit("halted"), self.submit("deleted")
         learners.staying |= {f"weft-{halted}-1", f"weft-{deleted}-1"}
         for job in (halted, deleted):
-            self.until(lambda job=job: self.state(job) == "PROCESSING", f"{job} runs")  # type: ignore[misc]
+            self.until(partial(self.is_in, job, "PROCESSING"), f"{job} runs")
         self.call("POST", f"/jobs/{halted}/halt", json={"grace_seconds": 5})
         self.call("DELETE", f"/jobs/{deleted}")
-        self.until(lambda: self.state(halted) == "HALTED", "the halt")
+        self.until(partial(self.is_in, halted, "HALTED"), "the halt")
         # A repeated resume that finds the first one done is refused, and has the same effect.
         self.call("POST", f"/jobs/{halted}/resume")
-        self.until(lambda: self.state(deleted) == "GONE", "the deletion")
+        self.until(partial(self.is_in, deleted, _GONE), "the deletion")
         for job in (done, failing, halted):
-            self.until(lambda job=job: self.state(job) in _ENDED, f"the end of {job}")  # type: ignore[misc]
+            self.until(partial(self.is_in, job, *_ENDED), f"the end of {job}")
         return {
             done: ["SUCCEEDED"],
             failing: ["FAILED", "SUCCEEDED"],

@@ -23,7 +23,7 @@ class MoodyEngine(FakeEngine):
     """``moods`` are those of the next calls that change something; then it is good."""
 
     moods: list[Mood] = field(default_factory=list)
-    late: list[Callable[[], None]] = field(default_factory=list)
+    late: list[Callable[[], object]] = field(default_factory=list)
     """What it still has to do of what it was asked to."""
     forgotten: dict[str, Observation] = field(default_factory=dict)
     """Runs that it does not tell of, and whose learners live on."""
@@ -68,7 +68,7 @@ class MoodyEngine(FakeEngine):
     def _change(self, work: Callable[[], object]) -> None:
         mood = self.moods.pop(0) if self.moods else "good"
         if mood == "late":
-            self.late.append(lambda: work() and None)
+            self.late.append(work)
         elif mood != "denies":
             work()
         if mood != "good":
