@@ -88,8 +88,8 @@ def test_what_is_wrong_in_a_sweep_is_named_with_its_place(sweep: dict[str, Any],
 
 
 def test_a_reference_names_a_parameter() -> None:
-    text = manifest().replace("train.py", "train.py --lr ${sweep.rl}")
-    assert problems(text) == ["framework.command: ${sweep.rl} names no parameter: did you mean 'lr'?"]
+    text = manifest().replace("train.py", "train.py --lr ${sweep.lrr}")
+    assert problems(text) == ["framework.command: ${sweep.lrr} names no parameter: did you mean 'lr'?"]
     plain = "name: x\nframework: {name: pytorch, command: 'python t.py ${sweep.lr}'}\n"
     assert problems(plain) == ["framework.command: ${sweep.lr} names no parameter"]
     found = parse_manifest(plain + "env: {RATE: 'x${sweep.lr}'}\nparameters: {lr: 1e-3, fast: true}\n", HERE).manifest

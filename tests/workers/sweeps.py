@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import yaml
 from sqlalchemy import func, select, update
+from tests.workers.fake_engine import FakeEngine
 from tests.workers.world import PROJECT, USER, World
 
 from weft_core.engine_settings import LocalSettings
@@ -16,7 +19,10 @@ from weft_core.manifest import parse_manifest
 from weft_core.settings import Settings
 from weft_core.store.models import Job, JobMetric, Member, SweepRow, Trial
 from weft_core.store.scope import Scope
-from weft_workers.context import Context
+from weft_core.store.submitting import insert_job
+from weft_core.sweeps import trials
+from weft_core.wake import Wake
+from weft_workers.context import Context, make_context
 from weft_workers.sweeping import Sweeps
 
 SPACE = {"lr": {"log": [1e-4, 1e-1]}, "width": {"int": [1, 64]}}
@@ -100,3 +106,27 @@ class Swept:
                 return
             self.finish_open()
         raise AssertionError("the sweep does not end")
+
+
+class _Dying:
+    """Wakes nobody: the process dies after the commit."""
+
+    def job(self, job_id: str) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def move_and_die(settings: Settings, sweep_id: str, moment: str) -> None:
+    """Move a sweep on in this process, which is killed at ``moment``."""
+    context = make_context(settings, "inst-test", {"local": FakeEngine()}, connections=4)
+
+    def die(*given: Any, **more: Any) -> Any:
+        if moment == "job inserted":
+            insert_job(*given, **more)
+            given[0].session.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if moment == "committed":
+        context = replace(context, wake=cast(Wake, _Dying()))
+    else:
+        vars(trials).update(insert_job=die)
+    Sweeps(context).move(sweep_id)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
-from dataclasses import replace
+from datetime import timedelta
 
 import pytest
-from sqlalchemy import delete, select, update
-from tests.workers.fake_engine import FakeEngine
-from tests.workers.sweeps import SPACE, Swept, objective, submit
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+from tests.workers.sweeps import SPACE, Swept, move_and_die, objective, submit
 from tests.workers.world import PROJECT, USER, World
 
 from weft_core.settings import Settings
 from weft_core.store.models import Event, Job, Member, SweepRow, User
 from weft_core.sweeps import trials
 from weft_workers import sweeping
-from weft_workers.context import Context, make_context
+from weft_workers.context import Context
 from weft_workers.sweeping import Sweeps
 
 
@@ -109,7 +108,7 @@ def test_after_its_time_no_trial_begins(world: World, context: Context, settings
     sweeps = Sweeps(context)
     sweeps.run_due()
     with world.transaction() as session:
-        earlier = SweepRow.created_at - sweeping.timedelta(hours=2)
+        earlier = SweepRow.created_at - timedelta(hours=2)
         session.execute(update(SweepRow).values(created_at=earlier))
     swept.finish_open()
     sweeps.run_due()
@@ -139,7 +138,7 @@ def test_a_user_who_may_not_submit_any_more_pauses_the_sweep(
     member = (Member.project_id == PROJECT) & (Member.user_id == USER)
     with world.transaction() as session:
         if change == "disabled":
-            session.execute(update(User).where(User.id == USER).values(disabled_at=sweeping.func.now()))
+            session.execute(update(User).where(User.id == USER).values(disabled_at=func.now()))
         elif change == "viewer":
             session.execute(update(Member).where(member).values(role="viewer"))
         else:
@@ -153,9 +152,9 @@ def test_one_sweep_in_trouble_does_not_hold_up_another(
     world: World, context: Context, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken, healthy = (Swept(world, submit(world, settings, search="random")) for _ in range(2))
-    real = sweeping.advance
+    real = trials.advance
 
-    def advance(session: trials.Session, kit: trials.Kit, sweep: SweepRow) -> list[str]:
+    def advance(session: Session, kit: trials.Kit, sweep: SweepRow) -> list[str]:
         if sweep.id == broken.id:
             raise RuntimeError("trouble")
         return real(session, kit, sweep)
@@ -169,22 +168,6 @@ def test_one_sweep_in_trouble_does_not_hold_up_another(
 # --- killed ---
 
 
-def _die_in(settings: Settings, sweep_id: str, moment: str) -> None:
-    """Move the sweep on in this process, which is killed at ``moment``."""
-    context = make_context(settings, "inst-test", {"local": FakeEngine()}, connections=4)
-
-    def die(*given: object, **more: object) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    if moment == "asked":
-        trials.begin = die  # type: ignore[assignment]
-    elif moment == "job inserted":
-        trials._packages = die  # type: ignore[assignment]
-    elif moment == "committed":
-        context = replace(context, wake=type("Dying", (), {"job": die})())
-    Sweeps(context).move(sweep_id)
-
-
 @pytest.mark.parametrize(("moment", "made"), [("asked", 0), ("job inserted", 0), ("committed", 2)])
 def test_a_worker_that_is_killed_loses_and_doubles_no_trial(
     world: World, context: Context, settings: Settings, moment: str, made: int
@@ -192,7 +175,9 @@ def test_a_worker_that_is_killed_loses_and_doubles_no_trial(
     disturbed, calm = (Swept(world, submit(world, settings, search="tpe", trials=14, parallel=2)) for _ in range(2))
     for _ in range(3):
         known = len(disturbed.trials())
-        killed = multiprocessing.get_context("spawn").Process(target=_die_in, args=(settings, disturbed.id, moment))
+        killed = multiprocessing.get_context("spawn").Process(
+            target=move_and_die, args=(settings, disturbed.id, moment)
+        )
         killed.start()
         killed.join()
         assert killed.exitcode == -signal.SIGKILL
