@@ -35,6 +35,7 @@ from benchmarks import (
     start,
     submit,
     submits,
+    sweeps,
 )
 from benchmarks.plot import PICTURE, draw
 from benchmarks.results import Ratio, by_name, check, keep, ratios, read_baseline, tell
@@ -66,6 +67,7 @@ ALONE: dict[str, Callable[[Path], None]] = {
     "attacks": attacks.measure,
     "learners": learners.measure,
     "lists": lists.measure,
+    "sweeps": sweeps.measure,
 }
 
 
