@@ -116,10 +116,11 @@ def fetch(open_tunnel: Open, path: str, target: Path, warn: Callable[[str], None
     """
     if not (target.is_dir() or target.absolute().parent.is_dir()):
         raise TransferError(f"there is no folder {target.absolute().parent}")
+    root = target / _name(path) if target.is_dir() else target
     with open_tunnel("get", path=path) as tunnel:
         incoming = _Incoming(tunnel)
         try:
-            files = unpack(io.BufferedReader(incoming), target, warn)
+            files = unpack(io.BufferedReader(incoming), root, warn)
         except TransferError:
             incoming.drain()
             if incoming.complaint and not incoming.received:  # there was nothing to unpack
@@ -132,6 +133,12 @@ def fetch(open_tunnel: Open, path: str, target: Path, warn: Callable[[str], None
         if tunnel.end.get("exit_code") != 0:
             raise TransferError("the learner could not send all of it")
         return files
+
+
+def _name(path: str) -> str:
+    """What a copy is called in a folder of this machine. A learner may not choose it: that might be `.bashrc`."""
+    last = path.rstrip("/").rpartition("/")[2].strip("${}")
+    return last if last not in ("", ".", "..") else "files"
 
 
 class _Incoming(io.RawIOBase):

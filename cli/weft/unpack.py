@@ -27,11 +27,11 @@ class _Entry(tarfile.TarInfo):
         return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
 
 
-def unpack(source: IO[bytes], target: Path, warn: Callable[[str], None]) -> int:
+def unpack(source: IO[bytes], root: Path, warn: Callable[[str], None]) -> int:
     """Unpack a tar whose first entry is a file or a folder, and whose other entries are below it.
 
     Args:
-        target: an existing folder, into which it goes; else its new name.
+        root: what becomes of the first entry, whatever its name there.
         warn: called for each entry that is left out.
 
     Returns:
@@ -42,15 +42,13 @@ def unpack(source: IO[bytes], target: Path, warn: Callable[[str], None]) -> int:
     """
     links: list[tuple[Path, str]] = []
     files = 0
-    root: Path | None = None
+    top: str | None = None
     try:
         with tarfile.open(fileobj=source, mode="r|", tarinfo=_Entry, bufsize=_COPY) as archive:
             for entry in archive:
                 first, *rest = _parts(entry.name)
-                if root is None:
-                    root = target / first if target.is_dir() else target
-                    top = first
-                elif first != top:
+                top = first if top is None else top
+                if first != top:
                     raise TransferError(f"the learner sent {entry.name!r}, which is not below {top!r}")
                 place = root.joinpath(*rest)
                 _check_inside(place, root)
@@ -63,13 +61,12 @@ def unpack(source: IO[bytes], target: Path, warn: Callable[[str], None]) -> int:
                     links.append((place, entry.linkname))
                 else:
                     warn(f"{entry.name} is no file, folder or symbolic link: left out")
-        if root is not None:
-            for place, goal in links:  # last, so that nothing is written through them
-                files += _link(place, goal, root, warn)
+        for place, goal in links:  # last, so that nothing is written through them
+            files += _link(place, goal, root, warn)
     except tarfile.TarError as error:
         raise TransferError(f"the files did not arrive whole: {error}") from error
     except OSError as error:
-        raise TransferError(f"{error.filename or target}: {error.strerror or error}") from error
+        raise TransferError(f"{error.filename or root}: {error.strerror or error}") from error
     return files
 
 

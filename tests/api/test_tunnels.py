@@ -173,8 +173,9 @@ def test_files_there_and_back(running: Running, tmp_path: Path) -> None:
     assert (back / "latest").readlink() == Path("deep/data")
     assert (back / "latest").read_bytes() == (source / "deep" / "data").read_bytes()
     assert os.access(back / "run.sh", os.X_OK)
-    back.mkdir(exist_ok=True)
     assert inside.fetch(running.open(), "source/run.sh", back, said.append) == 1
+    assert inside.fetch(running.open(), "$MODEL_DIR/source/", tmp_path / "back", said.append) == 3
+    assert (tmp_path / "back" / "source" / "run.sh").exists()
     assert inside.send(running.open(), source / "run.sh", "other.sh", said.append) == 1
     assert running.run("./other.sh")[1] == b"hello\n"
     assert said == []
@@ -394,7 +395,7 @@ def test_links_devices_and_long_headers(tmp_path: Path) -> None:
                 archive.addfile(made, io.BytesIO(content))
         said: list[str] = []
         try:
-            unpack(io.BytesIO(buffer.getvalue()), target, said.append)
+            unpack(io.BytesIO(buffer.getvalue()), target / "top", said.append)
         except TransferError as error:
             said.append(str(error))
         return said
