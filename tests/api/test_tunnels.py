@@ -209,6 +209,36 @@ def test_a_port_of_the_learner(running: Running) -> None:
         assert "nothing answers at port 1 of this learner" in said[0]
 
 
+def test_the_commands(api: Api, running: Running, tmp_path: Path) -> None:
+    viewer = api.person("viewer", running.owner.project_id)
+
+    def weft(*words: str, person: Person = running.owner, stdin: str = "") -> tuple[int, str, str]:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "WEFT_URL": api.url}
+        done = subprocess.run(
+            [sys.executable, "-c", "from weft.main import run; run()", *words],
+            env=environment | {"WEFT_TOKEN": person.token},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    script = "cat; echo trouble >&2; exit 7"
+    assert weft("exec", running.job, "--", "sh", "-c", script, stdin="from here") == (7, "from here", "trouble\n")
+    code, output, complaint = weft("exec", running.job, "--", "true", person=viewer)
+    assert (code, output) == (255, "")
+    assert "weft: error: this needs the role editor" in complaint
+    assert weft("shell", running.job, stdin="echo $COLOUR; exit 4\n")[:2] == (4, "blue\n")
+    (tmp_path / "here").write_text("hello")
+    assert weft("cp", str(tmp_path / "here"), f"{running.job}:$MODEL_DIR")[0] == 0
+    assert weft("cp", f"{running.job}:here", str(tmp_path / "there"))[0] == 0
+    assert (tmp_path / "there").read_text() == "hello"
+    assert weft("cp", "here", "there")[0] == 2
+    project = running.owner.project
+    assert weft("projects", "tunnels", project, "--allow")[2] == f"editors may go into the running jobs of {project}\n"
+
+
 # --- who comes in ----------------------------------------------------------------------------------------------------
 
 

@@ -42,7 +42,7 @@ def _run(ctx: typer.Context, job: str, learner: int, command: list[str] | None, 
 def execute(
     ctx: typer.Context,
     job: JobArgument,
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The command and its arguments.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="The command and its arguments.")],
     learner: LearnerOption = 1,
     terminal: Annotated[bool, typer.Option("--tty", "-t", help="Give the command a terminal.")] = False,
 ) -> None:
