@@ -36,6 +36,7 @@ from benchmarks import (
     submit,
     submits,
     sweeps,
+    tunnels,
 )
 from benchmarks.plot import PICTURE, draw
 from benchmarks.results import Ratio, by_name, check, keep, ratios, read_baseline, tell
@@ -68,6 +69,7 @@ ALONE: dict[str, Callable[[Path], None]] = {
     "learners": learners.measure,
     "lists": lists.measure,
     "sweeps": sweeps.measure,
+    "tunnels": tunnels.measure,
 }
 
 
