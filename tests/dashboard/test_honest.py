@@ -115,19 +115,23 @@ def test_what_is_on_its_way_is_not_said_to_be_missing(page: Page, team: Team) ->
 
 def test_a_page_of_a_job_asks_for_all_at_once_and_cuts_nothing_off(page: Page, team: Team) -> None:
     held: list[Route] = []
-    asked: list[str] = []
     failed: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
 
     def fail(request: Request) -> None:
         failed.append(f"{request.url}: {request.failure}")
 
     page.on("requestfailed", fail)
-    job = re.compile(f"/jobs/{team.failed}$")
-    page.route(job, lambda route: held.append(route) if route.request.resource_type == "fetch" else route.continue_())
+    released = False
+
+    def hold(route: Route) -> None:
+        if released:
+            return route.continue_()
+        held.append(route)
+
+    page.route(re.compile(f"/api/v1/jobs/{team.failed}$"), hold)
     with page.expect_request(re.compile("/checkpoints$")), page.expect_request(re.compile("/events[?]after=0")):
         page.goto(f"/jobs/{team.failed}")
-    page.unroute(job)
+    released = True
     for route in held:
         route.continue_()
     expect(page.get_by_role("region", name="Latest events")).to_contain_text("All 14 events")
