@@ -1,18 +1,26 @@
-// Following by server-sent events. The browser's EventSource comes back by itself and says where it was
-// (Last-Event-ID); it gives up for good when it gets another answer than a stream, and then it is for us to go on.
+// Following by server-sent events. The browser's EventSource hides the comments by which the API shows that it is still
+// there, so the stream is read here: one that is silent for too long is dropped, and opened again where it was.
 import { useEffect, useRef, useState } from "react";
 
+import { ApiError, call } from "./client";
 import { connection } from "./connection";
-import { json } from "./client";
+import { EventReader } from "./events";
 
-export type StreamState = "connecting" | "open" | "away" | "ended";
+export interface Stream {
+  state: "connecting" | "open" | "away" | "ended";
+  /** When the API was last heard, in ms since 1970; null before the first time. */
+  heard: number | null;
+}
 type Handlers = Record<string, (data: unknown, id: string) => void>;
 
 const AGAIN = 3000; // ms
+const TOO_MANY = 429; // streams: another page may be closed
+/** Longer than between two of the API's comments (15 s). */
+const SILENCE = 20_000; // ms
 
 /** Follow `url(lastId)` until its `end`; `handlers` by event name. Null: nothing is followed. */
-export function useStream(url: ((lastId: string | null) => string) | null, key: string, handlers: Handlers) {
-  const [state, setState] = useState<StreamState>("connecting");
+export function useStream(url: ((lastId: string | null) => string) | null, key: string, handlers: Handlers): Stream {
+  const [stream, setStream] = useState<Stream>({ state: "connecting", heard: null });
   const latest = useRef({ handlers, url });
   useEffect(() => {
     latest.current = { handlers, url };
@@ -21,50 +29,70 @@ export function useStream(url: ((lastId: string | null) => string) | null, key: 
 
   useEffect(() => {
     if (!wanted) return;
-    let source: EventSource | null = null;
-    let timer = 0;
     let lastId: string | null = null;
     let over = false;
+    let again = 0;
+    let silence = 0;
+    let current = new AbortController();
+    const turn = (state: Stream["state"]) => setStream((before) => ({ ...before, state }));
 
-    const open = () => {
+    const hear = (abort: AbortController) => {
+      window.clearTimeout(silence);
+      silence = window.setTimeout(() => abort.abort(), SILENCE);
+      const now = Date.now();
+      // Lines come by the thousand: the time is told once a second.
+      const isNews = (before: Stream) => before.state !== "open" || now - (before.heard ?? 0) > 1000;
+      setStream((before) => (isNews(before) ? { state: "open", heard: now } : before));
+    };
+    const follow = async () => {
       const address = latest.current.url?.(lastId);
       if (over || address === undefined) return;
-      setState("connecting");
-      source = new EventSource(address);
-      source.onopen = () => setState("open");
-      for (const name of Object.keys(latest.current.handlers)) {
-        source.addEventListener(name, (event) => {
-          const message = event as MessageEvent<string>;
-          if (message.lastEventId) lastId = message.lastEventId;
-          latest.current.handlers[name]?.(JSON.parse(message.data), message.lastEventId);
-        });
+      const abort = (current = new AbortController());
+      try {
+        const response = await call(address, { headers: { Accept: "text/event-stream" }, signal: abort.signal });
+        const bytes = response.body?.getReader();
+        const reader = new EventReader();
+        hear(abort);
+        for (let piece = await bytes?.read(); piece && !piece.done; piece = await bytes?.read()) {
+          hear(abort);
+          for (const event of reader.read(piece.value)) {
+            if (event.id) lastId = event.id;
+            if (event.name === "end") over = true;
+            latest.current.handlers[event.name]?.(JSON.parse(event.data), event.id);
+          }
+        }
+      } catch (error) {
+        // What the API refuses it will refuse again; a session that has ended leads to signing in.
+        if (error instanceof ApiError && error.status < 500 && error.status !== TOO_MANY) over = true;
       }
-      source.addEventListener("end", () => {
-        over = true;
-        source?.close();
-        setState("ended");
-      });
-      source.onerror = () => {
-        if (over) return;
-        setState("away");
-        if (source?.readyState !== EventSource.CLOSED) return;
-        // An EventSource never says why. Asking shows whether the session or the API is gone, and both are dealt with.
-        json("/me").catch(() => {});
-        timer = window.setTimeout(open, AGAIN);
-      };
+      window.clearTimeout(silence);
+      if (abort !== current) return;
+      if (over) turn("ended");
+      else {
+        turn("away");
+        again = window.setTimeout(() => {
+          again = 0;
+          void follow();
+        }, AGAIN);
+      }
     };
-    open();
+    void follow();
     const unsubscribe = connection.onBack(() => {
-      window.clearTimeout(timer);
-      if (source?.readyState === EventSource.CLOSED) open();
+      if (over || !again) return;
+      window.clearTimeout(again);
+      again = 0;
+      void follow();
     });
     return () => {
       over = true;
       unsubscribe();
-      window.clearTimeout(timer);
-      source?.close();
+      window.clearTimeout(again);
+      window.clearTimeout(silence);
+      const last = current;
+      current = new AbortController();
+      last.abort();
     };
   }, [wanted, key]);
 
-  return wanted ? state : "ended";
+  return wanted ? stream : { state: "ended", heard: null };
 }

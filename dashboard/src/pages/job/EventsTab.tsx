@@ -2,6 +2,8 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { plural } from "../../ui/format";
+import { LiveNote } from "../../ui/LiveNote";
+import { Loading } from "../../ui/Loading";
 import { Deliveries } from "./Deliveries";
 import { EventList } from "./EventList";
 import { useLive } from "./live";
@@ -28,11 +30,11 @@ export function EventsTab() {
             onChange={(event) => setText(event.target.value)}
           />
           <span className="muted" role="status">
-            {plural(shown.length, "event")}
-            {stream === "open" ? ", live" : stream === "away" ? ", reconnecting …" : ""}
+            {events.length || stream.state === "ended" ? plural(shown.length, "event") : "loading …"}
+            {events.length > 0 && <LiveNote stream={stream} />}
           </span>
         </div>
-        <EventList events={shown} />
+        {events.length || stream.state === "ended" ? <EventList events={shown} whole /> : <Loading />}
       </section>
       <Deliveries jobId={jobId} />
     </div>

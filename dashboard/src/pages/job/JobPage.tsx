@@ -43,10 +43,17 @@ export function JobPage() {
       </Empty>
     );
   }
-  if (!job) return error ? <ErrorNote error={error} /> : <Loading rows={6} />;
+  if (!job && error) return <ErrorNote error={error} />;
   return (
+    // What the tabs show is asked for beside the job.
     <LiveEvents key={jobId} jobId={jobId}>
-      <Head job={job} />
+      {job ? (
+        <Head job={job} />
+      ) : (
+        <div className="page-head">
+          <Loading rows={2} />
+        </div>
+      )}
       <nav className="tabs" aria-label="The job's pages" ref={tabs}>
         {TABS.map((tab) => (
           <Link

@@ -1,15 +1,21 @@
 // The states of each attempt as a picture: how long the attempt waited, started, downloaded, trained and stored.
-import { ended, type Event, type JobDetail } from "../../api/types";
+import { ended, type JobDetail } from "../../api/types";
 import { clock, span } from "../../ui/format";
+import { Loading } from "../../ui/Loading";
+import { Removed } from "../../ui/Removed";
 import { tone } from "../../ui/StateBadge";
 import { useNow } from "../../ui/useNow";
-import { attemptRows, length } from "./attempts";
+import { attemptRows, length, outcomeOf } from "./attempts";
+import { useLive } from "./live";
 
-export function Timeline({ job, events }: { job: JobDetail; events: readonly Event[] }) {
+export function Timeline({ job }: { job: JobDetail }) {
+  const { events, stream } = useLive();
   const now = useNow(!ended(job));
   const rows = attemptRows(events, now);
   const longest = Math.max(1, ...rows.map(length));
-  if (!rows.length) return <p className="muted">No events yet.</p>;
+  if (job.removed?.events) return <Removed what="events" at={job.removed.events} />;
+  // Every job has an event of its submission: none means that they are on their way.
+  if (!rows.length) return stream.state === "ended" ? <p className="muted">No events.</p> : <Loading rows={2} />;
   return (
     <ol className="timeline">
       {rows.map((row) => (
@@ -18,7 +24,7 @@ export function Timeline({ job, events }: { job: JobDetail; events: readonly Eve
             <strong>Attempt {row.attempt}</strong>
             {row.segments[0] && <span className="muted numbers">{clock(row.segments[0].from)}</span>}
             <span className="muted numbers">{span(length(row) / 1000)}</span>
-            {row.end && <span className={`state tone-${tone(row.end)}`}>{row.end}</span>}
+            <Outcome outcome={outcomeOf(row, job.attempts)} />
           </div>
           <div className="timeline-track" aria-hidden="true">
             <div className="timeline-bar" style={{ width: `${Math.max(8, (100 * length(row)) / longest)}%` }}>
@@ -44,4 +50,8 @@ export function Timeline({ job, events }: { job: JobDetail; events: readonly Eve
       ))}
     </ol>
   );
+}
+
+function Outcome({ outcome }: { outcome: string | null }) {
+  return outcome && <span className={`state tone-${tone(outcome)}`}>{outcome}</span>;
 }
