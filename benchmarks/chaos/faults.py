@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Event, Thread
+from threading import Event, Semaphore, Thread
 
 import psutil
 import redis
@@ -43,14 +43,13 @@ class Faults:
 
     def go_on(self, over: Event, pause: float) -> None:
         """One fault, and then another one, until ``over``: of a server and of a process at the same time."""
-        kinds = {"servers": self._of_servers(), "processes": self._of_processes()}
-        threads = [Thread(target=self._repeat, args=(over, pause, *kind)) for kind in kinds.items()]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        idle = Semaphore(0)
+        for kind, faults in {"servers": self._of_servers(), "processes": self._of_processes()}.items():
+            Thread(target=self._repeat, args=(over, pause, kind, faults, idle), daemon=True).start()
+        for _ in range(2):
+            idle.acquire()
 
-    def _repeat(self, over: Event, pause: float, kind: str, faults: list[Fault]) -> None:
+    def _repeat(self, over: Event, pause: float, kind: str, faults: list[Fault], idle: Semaphore) -> None:
         chance = random.Random(f"{self.seed} {kind}")
         while not over.wait(chance.uniform(0.5, 1.5) * pause):
             _, name, do = chance.choices(faults, [weight for weight, _, _ in faults])[0]
@@ -60,6 +59,8 @@ class Faults:
             except Exception as error:  # said in the report: a fault that can't be done shows nothing
                 self.problems.append(f"{name}: {error!r}")
             self.ended.append((name, time.time()))
+        idle.release()
+        Event().wait()  # for ever: the servers that this thread has started end with it
 
     # --- servers ---
 
