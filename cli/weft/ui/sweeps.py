@@ -96,4 +96,4 @@ def value_chart(sweep: SweepInfo, trials: Sequence[Trial], style: ChartStyle) ->
 
 
 def _curve(x: Sequence[int], y: Sequence[float]) -> Curve:
-    return Curve("", "", "user", 1, 1, x=x, min=y, max=y, last=y, count=[1] * len(x))
+    return Curve("", "", "user", 1, 1, x=x, min=y, max=y, last=y, count=[1] * len(x), raw={})
