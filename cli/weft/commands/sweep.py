@@ -42,7 +42,7 @@ _SUBMIT = "submit"
 _SHOWN = 20
 _POLL = 1.0
 _KEYS = ("learners", "cpus", "gpus", "memory", "profile")
-_RANGE = re.compile(r"(?:(uniform|log|int|int_log):)?(\S+?)\.\.(\S+)")
+_RANGE = re.compile(r"(?:(uniform|log|int|int_log):)?([^\s,]+?)\.\.([^\s,]+)")
 _VARY = "NAME=32,64 or NAME=[log:|int:|int_log:]LOW..HIGH"
 
 

@@ -60,12 +60,12 @@ class Sweeps:
 
         Raises:
             NotFound: there is no such sweep.
-            WeftError: several ids begin so.
+            WeftError: several ids begin so; or there is no sweep yet.
         """
         if reference == "@last":
             if (newest := next(self.list(), None)) is not None:
                 return newest
-            raise NotFound("no sweeps yet")
+            raise WeftError("no sweeps yet")
         try:
             return self.get(reference)
         except NotFound:

@@ -26,7 +26,7 @@ def sweep_table(sweeps: Sequence[SweepInfo]) -> Table:
         numbers=("TRIALS", "BEST", "TRIAL"),
     )
     for sweep in sweeps:
-        best = ("–", "–") if sweep.best is None else (metrics.value("", sweep.best.value), str(sweep.best.number))
+        best = ("–", "–") if sweep.best is None else (_value(sweep.best.value), str(sweep.best.number))
         made.add_row(
             *(sweep.id, Text(sweep.name), cells.state(sweep.state), sweep.search, f"{sweep.told}/{sweep.trials}"),
             *(Text(sweep.metric), *best, times.ago(sweep.created_at)),
@@ -63,7 +63,7 @@ def trial_table(sweep: SweepInfo, trials: Sequence[Trial]) -> Table:
         made.add_row(
             Text(str(trial.number), style="bold" if trial.number == best else ""),
             *(Text(parameter(trial.parameters.get(name))) for name in names),
-            Text(metrics.value("", trial.value), style="bold" if trial.number == best else ""),
+            Text(_value(trial.value), style="bold" if trial.number == best else ""),
             state,
             trial.job or "–",
             times.span((trial.ended_at - trial.created_at).total_seconds())
@@ -71,6 +71,10 @@ def trial_table(sweep: SweepInfo, trials: Sequence[Trial]) -> Table:
             else "",
         )
     return made
+
+
+def _value(value: float | None) -> str:
+    return "–" if value is None else metrics.value("", value)
 
 
 def parameter(value: Any) -> str:
@@ -96,4 +100,4 @@ def value_chart(sweep: SweepInfo, trials: Sequence[Trial], style: ChartStyle) ->
 
 
 def _curve(x: Sequence[int], y: Sequence[float]) -> Curve:
-    return Curve("", "", "user", 1, 1, x=x, min=y, max=y, last=y, count=[1] * len(x))
+    return Curve("", "", "user", 1, 1, x=x, min=y, max=y, last=y, count=[1] * len(x), raw={})

@@ -56,8 +56,9 @@ class SweepParameter(_Form):
             same = any(type(one) is type(value) and one == value for one in self.values)
             return None if same else f"accepted is one of {', '.join(json.dumps(one) for one in self.values)}"
         whole = self.kind in ("int", "int_log")
-        fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not fits or not self.low <= float(value) <= self.high:
+        number = isinstance(value, int) and not isinstance(value, bool)
+        number = number or (not whole and isinstance(value, float))
+        if not number or not self.low <= float(value) <= self.high:
             return f"accepted is a{' whole' if whole else ''} number from {self.low:g} to {self.high:g}"
         steps = (float(value) - self.low) / self.step if self.step else 0.0
         if abs(steps - round(steps)) > 1e-8:
