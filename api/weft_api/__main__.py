@@ -14,7 +14,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from weft_api.app import create_app
+from weft_api.context import Context
 from weft_api.http.patience import PatientProtocol
+from weft_api.streaming.tunnels import TUNNELS
 from weft_core.processes import few_arenas
 from weft_core.service_log import configure_logging
 from weft_core.settings import Settings, load_settings
@@ -22,8 +24,20 @@ from weft_core.settings_problems import settings_problems
 from weft_core.store.database import Database
 
 _BACKLOG = 2048
-_WEBSOCKET_MESSAGE = 4096  # bytes
+_WEBSOCKET_MESSAGE = 65_536  # bytes, of a tunnel's frame; nothing else that comes by WebSocket is read
 _SHUTDOWN = 5  # seconds for requests under way; followers are told at once
+
+
+class _Server(uvicorn.Server):
+    """Answers the heartbeats that it holds back before it waits for requests under way."""
+
+    def __init__(self, config: uvicorn.Config, context: Context) -> None:
+        super().__init__(config)
+        self._context = context
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        TUNNELS.of(self._context).release()
+        await super().shutdown(sockets)
 
 
 def main() -> int:
@@ -45,7 +59,7 @@ def main() -> int:
         return _fail(_listen_problem(settings, error))
     configure_logging()
     structlog.get_logger("weft.api").info("serving", host=settings.api.host, port=listener.getsockname()[1])
-    server = uvicorn.Server(
+    server = _Server(
         uvicorn.Config(
             app,
             log_config=None,
@@ -57,10 +71,11 @@ def main() -> int:
             # each request, and try passwords without limit.
             forwarded_allow_ips=os.environ.get("FORWARDED_ALLOW_IPS", ""),
             http=PatientProtocol,
-            # Followers of logs: nothing that a client sends is read, and deflating costs 300 KB a connection.
+            # Deflating costs 300 KB a connection.
             ws_max_size=_WEBSOCKET_MESSAGE,
             ws_per_message_deflate=False,
-        )
+        ),
+        app.state.context,
     )
     server.run(sockets=[listener])
     return 0

@@ -44,6 +44,7 @@ from weft_api.secrets.routes import router as secrets
 from weft_api.sessions.routes import router as sessions
 from weft_api.telemetry import METRICS
 from weft_api.tokens.routes import router as tokens
+from weft_api.tunnels.routes import router as tunnels
 from weft_api.users.routes import router as users
 from weft_core import __version__
 from weft_core.catalogue import Catalogue
@@ -139,6 +140,7 @@ def create_app(settings: Settings) -> FastAPI:
         engines,
         identity,
         learner,
+        tunnels,
         health,
     ):
         app.include_router(router)

@@ -27,6 +27,7 @@ class Metrics:
         self.audit_failures = Counter(
             "weft_api_audit_failures", "Audit records that could not be stored.", registry=self.registry
         )
+        self.tunnels = Gauge("weft_api_tunnels", "Tunnels that are open now.", registry=self.registry)
         self.followers = Gauge("weft_api_followers", "Streams being followed now.", ["stream"], registry=self.registry)
 
 

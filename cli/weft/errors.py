@@ -29,6 +29,10 @@ class TransferError(WeftError):
     """A file could not be uploaded or downloaded. If the message says so, the part that has arrived is kept."""
 
 
+class TunnelBroken(WeftError):
+    """A tunnel into a job ended before the command in it did, or the learner refused it. The text says why."""
+
+
 class Unavailable(WeftError):
     """The server could not be reached or could not serve the request, even after retries."""
 

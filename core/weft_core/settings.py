@@ -89,6 +89,9 @@ class ApiSettings(_Section):
     """The port to listen at."""
     public_url: str = "http://127.0.0.1:8080"
     """The URL at which learners and users reach the API."""
+    peer_address: str = ""
+    """The host and port at which the other API processes reach this one, for tunnels into jobs. Default: the address at
+    which a request came in, which is right unless a proxy on the same machine passes requests on to 127.0.0.1."""
     secure_cookie: bool | None = None
     """Whether browsers send the session cookie over https only; default: if ``public_url`` or the request is https."""
     profile_file: Path | None = None
@@ -232,6 +235,15 @@ class LimitSettings(_Section):
     """The size of the lines that wait on a learner's disk, for example while the API is away."""
     log_file_bytes: int = Field(1 << 30, ge=0)
     """The size of a learner's ``training-log.txt`` among the results. It has the lines that the log leaves out, too."""
+    tunnels_per_job: int = Field(64, ge=0)
+    """The tunnels (``weft exec``, ``weft shell``, ``weft cp``, each connection of ``weft forward``) into a job that may
+    be open at once in one API process. 0: no limit."""
+    tunnels_per_user: int = Field(128, ge=0)
+    """The tunnels that a user may have open at once in one API process. 0: no limit."""
+    tunnel_bytes: int = Field(1 << 40, ge=0)
+    """The bytes that a tunnel may carry, in both directions together. 0: no limit."""
+    tunnel_idle_seconds: float = Field(3600.0, ge=0)
+    """How long a tunnel may carry nothing before it is closed. 0: for ever."""
     requests_per_minute: int = Field(6000, ge=0)
     """The requests that may come with one token, or one session, in a minute. 0: no limit."""
     requests_burst: int = Field(1000, ge=1)

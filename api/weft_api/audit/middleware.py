@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,17 +28,18 @@ class Audited:
         self._form = form
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         began = replaced = False
 
         async def recorded(message: Message) -> None:
             nonlocal began, replaced
-            if message["type"] == "http.response.start":
+            status = _status(message)
+            if status is not None and not began:
                 began = True
-                stored = await self._record(scope, noted, message["status"])
-                if not stored and message["status"] < 400:
+                stored = await self._record(scope, noted, status)
+                if not stored and status < 400:
                     replaced = True
                     refusal = answer(AUDIT_UNAVAILABLE, "this request took effect, but its audit record is not stored")
                     await self._form(scope, refusal)(scope, receive, send)
@@ -69,6 +72,14 @@ class Audited:
             project_id=project_id,
             project_name=project,
             status=status,
-            request_id=scope["state"]["request_id"],
+            request_id=scope.get("state", {}).get("request_id") or secrets.token_hex(8),
         )
         return await run_in_threadpool(self._recorder.record, entry)
+
+
+def _status(message: Message) -> int | None:
+    """The status that a message begins an answer with; of a WebSocket, 101 when it is accepted. None: begins none."""
+    if message["type"] in ("http.response.start", "websocket.http.response.start"):
+        status: int = message["status"]
+        return status
+    return {"websocket.accept": 101, "websocket.close": 403}.get(message["type"])

@@ -9,11 +9,11 @@ A route without a declaration is recorded, too, under its method and path. So no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.types import Scope
 
@@ -23,6 +23,7 @@ AUDIT: Final = "x-weft-audit"
 """The key of a declaration in the OpenAPI document."""
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LONGEST: Final = 300  # characters of an object's id
+_Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
 
 def audited(action: str, of: str = "", *, read: bool = False, installation: bool = False) -> dict[str, Any]:
@@ -42,6 +43,17 @@ def audited(action: str, of: str = "", *, read: bool = False, installation: bool
 def unaudited(why: str) -> dict[str, Any]:
     """The argument ``openapi_extra`` of a route that is not recorded although its method is one that changes things."""
     return {AUDIT: {"left_out": why}}
+
+
+def socket_audit(declaration: dict[str, Any]) -> Callable[[_Endpoint], _Endpoint]:
+    """Declares the action of a WebSocket, below the decorator of its route: ``@socket_audit(audited(…))``. Its name may
+    have parameters of the path. A WebSocket without a declaration only reads, and is not recorded."""
+
+    def declare(endpoint: _Endpoint) -> _Endpoint:
+        endpoint.openapi_extra = declaration  # type: ignore[attr-defined]
+        return endpoint
+
+    return declare
 
 
 @dataclass
@@ -127,6 +139,12 @@ def must_record(action: str = "read") -> None:
 def action_of(scope: Scope, noted: Noted) -> Action | None:
     """The action of a request that a route has served; None: the request is not recorded."""
     route = scope.get("route")
+    if scope["type"] == "websocket":
+        told = getattr(getattr(route, "endpoint", None), "openapi_extra", {}).get(AUDIT)
+        if told is None:
+            return None
+        name = told["action"].format_map(scope.get("path_params", {}))
+        return Action(_storable(name), _object(told.get("object", ""), scope), False)
     if route is None or scope["method"] not in (getattr(route, "methods", None) or ()):
         return None  # nothing is served there
     told = (getattr(route, "openapi_extra", None) or {}).get(AUDIT, {})

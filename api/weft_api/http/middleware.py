@@ -114,7 +114,8 @@ class Observed:
                             told["http.route"] = _route(scope)
                             told["http.response.status_code"] = status
             finally:
-                self._note(scope, status, time.perf_counter() - started)
+                waited = scope["state"].get("waited", 0.0)  # because the client asked for it
+                self._note(scope, status, time.perf_counter() - started - waited)
 
     def _note(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
         self._metrics.requests.labels(scope["method"], _route(scope), str(status)).observe(seconds)

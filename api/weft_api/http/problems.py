@@ -91,6 +91,9 @@ AUDIT_UNAVAILABLE = Kind(
     "this request took effect, but its audit record is not stored",
     2,
 )
+LEARNER_UNAVAILABLE = Kind(
+    "learner_unavailable", 503, "The learner does not answer", "the agent of learner 1 has not opened a tunnel", 2
+)
 DATABASE_UNAVAILABLE = Kind("database_unavailable", 503, "The database does not answer", "try again in a moment", 2)
 
 

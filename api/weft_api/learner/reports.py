@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -14,9 +15,10 @@ from weft_api.http.bodies import MIB
 from weft_api.http.direct import DirectRoute
 from weft_api.http.problems import LOG_FULL, STALE_ATTEMPT, TOO_LARGE, TOO_MANY_LINES, responses
 from weft_api.learner.heartbeats import accept as accept_heartbeat
-from weft_api.learner.schemas import HeartbeatAnswer
+from weft_api.learner.schemas import HeartbeatAnswer, TunnelCall
 from weft_api.logs.ingest import accept as accept_logs
 from weft_api.metrics.ingest import accept as accept_metrics
+from weft_api.streaming.tunnels import TUNNELS
 from weft_core.service_log import note
 
 router = APIRouter(
@@ -35,6 +37,26 @@ def _documented(schema: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}, **what}
 
 
+_HOLD = [
+    {
+        "name": name,
+        "in": "query",
+        "description": description,
+        "schema": {"type": kind, "minimum": 0},
+    }
+    for name, kind, description in (
+        ("wait", "number", "Seconds for which the answer may be held back."),
+        ("rank", "integer", "The learner's rank; without it, the answer is not held back."),
+    )
+]
+
+
+def _number(request: Request, name: str) -> float | None:
+    """A parameter of the query; None: it is missing, or no such number."""
+    text = request.query_params.get(name, "")
+    return float(text) if len(text) < 20 and text.isascii() and text.replace(".", "", 1).isdigit() else None
+
+
 def _caller(request: Request) -> tuple[Context, AttemptToken]:
     """Raises Problem."""
     context: Context = request.app.state.context
@@ -45,12 +67,19 @@ def _caller(request: Request) -> tuple[Context, AttemptToken]:
     "/heartbeat",
     summary="Send a heartbeat",
     response_model=HeartbeatAnswer,
-    openapi_extra=_documented("HeartbeatCall"),
+    openapi_extra=_documented("HeartbeatCall") | {"parameters": _HOLD},
 )
 async def heartbeat(request: Request) -> Response:
-    """The answer can order the learner to stop."""
+    """The answer can order the learner to stop. With `wait`, it comes when somebody asks for a tunnel to the learner,
+    or after that many seconds; the heartbeat counts from its arrival."""
     context, token = _caller(request)
     answer = await accept_heartbeat(context, token, await request.body())
+    wait, rank = _number(request, "wait"), _number(request, "rank")
+    if wait and rank is not None and not answer.stop:
+        began = time.monotonic()
+        calls = await TUNNELS.of(context).hold(token.sha256, int(rank), wait)
+        request.state.waited = time.monotonic() - began
+        answer = answer.model_copy(update={"tunnels": [TunnelCall(**call) for call in calls]})
     return Response(answer.model_dump_json(), media_type="application/json")
 
 

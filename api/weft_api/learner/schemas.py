@@ -256,14 +256,24 @@ class RoundAnswer(BaseModel):
     peers: list[Peer] = Field(default_factory=list)
 
 
+class TunnelCall(BaseModel):
+    """Somebody asks for a tunnel: open a WebSocket at `/api/v1/learner/tunnels/{id}?rank=`."""
+
+    id: str
+    kind: str = Field(description="exec, shell, get, put or forward; the agent allows nothing else through it.")
+
+
 class HeartbeatAnswer(BaseModel):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"stop": True, "grace_seconds": 120, "dump": None}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"stop": True, "grace_seconds": 120, "dump": None, "tunnels": []}]}
+    )
 
     stop: bool
     grace_seconds: int | None = Field(description="Seconds from SIGTERM to SIGKILL, if `stop` is true.")
     dump: str | None = Field(
         default=None, description="Write the stacks of all processes into the log, once for each new value."
     )
+    tunnels: list[TunnelCall] = []
 
 
 class StoringAnswer(BaseModel):

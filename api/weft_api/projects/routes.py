@@ -33,6 +33,7 @@ from weft_api.projects.schemas import (
     RoleBody,
     ShareBody,
     ShareView,
+    TunnelsBody,
 )
 
 router = APIRouter(prefix="/api/v1", tags=["projects"])
@@ -174,6 +175,30 @@ def put_caps(name: ProjectName, body: CapsBody, context: Ctx, who: Viewer) -> Ca
     """Running jobs go on. A new cap on the priority holds for jobs that are submitted from now on."""
     with context.database.transaction() as session:
         return service.set_caps(session, who, name, body)
+
+
+@router.get(
+    "/projects/{name}/tunnels",
+    summary="Show whether a project's editors may go into its running jobs",
+    responses=responses(NOT_FOUND),
+    openapi_extra=audited("project_tunnels.show", "project:{name}", read=True, installation=True),
+)
+def get_tunnels(name: ProjectName, context: Ctx, who: Viewer) -> TunnelsBody:
+    with context.database.transaction() as session:
+        return TunnelsBody(allowed=service.find_project(session, who, name).tunnels)
+
+
+@router.put(
+    "/projects/{name}/tunnels",
+    summary="Set whether a project's editors may go into its running jobs (owners, administrators)",
+    responses=responses(FORBIDDEN, NOT_FOUND),
+    openapi_extra=audited("project_tunnels.set", "project:{name}", installation=True),
+)
+def put_tunnels(name: ProjectName, body: TunnelsBody, context: Ctx, who: Viewer) -> TunnelsBody:
+    """Tunnels that are open are closed within seconds."""
+    with context.database.transaction() as session:
+        service.owned_project(session, who, name).tunnels = body.allowed
+    return body
 
 
 @router.get(

@@ -198,6 +198,14 @@ class ShareView(ShareBody):
     )
 
 
+class TunnelsBody(BaseModel):
+    """Whether editors may go into running jobs: `weft exec`, `shell`, `cp`, `forward`."""
+
+    model_config = ConfigDict(title="Tunnels", extra="forbid", json_schema_extra={"examples": [{"allowed": True}]})
+
+    allowed: StrictBool
+
+
 class AgeBody(_Numbers):
     """For how long something of ended jobs is kept. Null means for ever."""
 

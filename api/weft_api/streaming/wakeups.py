@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 import redis
 import redis.asyncio
@@ -58,13 +59,22 @@ class Wakeups:
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._updates: set[asyncio.Task[None]] = set()
+        self._hearers: dict[str, Callable[[bytes], None]] = {}
         self.poll = _AWAY
+
+    def hear(self, channel: str, take: Callable[[bytes], None]) -> None:
+        """Pass the messages of a channel on to ``take``, from now on and until the end. Repetition does no harm."""
+        if channel in self._hearers:
+            return
+        self._hearers[channel] = take
+        self._start()
+        if self._channel is not None:
+            self._later(self._add_channel(channel))
 
     @asynccontextmanager
     async def subscribe(self, job_id: str) -> AsyncIterator[Subscription]:
         """A subscription to this job's log, states and events, until the context is left."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._listen(), name="weft-wakeups")
+        self._start()
         subscription = Subscription(self)
         of_job = self._subscriptions.setdefault(job_id, set())
         of_job.add(subscription)
@@ -77,9 +87,7 @@ class Wakeups:
             if not of_job and self._subscriptions.get(job_id) is of_job:
                 del self._subscriptions[job_id]
                 # Not awaited: the subscriber may have been cancelled.
-                update = asyncio.create_task(self._update_channels(job_id))
-                self._updates.add(update)
-                update.add_done_callback(self._updates.discard)
+                self._later(self._update_channels(job_id))
 
     async def close(self) -> None:
         """Close the connection to Redis."""
@@ -87,6 +95,21 @@ class Wakeups:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._listen(), name="weft-wakeups")
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        update = asyncio.create_task(work)
+        self._updates.add(update)
+        update.add_done_callback(self._updates.discard)
+
+    async def _add_channel(self, channel: str) -> None:
+        async with self._lock:
+            if self._channel is not None:
+                with contextlib.suppress(redis.RedisError, OSError):
+                    await self._channel.subscribe(channel)
 
     async def _update_channels(self, job_id: str) -> None:
         """Listen to the job's channels if the job has subscriptions, and only then.
@@ -109,7 +132,7 @@ class Wakeups:
                 async with client, client.pubsub() as channel:
                     async with self._lock:
                         names = (name for job_id in self._subscriptions for name in _channels(job_id))
-                        await channel.subscribe(_ALWAYS, *names)
+                        await channel.subscribe(_ALWAYS, *self._hearers, *names)
                         self._channel = channel
                     await self._forward(channel)
             except (redis.RedisError, OSError):
@@ -131,6 +154,11 @@ class Wakeups:
             if message["type"] in ("message", "subscribe"):
                 # A new subscription notifies too: the follower may have polled before Redis had the subscription.
                 self.poll = _THERE
+                take = self._hearers.get(message["channel"].decode())
+                if take is not None:
+                    if message["type"] == "message":
+                        take(message["data"])
+                    continue
                 job_id = message["channel"].decode().rpartition(":")[2]
                 for subscription in self._subscriptions.get(job_id, ()):
                     subscription.notify()

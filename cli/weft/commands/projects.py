@@ -203,6 +203,27 @@ def caps(
     show(made)
 
 
+@app.command("tunnels")
+def tunnels(
+    ctx: typer.Context,
+    name: NameArgument,
+    allowed: Annotated[
+        bool | None, typer.Option("--allow/--forbid", help="May editors go into running jobs?", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show whether a project's editors may go into its running jobs, or set it (owners, administrators).
+
+    This is about weft exec, weft shell, weft cp and weft forward.
+    """
+    projects = client_of(ctx).projects
+    found = projects.tunnels(name) if allowed is None else projects.set_tunnels(name, allowed)
+    if as_json:
+        show_json({"allowed": found})
+    else:
+        say(f"editors {'may' if found else 'may not'} go into the running jobs of {escape(name)}")
+
+
 app.command("retention")(retention)
 
 

@@ -131,6 +131,15 @@ class Projects:
         body = {kind: None if limits is None else dict(limits) for kind, limits in keep.items()}
         return Retention.from_json(self._transport.json("PUT", f"/projects/{segment(name)}/retention", json=body))
 
+    def tunnels(self, name: str) -> bool:
+        """Whether the editors of a project may go into its running jobs."""
+        return bool(self._transport.json("GET", f"/projects/{segment(name)}/tunnels", holds="allowed")["allowed"])
+
+    def set_tunnels(self, name: str, allowed: bool) -> bool:
+        """Set whether the editors of a project may go into its running jobs."""
+        path = f"/projects/{segment(name)}/tunnels"
+        return bool(self._transport.json("PUT", path, json={"allowed": allowed}, holds="allowed")["allowed"])
+
     def caps(self, name: str) -> Caps:
         """The caps on the members of a project."""
         return Caps.from_json(self._transport.json("GET", f"/projects/{segment(name)}/caps"))

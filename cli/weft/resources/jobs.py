@@ -47,6 +47,7 @@ from weft.resources.watch import Item, watch
 from weft.transport.http import Query, Transport, segment
 from weft.transport.sse import PATIENCE, Follower
 from weft.transport.transfer import Progress, download, silent
+from weft.transport.tunnel import Tunnel
 
 _PAGE = 500
 _QUICKEST, _SLOWEST = 0.1, 2.0
@@ -321,6 +322,21 @@ class Jobs:
             Conflict: the job has ended.
         """
         return parse_time(self._transport.json("PUT", _path(job_id, "keepalive")).get("until"))
+
+    def tunnel(self, job_id: str, kind: str, *, learner: int = 1, **opening: Any) -> Tunnel:
+        """A tunnel into a learner of a running job (docs/into-a-job.md).
+
+        Args:
+            kind: ``exec``, ``shell``, ``get``, ``put`` or ``forward``.
+            learner: its number, from 1.
+            opening: what that kind needs: ``command``, ``terminal``, ``path`` or ``port``.
+
+        Raises:
+            PermissionDenied: this needs the role editor, or the project lets nobody in.
+            Conflict: no learner of the job runs.
+            Unavailable: the server or the learner does not answer.
+        """
+        return self._transport.tunnel(_path(job_id, f"tunnels/{segment(kind)}?learner={learner}"), opening)
 
     def halt(self, job_id: str, grace_seconds: int | None = None) -> Job:
         """Stop the job's learners (SIGTERM, after ``grace_seconds`` SIGKILL) and keep what the job has stored.

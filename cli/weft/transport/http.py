@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx
@@ -19,6 +19,9 @@ import httpx
 from weft.errors import NotFound, Unavailable, WeftError
 from weft.profile import Server
 from weft.transport.answers import is_wefts, not_now, not_weft, parsed, read_error, redirected, speaks_tls, unreachable
+
+if TYPE_CHECKING:
+    from weft.transport.tunnel import Tunnel
 
 API = "/api/v1"
 DELAYS = (0.2, 0.5, 1.0, 2.0)
@@ -196,6 +199,17 @@ class Transport:
                 yield response
         except httpx.TransportError as error:
             raise unreachable(self.server.url, error) from error
+
+    def tunnel(self, path: str, opening: Mapping[str, Any]) -> Tunnel:
+        """A tunnel into a job. ``opening``: what the learner's agent is asked for.
+
+        Raises:
+            Unavailable: the server or the learner does not answer.
+            ApiError: the server refused.
+        """
+        from weft.transport.tunnel import Tunnel, connect  # few commands need it
+
+        return Tunnel(connect(self.server, API + path, self._sign()), opening)
 
     def _sign(self) -> dict[str, str]:
         if self._token is None and self.server.user and self.server.password:

@@ -54,6 +54,8 @@ class Project(Base):
     # What was removed so far: {logs, …} → {jobs, bytes, at}; and how far workers have come: {until, began}.
     removed: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
     retention_due: Mapped[datetime] = mapped_column(server_default=func.now())  # when a worker looks next
+    # Whether editors may open tunnels into its running jobs (docs/into-a-job.md).
+    tunnels: Mapped[bool] = mapped_column(Boolean, server_default=text("true"))
     created_at: Mapped[datetime] = created()
 
 

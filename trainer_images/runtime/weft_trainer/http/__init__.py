@@ -14,9 +14,11 @@ The rest of the agent imports from here only:
 - ``proxy`` reads the environment's proxies.
 - ``answer`` reads answers.
 - ``get`` is the plain GET without ``http.client``.
+- ``websocket`` is a WebSocket, for tunnels.
 """
 
 from weft_trainer.http.answer import Answer, Take
 from weft_trainer.http.client import Http, Unreachable
+from weft_trainer.http.websocket import Closed, WebSocket
 
-__all__ = ["Answer", "Http", "Take", "Unreachable"]
+__all__ = ["Answer", "Closed", "Http", "Take", "Unreachable", "WebSocket"]

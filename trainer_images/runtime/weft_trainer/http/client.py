@@ -14,6 +14,7 @@ from weft_trainer.http.answer import STALE, Answer, Take, read_answer
 from weft_trainer.http.connections import Connections
 from weft_trainer.http.get import get
 from weft_trainer.http.proxy import find_proxy
+from weft_trainer.http.websocket import WebSocket
 
 _CHUNK = 64 << 10
 """Bytes. The buffers of sixteen threads then stay in the processor's cache between the read and the write; with
@@ -106,6 +107,10 @@ class Http:
         sent = {**headers, **connection.headers}
         connection.raw.request("GET", connection.prefix + _target(parts), headers=sent)
         return connection.raw, connection.raw.getresponse()
+
+    def websocket(self, url: str, headers: Mapping[str, str], timeout: float) -> WebSocket:
+        """Raises: Closed."""
+        return WebSocket(self._connections, url, headers, timeout)
 
     def _buffer(self) -> memoryview:
         """This thread's."""

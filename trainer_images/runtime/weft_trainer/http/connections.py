@@ -56,13 +56,23 @@ class Connections:
         if connection is not None:
             connection.raw.close()
 
-    def open(self, scheme: str, netloc: str, timeout: float) -> Connection:
-        """A connection of the caller's own. Raises: as :meth:`get`."""
+    def open(self, scheme: str, netloc: str, timeout: float, *, through: bool = False) -> Connection:
+        """A connection of the caller's own.
+
+        Args:
+            through: have a proxy of plain HTTP pass bytes on, too, instead of requests.
+
+        Raises:
+            OSError, ValueError: as :meth:`get`.
+        """
         proxy = find_proxy(scheme, netloc)
         place = proxy.netloc.rpartition("@")[2] if proxy else netloc
         if scheme != "https":
             plain = http.client.HTTPConnection(place, timeout=timeout)
             plain.response_class = Response
+            if proxy and through:
+                plain.set_tunnel(netloc, headers=proxy_headers(proxy))
+                return Connection(plain)
             return Connection(plain, f"http://{netloc}", proxy_headers(proxy)) if proxy else Connection(plain)
         secure = http.client.HTTPSConnection(place, timeout=timeout, context=self._context())
         secure.response_class = Response

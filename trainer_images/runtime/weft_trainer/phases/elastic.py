@@ -23,6 +23,7 @@ from weft_trainer.program.environment import build_environment
 from weft_trainer.program.plan import Plan
 from weft_trainer.program.supervisor import Listener
 from weft_trainer.stores.retry import PATIENCE
+from weft_trainer.tunnels.place import Place
 from weft_trainer.words import count
 
 _PORTS = 4
@@ -87,6 +88,7 @@ class ElasticTraining(Listener):
             "WEFT_ROUND": str(found.n),
             "WEFT_PORT": str(found.me.ports[-1]),
         }
+        learner.tunnels.begin(Place(env, learner.folders.model, learner.sealed))
         ending = learner.supervisor.run(plan, self._spec.command, env, learner.folders.model, learner.sealed)
         if leads and self._horovod and ending.reason == SUCCESS.reason:
             try:

@@ -39,6 +39,8 @@ from weft_trainer.stores.paths import files_below
 from weft_trainer.stores.s3 import S3Store
 from weft_trainer.stores.store import Store
 from weft_trainer.stores.temporary_keys import keep_keys
+from weft_trainer.tunnels.place import Place
+from weft_trainer.tunnels.tunnels import Tunnels
 
 LOG_SPOOL = "spool"
 """Folder of the log's spool, in the agent's own."""
@@ -68,7 +70,8 @@ class Learner(Listener):
         )
         self.metrics = LearnerMetrics(config, spec, self.folders, api, control, watchdog, self.log.say, self.mask)
         self.vitals = Vitals(self._wrote, self._dump_stacks, self._saved)
-        self.heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self.vitals)
+        self.tunnels = Tunnels(api, watchdog)
+        self.heartbeat = Heartbeat(api, control, spec.heartbeat_seconds, watchdog.own, self.vitals, self.tunnels.asked)
         self.checkpoints: Checkpoints | None = None if spec.elastic else self.new_checkpoints(spec)
         """None in an elastic job, unless this learner leads a round."""
         self.job_folder = JobFolder(self.folders.model, config.workdir)
@@ -104,9 +107,11 @@ class Learner(Listener):
         self.metrics.begin(env)
         self.ran = True
         self.vitals.begin()
+        self.tunnels.begin(Place(env, self.folders.model, self.sealed))
         try:
             yield
         finally:
+            self.tunnels.end()
             self.vitals.end()
             tail.finish()
             self.metrics.finish()

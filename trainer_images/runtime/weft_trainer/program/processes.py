@@ -53,7 +53,7 @@ class Child:
             stderr=subprocess.STDOUT,
             bufsize=0,
             start_new_session=True,
-            preexec_fn=_both(tracing_consent(), sealer(sealed)),
+            preexec_fn=before_exec(sealed),
         )
         self.pid = self._popen.pid
         self.code: int | None = None
@@ -118,10 +118,11 @@ class Child:
             self.last_line = lines[-1].text
 
 
-def _both(*steps: Callable[[], object] | None) -> Callable[[], object] | None:
-    """The steps that there are, one after the other; None: there is none."""
-    given = [step for step in steps if step is not None]
-    return (lambda: [step() for step in given]) if given else None
+def before_exec(sealed: Sealed, *first: Callable[[], object]) -> Callable[[], object] | None:
+    """Run by a process before its exec: it takes the place of the user's program, after the steps ``first``. None:
+    there is nothing to be done."""
+    steps = [step for step in (*first, tracing_consent(), sealer(sealed)) if step is not None]
+    return (lambda: [step() for step in steps]) if steps else None
 
 
 def _widen(pipe: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from weft_trainer.control import Control
 from weft_trainer.errors import ApiAway, ApiError, Fenced
-from weft_trainer.http import Answer, Http, Unreachable
+from weft_trainer.http import Answer, Http, Unreachable, WebSocket
 from weft_trainer.service.spool import Batch
 from weft_trainer.spec import IdentityToken, Peer, StoreKeys, identity_token, store_keys
 
@@ -75,10 +75,21 @@ class ApiClient:
         more = {"message": message, "inputs": inputs, "checkpoint": checkpoint}
         self._post("phase", {"phase": phase} | {name: value for name, value in more.items() if value})
 
-    def heartbeat(self, system: dict[str, Any], vitals: dict[str, Any]) -> dict[str, Any]:
-        """A single try: the next heartbeat is the better repetition."""
-        answer: dict[str, Any] = self._post("heartbeat", {"system": system, **vitals}, deadline=0, timeout=10)
+    def heartbeat(self, system: dict[str, Any], vitals: dict[str, Any], wait: float) -> dict[str, Any]:
+        """A single try: the next heartbeat is the better repetition.
+
+        Args:
+            wait: seconds for which the API may hold the answer back until somebody asks for a tunnel.
+        """
+        query = urllib.parse.urlencode({"rank": self._rank, "wait": f"{wait:g}"})
+        body = {"system": system, **vitals}
+        answer: dict[str, Any] = self._post(f"heartbeat?{query}", body, deadline=0, timeout=wait + 10)
         return answer
+
+    def tunnel(self, tunnel_id: str, timeout: float) -> WebSocket:
+        """The connection for a tunnel that a heartbeat's answer has asked for. Raises: Closed."""
+        url = f"{self._base}tunnels/{tunnel_id}?rank={self._rank}"
+        return self._http.websocket(url, self._headers, timeout)
 
     def logs(self, batch: Batch, instance: str, *, late: bool = False, deadline: float | None = None) -> None:
         """Send one batch of lines, each already the JSON object ``{"t": …, "s": …}``.

@@ -1,24 +1,48 @@
-"""The heartbeat: it reports that the learner lives and how much it uses. The answer may order a stop."""
+"""The heartbeat: it reports that the learner lives and how much it uses. The answer may order a stop.
+
+The API notes a heartbeat at once and holds its answer back until the next one is due, or until somebody asks for a
+tunnel to this learner. So an agent hears of a tunnel at once, with no connection and no request more.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from weft_trainer.control import Control
 from weft_trainer.errors import Fenced, TrainerError
 from weft_trainer.service.client import ApiClient
 from weft_trainer.service.vitals import Vitals
 
+_AGAIN = 0.05
+"""Seconds."""
+
 
 class Heartbeat:
-    def __init__(self, api: ApiClient, control: Control, every: float, ignore: Collection[int], vitals: Vitals) -> None:
+    """
+    Args:
+        every: seconds.
+        ignore: processes whose use is not the program's.
+        tunnels: called with the tunnels that an answer asks for.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        control: Control,
+        every: float,
+        ignore: Collection[int],
+        vitals: Vitals,
+        tunnels: Callable[[Sequence[Mapping[str, Any]]], None],
+    ) -> None:
         self._api = api
         self._control = control
         self._every = every
         self._ignore = ignore
         self._vitals = vitals
+        self._tunnels = tunnels
         self._stop = threading.Event()
         self._answered = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -42,11 +66,14 @@ class Heartbeat:
 
         metrics = SystemMetrics(self._ignore)
         while True:
+            sent = time.monotonic()
+            asked = None
             try:
                 system = metrics.read()
-                answer = self._api.heartbeat(system, self._vitals.read(system))
-                self._answered = time.monotonic()
+                answer = self._api.heartbeat(system, self._vitals.read(system), self._every)
+                self._answered = sent  # the API may have known better while it held the answer back
                 self._vitals.asked(answer.get("dump"))
+                asked = answer.get("tunnels")
                 if answer.get("stop"):
                     grace = answer.get("grace_seconds")
                     self._control.request_stop(None if grace is None else float(grace))
@@ -55,5 +82,8 @@ class Heartbeat:
                 return
             except TrainerError:
                 pass  # the API is away, or refuses this beat: the next beat shows which
-            if self._stop.wait(self._every):
+            if asked:
+                self._tunnels(asked)
+            # Soon after a tunnel, to hear of the next one.
+            if self._stop.wait(_AGAIN if asked else max(0.0, sent + self._every - time.monotonic())):
                 return

@@ -1,0 +1,1 @@
+"""Tunnels: the way into the learners of a running job."""

@@ -1,0 +1,439 @@
+"""Tunnels: real agents, a real API and the real client; what comes through, and who comes in."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from tests.api.conftest import Api, Attempted, Person
+from tests.api.test_process import Served
+from tests.api.test_real_agent import eventually, start
+
+from weft import Client, inside
+from weft.errors import Conflict, NotFound, PermissionDenied, TransferError, TunnelBroken
+from weft.transport.tunnel import Frame, Tunnel
+from weft_core.settings import Settings
+from weft_core.store.models import Learner, Member, Project
+
+pytestmark = pytest.mark.slow
+
+WAITS = "name: hello\nframework: {name: python, command: until test -e stop; do sleep 0.1; done}\nenv: {COLOUR: blue}\n"
+
+
+class Running:
+    """A job with one learner, whose program runs until ``end``."""
+
+    def __init__(self, api: Api, owner: Person, folder: Path) -> None:
+        self.api = api
+        self.owner = owner
+        self.job = owner.submit(WAITS)["id"]
+        self.attempt: Attempted = api.attempt(self.job)
+        self.folder = folder
+        self.agent = start(api, self.attempt, folder)
+        eventually(self._beats)
+
+    def _beats(self) -> bool:
+        with self.api.context.database.transaction() as session:
+            return session.get_one(Learner, (self.attempt.id, 0)).idle_since is not None
+
+    def open(self, person: Person | None = None, url: str | None = None) -> inside.Open:
+        client = Client(url or self.api.url, (person or self.owner).token)
+
+        def tunnel(kind: str, **opening: Any) -> Tunnel:
+            return client.jobs.tunnel(self.job, kind, **opening)
+
+        return tunnel
+
+    def run(self, *command: str, stdin: bytes = b"", url: str | None = None) -> tuple[int, bytes, bytes]:
+        """A command's exit code and its two outputs."""
+        with self.open(url=url)("exec", command=list(command)) as tunnel:
+            threading.Thread(target=lambda: (tunnel.write(stdin), tunnel.tell(Frame.DONE)), daemon=True).start()
+            code, output, errors = finished(tunnel)
+        return code, output, errors
+
+    def end(self) -> None:
+        self.run("touch", "stop")
+        assert self.agent.wait(120) == 0
+
+    def kill(self) -> None:
+        self.agent.kill()
+        self.agent.wait()
+
+
+def finished(tunnel: Tunnel) -> tuple[int, bytes, bytes]:
+    told = {Frame.OUTPUT: b"", Frame.ERRORS: b"", Frame.DONE: b""}
+    for frame, data in tunnel:
+        told[frame] += data
+    tunnel.check()
+    return int(tunnel.end["exit_code"]), told[Frame.OUTPUT], told[Frame.ERRORS]
+
+
+@pytest.fixture(scope="module")
+def running(api: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    made = Running(api, api.person(), tmp_path_factory.mktemp("learner") / "0")
+    yield made
+    made.kill()
+
+
+def test_a_command_has_the_programs_place(running: Running) -> None:
+    script = 'echo "$COLOUR $LEARNER_ID $PWD $(id -u)"; echo trouble >&2; cat; exit 7'
+    code, output, errors = running.run("sh", "-c", script, stdin=b"from here")
+    code_dir = running.folder / "code"
+    place = output.decode().split()[2]
+    assert (code, errors) == (7, b"trouble\n")
+    assert output == f"blue 1 {place} {os.getuid()}\nfrom here".encode(), code_dir
+    assert "WEFT_ATTEMPT_TOKEN" not in running.run("env")[1].decode()
+
+
+def test_how_commands_end(running: Running) -> None:
+    assert running.run("sh", "-c", "kill -9 $$")[0] == 128 + 9
+    with pytest.raises(TunnelBroken, match="no-such-thing: there is no such command"):
+        running.run("no-such-thing")
+    # What it leaves in the background holds its output open, and is not waited for.
+    assert running.run("sh", "-c", "sleep 1000 & echo done")[:2] == (0, b"done\n")
+    running.run("pkill", "-f", "sleep 1000")
+
+
+def test_much_data_in_both_directions(running: Running) -> None:
+    data = os.urandom(9 << 20)
+    assert running.run("cat", stdin=data) == (0, data, b"")
+
+
+def test_whoever_reads_slowly_holds_nothing_up(running: Running) -> None:
+    """The window is full, and everything else comes through."""
+    with running.open()("exec", command=["cat", "/dev/zero"]) as slow:
+        frames = iter(slow)
+        next(frames)
+        assert running.run("echo", "quick")[1] == b"quick\n"
+        assert next(frames)[0] is Frame.OUTPUT
+
+
+def test_a_shell_has_a_terminal(running: Running) -> None:
+    terminal = {"rows": 33, "columns": 111, "term": "xterm-256color"}
+    with running.open()("shell", command=None, terminal=terminal) as tunnel:
+        seen = bytearray()
+        frames = iter(tunnel)
+
+        def until(text: str) -> None:
+            while text.encode() not in seen:
+                seen.extend(next(frames)[1])
+
+        # The quotes keep the echo of what is typed from looking like the answer.
+        tunnel.write(b'echo "size" $(stty size) "$TERM"\n')
+        until("size 33 111 xterm-256color")
+        tunnel.tell(Frame.RESIZE, [40, 100])
+        tunnel.write(b'echo "size" $(stty size)\n')
+        until("size 40 100")
+        tunnel.write(b'echo be"gin"; sleep 1000\n')
+        until("begin")
+        tunnel.write(b"\x03")
+        tunnel.write(b'echo af"ter"\nexit 3\n')
+        until("after")
+        assert finished(tunnel)[0] == 3
+
+
+def test_ctrl_c_without_a_terminal(running: Running) -> None:
+    script = "trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.1; done"
+    with running.open()("exec", command=["sh", "-c", script]) as tunnel:
+        assert next(iter(tunnel))[1] == b"ready\n"
+        tunnel.tell(Frame.SIGNAL, "INT")
+        assert finished(tunnel)[:2] == (5, b"caught\n")
+
+
+def test_a_command_ends_with_its_client(running: Running) -> None:
+    tunnel = running.open()("exec", command=["sh", "-c", "echo $$; exec sleep 1000"])
+    pid = int(next(iter(tunnel))[1])
+    tunnel.close()
+    eventually(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_files_there_and_back(running: Running, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "deep").mkdir(parents=True)
+    (source / "deep" / "data").write_bytes(os.urandom(3 << 20))
+    (source / "run.sh").write_text("#!/bin/sh\necho hello\n")
+    (source / "run.sh").chmod(0o755)
+    (source / "latest").symlink_to("deep/data")
+    said: list[str] = []
+    assert inside.send(running.open(), source, ".", said.append) == 3
+    assert running.run("./source/run.sh")[1] == b"hello\n"
+    back = tmp_path / "back"
+    assert inside.fetch(running.open(), "$MODEL_DIR/source", back, said.append) == 3
+    assert (back / "latest").readlink() == Path("deep/data")
+    assert (back / "latest").read_bytes() == (source / "deep" / "data").read_bytes()
+    assert os.access(back / "run.sh", os.X_OK)
+    assert inside.fetch(running.open(), "source/run.sh", back, said.append) == 1
+    assert inside.fetch(running.open(), "$MODEL_DIR/source/", tmp_path / "back", said.append) == 3
+    assert (tmp_path / "back" / "source" / "run.sh").exists()
+    assert inside.send(running.open(), source / "run.sh", "other.sh", said.append) == 1
+    assert running.run("./other.sh")[1] == b"hello\n"
+    assert said == []
+    with pytest.raises(TransferError, match="there is no nothing in this learner"):
+        inside.fetch(running.open(), "nothing", tmp_path / "new", said.append)
+    with pytest.raises(TransferError, match=r"there is no folder .*nowhere in this learner"):
+        inside.send(running.open(), source, "nowhere/else", said.append)
+
+
+def test_a_port_of_the_learner(running: Running) -> None:
+    server = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
+        "while True:\n c, _ = s.accept()\n while data := c.recv(65536): c.sendall(data.upper())\n c.close()\n"
+    )
+    with running.open()("exec", command=[sys.executable, "-c", server]) as serving:
+        port = int(next(iter(serving))[1])
+        said: list[str] = []
+        forwarder = inside.Forwarder(running.open(), 0, port, said.append)
+        threading.Thread(target=forwarder.serve, daemon=True).start()
+        for _ in range(2):
+            with socket.create_connection(("127.0.0.1", forwarder.port)) as client:
+                client.sendall(b"hello" * 100_000)
+                client.shutdown(socket.SHUT_WR)
+                assert b"".join(iter(lambda: client.recv(65536), b"")) == b"HELLO" * 100_000
+        assert said == []
+        nobody = inside.Forwarder(running.open(), 0, 1, said.append)
+        threading.Thread(target=nobody.serve, daemon=True).start()
+        with socket.create_connection(("127.0.0.1", nobody.port)) as client:
+            assert client.recv(1) == b""
+        eventually(lambda: bool(said))
+        assert "nothing answers at port 1 of this learner" in said[0]
+
+
+def test_the_commands(api: Api, running: Running, tmp_path: Path) -> None:
+    viewer = api.person("viewer", running.owner.project_id)
+
+    def weft(*words: str, person: Person = running.owner, stdin: str = "") -> tuple[int, str, str]:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "WEFT_URL": api.url}
+        done = subprocess.run(
+            [sys.executable, "-c", "from weft.main import run; run()", *words],
+            env=environment | {"WEFT_TOKEN": person.token},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    script = "cat; echo trouble >&2; exit 7"
+    assert weft("exec", running.job, "--", "sh", "-c", script, stdin="from here") == (7, "from here", "trouble\n")
+    code, output, complaint = weft("exec", running.job, "--", "true", person=viewer)
+    assert (code, output) == (255, "")
+    assert "weft: error: this needs the role editor" in complaint
+    assert weft("shell", running.job, stdin="echo $COLOUR; exit 4\n")[:2] == (4, "blue\n")
+    (tmp_path / "here").write_text("hello")
+    assert weft("cp", str(tmp_path / "here"), f"{running.job}:$MODEL_DIR")[0] == 0
+    assert weft("cp", f"{running.job}:here", str(tmp_path / "there"))[0] == 0
+    assert (tmp_path / "there").read_text() == "hello"
+    assert weft("cp", "here", "there")[0] == 2
+    project = running.owner.project
+    assert weft("projects", "tunnels", project, "--allow")[2] == f"editors may go into the running jobs of {project}\n"
+
+
+# --- who comes in ----------------------------------------------------------------------------------------------------
+
+
+def test_editors_of_the_project_come_in(api: Api, running: Running, bob: Person) -> None:
+    project = running.owner.project_id
+    command = ["true"]
+    assert finished(running.open(api.person("editor", project))("exec", command=command))[0] == 0
+    with pytest.raises(PermissionDenied, match="this needs the role editor"):
+        running.open(api.person("viewer", project))("exec", command=command)
+    with pytest.raises(NotFound):
+        running.open(bob)("exec", command=command)
+    with pytest.raises(NotFound, match="no learner '2'"):
+        running.open()("exec", command=command, learner=2)
+    queued = running.owner.submit(WAITS)["id"]
+    with pytest.raises(Conflict, match="the job is QUEUED: no learner of it runs"):
+        Client(api.url, running.owner.token).jobs.tunnel(queued, "exec", command=command)
+
+
+def test_an_agent_comes_for_its_own_tunnels_only(api: Api, running: Running) -> None:
+    ended = api.attempt(running.owner.submit(WAITS)["id"])
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    }
+    answer = api.client(ended.token).get("/api/v1/learner/tunnels/other?rank=0", headers=upgrade)
+    assert answer.status_code == 404
+
+
+def test_each_tunnel_is_in_the_audit_trail(api: Api, running: Running, root: Person) -> None:
+    viewer = api.person("viewer", running.owner.project_id)
+    with pytest.raises(PermissionDenied):
+        running.open(viewer)("shell", command=None)
+    running.run("true")
+    records = root.http.get("/api/v1/audit", params={"object": f"job:{running.job}"}).json()["records"]
+    told = {(record["user"], record["action"], record["status"]) for record in records}
+    assert {(running.owner.name, "tunnels.exec", 101), (viewer.name, "tunnels.shell", 403)} <= told
+
+
+def test_a_project_lets_nobody_in(api: Api, ann: Person, tmp_path: Path) -> None:
+    running = Running(api, ann, tmp_path / "learner")
+    try:
+        tunnel = running.open()("exec", command=["sleep", "1000"])
+        viewer, editor = api.person("viewer", ann.project_id), api.person("editor", ann.project_id)
+        path = f"/api/v1/projects/{ann.project}/tunnels"
+        assert viewer.http.get(path).json() == {"allowed": True}
+        assert editor.http.put(path, json={"allowed": False}).status_code == 403
+        assert ann.http.put(path, json={"allowed": False}).json() == {"allowed": False}
+        with pytest.raises(TunnelBroken, match="you may be in this project's jobs no longer"):
+            finished(tunnel)  # within seconds
+        with pytest.raises(PermissionDenied, match="lets nobody into its running jobs"):
+            running.open()("exec", command=["true"])
+        with api.context.database.transaction() as session:
+            session.execute(update(Project).where(Project.id == ann.project_id).values(tunnels=True))
+        tunnel = running.open(editor)("exec", command=["sleep", "1000"])
+        with api.context.database.transaction() as session:
+            session.execute(update(Member).where(Member.user_id == editor.user_id).values(role="viewer"))
+        with pytest.raises(TunnelBroken, match="no longer"):
+            finished(tunnel)
+    finally:
+        running.kill()
+
+
+# --- ends and failures -----------------------------------------------------------------------------------------------
+
+
+def test_the_program_ends_while_a_shell_is_open(api: Api, ann: Person, tmp_path: Path) -> None:
+    running = Running(api, ann, tmp_path / "learner")
+    with running.open()("shell", command=None, terminal={"rows": 24, "columns": 80}) as tunnel:
+        tunnel.write(b"echo pid=$$; sleep 1001 & nohup sleep 1002 & touch stop\n")
+        with pytest.raises(TunnelBroken, match="the program of this learner has ended"):
+            finished(tunnel)
+    assert running.agent.wait(120) == 0
+    left = subprocess.run(["pgrep", "-f", "sleep 100[12]"], capture_output=True, check=False)
+    assert left.stdout == b""
+
+
+def test_several_api_processes(api: Api, api_settings: Settings, ann: Person, tmp_path: Path) -> None:
+    """The user comes to one, and the agent to another."""
+    other = Api(api_settings)
+    try:
+        running = Running(api, ann, tmp_path / "learner")
+        try:
+            data = os.urandom(5 << 20)
+            assert running.run("cat", stdin=data, url=other.url) == (0, data, b"")
+            assert running.run("sh", "-c", "exit 4", url=other.url)[0] == 4
+        finally:
+            running.kill()
+    finally:
+        other.stop()
+
+
+def test_the_api_dies(api: Api, ann: Person, api_settings: Settings, tmp_path: Path) -> None:
+    served = Served(api_settings, tmp_path)
+    running = None
+    try:
+        running = Running(api, ann, tmp_path / "learner")
+        url = f"http://{served.address}"
+        with running.open(url=url)("exec", command=["sh", "-c", "echo $$; exec sleep 1000"]) as tunnel:
+            pid = int(next(iter(tunnel))[1])
+            served.process.kill()
+            with pytest.raises(TunnelBroken, match="the tunnel broke: the connection to the server was lost"):
+                finished(tunnel)
+        eventually(lambda: not Path(f"/proc/{pid}").exists())
+        assert running.run("echo", "again")[1] == b"again\n"
+    finally:
+        served.process.kill()
+        served.process.wait()
+        if running is not None:
+            running.kill()
+
+
+def test_the_agent_dies(api: Api, ann: Person, tmp_path: Path) -> None:
+    running = Running(api, ann, tmp_path / "learner")
+    with running.open()("exec", command=["sh", "-c", "echo there; exec sleep 1000"]) as tunnel:
+        next(iter(tunnel))
+        running.agent.send_signal(signal.SIGKILL)
+        with pytest.raises(TunnelBroken, match="the learner has gone"):
+            finished(tunnel)
+    running.agent.wait()
+
+
+# --- hostile files ---------------------------------------------------------------------------------------------------
+
+
+def entry(
+    name: str, kind: bytes = tarfile.REGTYPE, content: bytes = b"x", **more: Any
+) -> tuple[tarfile.TarInfo, bytes]:
+    made = tarfile.TarInfo(name)
+    made.type, made.size = kind, len(content) if kind == tarfile.REGTYPE else 0
+    for key, value in more.items():
+        setattr(made, key, value)
+    return made, content
+
+
+HOSTILE: dict[str, list[tuple[tarfile.TarInfo, bytes]]] = {
+    "above": [entry("top", tarfile.DIRTYPE), entry("top/../../escaped")],
+    "absolute": [entry("/tmp/escaped")],
+    "elsewhere": [entry("top", tarfile.DIRTYPE), entry("other/escaped")],
+    "through a link": [
+        entry("top", tarfile.DIRTYPE),
+        entry("top/link", tarfile.SYMTYPE, linkname="../.."),
+        entry("top/link/escaped"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_nothing_is_unpacked_outside(name: str, tmp_path: Path) -> None:
+    from weft.unpack import unpack
+
+    target = tmp_path / "here" / "target"
+    target.parent.mkdir()
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for made, content in HOSTILE[name]:
+            archive.addfile(made, io.BytesIO(content))
+    said: list[str] = []
+    try:
+        unpack(io.BytesIO(buffer.getvalue()), target, said.append)
+    except TransferError as error:
+        said.append(str(error))
+    assert said
+    assert list(tmp_path.rglob("escaped")) in ([], [target / "link" / "escaped"])
+    assert not Path("/tmp/escaped").exists()
+
+
+def test_links_devices_and_long_headers(tmp_path: Path) -> None:
+    from weft.unpack import unpack
+
+    secret = tmp_path / "secret"
+    secret.write_text("mine")
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "top").mkdir()
+    (target / "top" / "out").symlink_to(tmp_path)
+    (target / "top" / "file").symlink_to(secret)
+
+    def unpacked(*entries: tuple[tarfile.TarInfo, bytes]) -> list[str]:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            for made, content in (entry("top", tarfile.DIRTYPE), *entries):
+                archive.addfile(made, io.BytesIO(content))
+        said: list[str] = []
+        try:
+            unpack(io.BytesIO(buffer.getvalue()), target / "top", said.append)
+        except TransferError as error:
+            said.append(str(error))
+        return said
+
+    assert "leads out of the target" in unpacked(entry("top/out/secret"))[0]
+    assert unpacked(entry("top/file", content=b"theirs")) == []
+    assert secret.read_text() == "mine"
+    assert "left out" in unpacked(entry("top/hard", tarfile.LNKTYPE, linkname="/etc/passwd"))[0]
+    assert "left out" in unpacked(entry("top/device", tarfile.CHRTYPE))[0]
+    assert "outside of what is copied" in unpacked(entry("top/soft", tarfile.SYMTYPE, linkname="/etc/passwd"))[0]
+    assert "a header of" in unpacked(entry("top/" + "x" * (2 << 20)))[0]

@@ -1,0 +1,90 @@
+"""Run in the place of the user's program, with nothing but the standard library: packs files into a tar on standard
+output, or unpacks one from standard input. Its first argument is ``get`` or ``put``, the second a path, relative to
+the folder of the code; ``$RESULT_DIR`` and the like mean the program's variables."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tarfile
+from typing import Any, BinaryIO
+
+_BUFFER = 1 << 20
+
+
+def _get(path: str) -> None:
+    """The tar's first entry is the file or folder itself."""
+    place = os.path.abspath(path)  # a slash at the end or `.` would leave no name
+    if not os.path.lexists(place):
+        sys.exit(f"there is no {path} in this learner")
+    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", bufsize=_BUFFER, format=tarfile.PAX_FORMAT) as archive:
+        _add(archive, os.path.realpath(place), os.path.basename(place) or "root")
+
+
+def _add(archive: tarfile.TarFile, path: str, name: str) -> None:
+    """One entry, and those below it. A file that goes away meanwhile is left out; links stay links."""
+    try:
+        entry = archive.gettarinfo(path, name)
+        archive.inodes.clear()  # type: ignore[attr-defined]  # a second name of a file is a file of its own
+        if entry is None or not (entry.isreg() or entry.isdir() or entry.issym()):
+            print(f"{path} is no file: left out", file=sys.stderr)
+            return
+        if entry.isreg():
+            with open(path, "rb") as file:
+                _add_file(archive, entry, file)
+            return
+        archive.addfile(entry)
+        names = sorted(os.listdir(path)) if entry.isdir() else []
+    except OSError as error:
+        print(f"{path}: {error.strerror}: left out", file=sys.stderr)
+        return
+    for child in names:
+        _add(archive, os.path.join(path, child), f"{name}/{child}")
+
+
+def _add_file(archive: tarfile.TarFile, entry: tarfile.TarInfo, file: BinaryIO) -> None:
+    """A program may write the file meanwhile: its size is that of now, and what is missing at its end is zeros."""
+    entry.size = os.fstat(file.fileno()).st_size
+    padded: Any = _Padded(file)
+    archive.addfile(entry, padded)
+
+
+class _Padded:
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        return self._file.read(size).ljust(size, b"\0")
+
+
+def _put(path: str) -> None:
+    """``path`` is a folder, into which the tar's entries go, or the new name of its first entry."""
+    into_folder = os.path.isdir(path)
+    folder = path if into_folder else os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        sys.exit(f"there is no folder {folder} in this learner")
+    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|", bufsize=_BUFFER) as archive:
+        for entry in archive:
+            if not into_folder:
+                _, slash, rest = entry.name.partition("/")
+                entry.name = os.path.basename(os.path.abspath(path)) + slash + rest
+            if hasattr(tarfile, "data_filter"):
+                archive.extract(entry, folder, filter="data")
+            else:
+                archive.extract(entry, folder, set_attrs=False)
+
+
+def main() -> None:
+    kind, path = sys.argv[1:]
+    path = os.path.expanduser(os.path.expandvars(path))
+    try:
+        (_get if kind == "get" else _put)(path)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os._exit(1)
+    except (OSError, tarfile.TarError) as error:
+        sys.exit(f"{path}: {error}")
+
+
+if __name__ == "__main__":
+    main()
