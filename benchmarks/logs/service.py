@@ -88,6 +88,11 @@ class ApiProcess:
             time.sleep(0.05)
         raise RuntimeError(f"the API did not start: {self._log.read_text()[-2000:]}")
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """kill -9."""
         if self._process is not None:

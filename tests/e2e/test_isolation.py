@@ -73,6 +73,17 @@ def test_a_job_reaches_nothing_of_another_project_or_of_the_server(stack: Stack,
     assert len(own) < 10
 
 
+def test_a_command_in_a_tunnel_reaches_no_more_than_the_program(stack: Stack, stranger: Client) -> None:
+    """In a sandbox, the same; it sees the program's processes, and no more."""
+    if obstacle := isolation.obstacle():
+        pytest.skip(f"NOT RUN: this machine allows no sandbox: {obstacle}")
+    reached, own = attack(stack, stranger, "local", tunnel=True)
+    shared = _NETWORK if isolation.network_obstacle() else set()
+    assert {name for name, success in reached.items() if success} == shared
+    assert own[0] == 1
+    assert len(own) < 12
+
+
 def test_the_attacks_are_real(stack: Stack, stranger: Client) -> None:
     """Where jobs are not kept apart, the same program reaches most of it."""
     reached, _ = attack(stack, stranger, "open")
@@ -125,8 +136,12 @@ def test_projects_share_the_store_and_no_object(stack: Stack, stranger: Client, 
     assert job.id in {entry.key.split("/")[1] for entry in stranger.data.objects("default:pictures/models")}
 
 
-def attack(stack: Stack, stranger: Client, engine: str) -> tuple[dict[str, bool], list[int]]:
-    """What a job on this engine reaches while a job of another project runs there, and the processes that it sees."""
+def attack(stack: Stack, stranger: Client, engine: str, *, tunnel: bool = False) -> tuple[dict[str, bool], list[int]]:
+    """What a job on this engine reaches while a job of another project runs there, and the processes that it sees.
+
+    Args:
+        tunnel: a command in a tunnel is the attacker, not the job's program.
+    """
     victim = stack.train(plain("python victim.py", engine))
     try:
         follow_to(victim, "^the secret is there")
@@ -141,14 +156,25 @@ def attack(stack: Stack, stranger: Client, engine: str) -> tuple[dict[str, bool]
                 "SERVICE_PORT": str(service),
                 "MACHINE_ADDRESS": next(iter(netlink.addresses()), "127.0.0.1"),
             }
-            job = stranger.train(plain(command, engine, env=environment), PROGRAMS)
+            program = "echo ready; until test -e stop; do sleep 0.2; done" if tunnel else command
+            job = stranger.train(plain(program, engine, env=environment), PROGRAMS)
+            output = through_a_tunnel(stranger, job, command) if tunnel else []
             job = job.wait(timeout=300, check=False)
         assert job.state == "COMPLETED", lines(job)
-        said = dict(line.split(" ", 1) for line in lines(job) if line.startswith(("reached", "own")))
+        said = dict(line.split(" ", 1) for line in output or lines(job) if line.startswith(("reached", "own")))
         return json.loads(said["reached"]), json.loads(said["own"])
     finally:
         victim.halt(grace_seconds=0)
         victim.wait(timeout=120, check=False)
+
+
+def through_a_tunnel(client: Client, job: weft.Job, command: str) -> list[str]:
+    """The output of a command beside a job's program, which then ends."""
+    follow_to(job, "^ready")
+    with client.jobs.tunnel(job.id, "exec", command=["sh", "-c", f"{command}; touch stop"]) as opened:
+        said = b"".join(data for _, data in opened)
+        opened.check()
+    return said.decode().splitlines()
 
 
 @contextmanager

@@ -149,6 +149,9 @@ def test_logs_of_a_learner_come_while_it_runs(on_kube: KubeStack) -> None:
     job = on_kube.train(TICKS)
     eventually(saw(job, "tick 3"), "the first lines", 120)
     processing(job)
+    # Meanwhile, people may go in: no right on the cluster and no port of the pod is needed.
+    looked = on_kube.stack.weft("exec", job.id, "--", "sh", "-c", "id -u; echo there >&2; exit 5", check=False)
+    assert (looked.returncode, looked.stdout, looked.stderr) == (5, "10001\n", "there\n")
     on_kube.tell(job)
     *ticks, last = lines(job.wait(timeout=120))
     assert ticks == [f"tick {number}" for number in range(len(ticks))]
