@@ -45,7 +45,7 @@ _MANIFEST = "name: hello\nframework: {name: python, command: python train.py}\n"
 
 
 @dataclass
-class Target:
+class Subject:
     """The server, and what is behind it."""
 
     url: str
@@ -60,14 +60,14 @@ class Target:
 def measure(folder: Path) -> None:
     service = Service(folder, apis=1)
     try:
-        target = target_of(service)
-        ways: dict[str, Callable[[Target], dict[str, Any]]] = {"INSERTs and PUT": _raw, "POST /api/v1/jobs": _weft}
+        subject = subject_of(service)
+        ways: dict[str, Callable[[Subject], dict[str, Any]]] = {"INSERTs and PUT": _raw, "POST /api/v1/jobs": _weft}
         rates: dict[str, list[float]] = {name: [] for name in ways}
         times: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(ROUNDS):
             for name, way in ways.items():
                 with multiprocessing.get_context("spawn").Pool(1) as pool:
-                    found = pool.apply(way, (target,))
+                    found = pool.apply(way, (subject,))
                 rates[name].append(found["rate"])
                 times[name] += found["times"]
     finally:
@@ -88,9 +88,9 @@ def measure(folder: Path) -> None:
     )
 
 
-def target_of(service: Service) -> Target:
+def subject_of(service: Service) -> Subject:
     person, s3 = service.person, service.settings.s3
-    return Target(
+    return Subject(
         service.apis[0].url,
         [service.remote.person(project_id=person.project_id).token for _ in range(CLIENTS)],
         service.settings.database_url.get_secret_value(),
@@ -124,16 +124,16 @@ def _run(make: Callable[[int], Callable[[], None]]) -> dict[str, Any]:
     return {"rate": len(together) / SECONDS, "times": together}
 
 
-def _weft(target: Target) -> dict[str, Any]:
-    server = urlsplit(target.url)
+def _weft(subject: Subject) -> dict[str, Any]:
+    target = urlsplit(subject.url)
 
     def make(number: int) -> Callable[[], None]:
-        connection = http.client.HTTPConnection(server.hostname or "", server.port, timeout=120)
+        connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=120)
 
         def once() -> None:
             boundary = uuid.uuid4().hex
             headers = {
-                "Authorization": f"Bearer {target.tokens[number]}",
+                "Authorization": f"Bearer {subject.tokens[number]}",
                 "Content-Type": f"multipart/form-data; boundary={boundary}",
                 "Idempotency-Key": uuid.uuid4().hex,
             }
@@ -155,18 +155,18 @@ def _multipart(boundary: str, bundle: bytes) -> bytes:
     return manifest + file + f"--{boundary}--\r\n".encode()
 
 
-def _raw(target: Target) -> dict[str, Any]:
+def _raw(subject: Subject) -> dict[str, Any]:
     def make(number: int) -> Callable[[], None]:
-        s3 = make_client(**target.s3)
-        connection = psycopg.connect(target.database.replace("+psycopg", ""))
+        s3 = make_client(**subject.s3)
+        connection = psycopg.connect(subject.database.replace("+psycopg", ""))
 
         def once() -> None:
             bundle = code()
             digest = secrets.token_hex(32)
-            s3.put_object(Bucket=target.bucket, Key=f"raw/{digest}.zip", Body=bundle)
+            s3.put_object(Bucket=subject.bucket, Key=f"raw/{digest}.zip", Body=bundle)
             job_id = f"job-{secrets.token_hex(6)}"
             with connection.transaction():
-                for statement, values in _inserts(target, job_id, digest, len(bundle)):
+                for statement, values in _inserts(subject, job_id, digest, len(bundle)):
                     connection.execute(statement, values)
 
         return once
@@ -174,11 +174,11 @@ def _raw(target: Target) -> dict[str, Any]:
     return _run(make)
 
 
-def _inserts(target: Target, job_id: str, digest: str, size: int) -> list[tuple[str, dict[str, Any]]]:
+def _inserts(subject: Subject, job_id: str, digest: str, size: int) -> list[tuple[str, dict[str, Any]]]:
     """The rows of a submit: the request's key, the code, the job, its log's cursor, its event, the audit record."""
     values = {
-        "project": target.project_id,
-        "user": target.user_id,
+        "project": subject.project_id,
+        "user": subject.user_id,
         "job": job_id,
         "sha": digest,
         "size": size,

@@ -1,4 +1,5 @@
 import js from "@eslint/js";
+import { createNodeResolver, importX } from "eslint-plugin-import-x";
 import jsxA11y from "eslint-plugin-jsx-a11y";
 import reactHooks from "eslint-plugin-react-hooks";
 import globals from "globals";
@@ -11,7 +12,11 @@ export default tseslint.config(
   {
     files: ["src/**/*.{ts,tsx}"],
     languageOptions: { globals: globals.browser },
-    plugins: { "react-hooks": reactHooks, "jsx-a11y": jsxA11y },
+    plugins: { "import-x": importX, "react-hooks": reactHooks, "jsx-a11y": jsxA11y },
+    settings: {
+      "import-x/extensions": [".ts", ".tsx"],
+      "import-x/resolver-next": [createNodeResolver({ extensions: [".ts", ".tsx"] })],
+    },
     rules: {
       ...reactHooks.configs.recommended.rules,
       ...jsxA11y.flatConfigs.recommended.rules,
@@ -22,6 +27,8 @@ export default tseslint.config(
         { selector: "MemberExpression[property.name='innerHTML']", message: "text only, never HTML" },
       ],
       "@typescript-eslint/consistent-type-imports": "error",
+      // Imports of types alone do not count: they are gone when the page runs.
+      "import-x/no-cycle": "error",
     },
   },
   { files: ["public/**/*.js"], languageOptions: { globals: globals.browser, sourceType: "script" } },

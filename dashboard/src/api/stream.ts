@@ -16,9 +16,82 @@ type Handlers = Record<string, (data: unknown, id: string) => void>;
 const AGAIN = 3000; // ms
 const TOO_MANY = 429; // streams: another page may be closed
 /** Longer than between two of the API's comments (15 s). */
-const SILENCE = 20_000; // ms
+export const SILENCE = 20_000; // ms
 
-/** Follow `url(lastId)` until its `end`; `handlers` by event name. Null: nothing is followed. */
+/**
+ * Follow `url(lastId)` until its `end`, with the handlers that `handlers()` gives by event name. `update` hears how the
+ * stream changes. Returns a function that ends it.
+ */
+export function follow(
+  url: (lastId: string | null) => string | undefined,
+  handlers: () => Handlers,
+  update: (change: (before: Stream) => Stream) => void,
+): () => void {
+  let lastId: string | null = null;
+  let over = false;
+  let again: ReturnType<typeof setTimeout> | undefined;
+  let silence: ReturnType<typeof setTimeout> | undefined;
+  let current = new AbortController();
+  const turn = (state: Stream["state"]) => update((before) => ({ ...before, state }));
+
+  const hear = (abort: AbortController) => {
+    clearTimeout(silence);
+    silence = setTimeout(() => abort.abort(), SILENCE);
+    const now = Date.now();
+    // Lines come by the thousand: the time is told once a second.
+    const isNews = (before: Stream) => before.state !== "open" || now - (before.heard ?? 0) > 1000;
+    update((before) => (isNews(before) ? { state: "open", heard: now } : before));
+  };
+  const open = async () => {
+    const address = url(lastId);
+    if (over || address === undefined) return;
+    const abort = (current = new AbortController());
+    try {
+      const response = await call(address, { headers: { Accept: "text/event-stream" }, signal: abort.signal });
+      const bytes = response.body?.getReader();
+      const reader = new EventReader();
+      hear(abort);
+      for (let piece = await bytes?.read(); piece && !piece.done; piece = await bytes?.read()) {
+        hear(abort);
+        for (const event of reader.read(piece.value)) {
+          if (event.id) lastId = event.id;
+          if (event.name === "end") over = true;
+          handlers()[event.name]?.(JSON.parse(event.data), event.id);
+        }
+      }
+    } catch (error) {
+      // What the API refuses it will refuse again; a session that has ended leads to signing in.
+      if (error instanceof ApiError && error.status < 500 && error.status !== TOO_MANY) over = true;
+    }
+    clearTimeout(silence);
+    if (abort !== current) return;
+    if (over) turn("ended");
+    else {
+      turn("away");
+      again = setTimeout(openAgain, AGAIN);
+    }
+  };
+  const openAgain = () => {
+    clearTimeout(again);
+    again = undefined;
+    void open();
+  };
+  void open();
+  const unsubscribe = connection.onBack(() => {
+    if (!over && again !== undefined) openAgain();
+  });
+  return () => {
+    over = true;
+    unsubscribe();
+    clearTimeout(again);
+    clearTimeout(silence);
+    const last = current;
+    current = new AbortController();
+    last.abort();
+  };
+}
+
+/** Follow as above while the component is there, anew when `key` changes. Null: nothing is followed. */
 export function useStream(url: ((lastId: string | null) => string) | null, key: string, handlers: Handlers): Stream {
   const [stream, setStream] = useState<Stream>({ state: "connecting", heard: null });
   const latest = useRef({ handlers, url });
@@ -29,69 +102,11 @@ export function useStream(url: ((lastId: string | null) => string) | null, key: 
 
   useEffect(() => {
     if (!wanted) return;
-    let lastId: string | null = null;
-    let over = false;
-    let again = 0;
-    let silence = 0;
-    let current = new AbortController();
-    const turn = (state: Stream["state"]) => setStream((before) => ({ ...before, state }));
-
-    const hear = (abort: AbortController) => {
-      window.clearTimeout(silence);
-      silence = window.setTimeout(() => abort.abort(), SILENCE);
-      const now = Date.now();
-      // Lines come by the thousand: the time is told once a second.
-      const isNews = (before: Stream) => before.state !== "open" || now - (before.heard ?? 0) > 1000;
-      setStream((before) => (isNews(before) ? { state: "open", heard: now } : before));
-    };
-    const follow = async () => {
-      const address = latest.current.url?.(lastId);
-      if (over || address === undefined) return;
-      const abort = (current = new AbortController());
-      try {
-        const response = await call(address, { headers: { Accept: "text/event-stream" }, signal: abort.signal });
-        const bytes = response.body?.getReader();
-        const reader = new EventReader();
-        hear(abort);
-        for (let piece = await bytes?.read(); piece && !piece.done; piece = await bytes?.read()) {
-          hear(abort);
-          for (const event of reader.read(piece.value)) {
-            if (event.id) lastId = event.id;
-            if (event.name === "end") over = true;
-            latest.current.handlers[event.name]?.(JSON.parse(event.data), event.id);
-          }
-        }
-      } catch (error) {
-        // What the API refuses it will refuse again; a session that has ended leads to signing in.
-        if (error instanceof ApiError && error.status < 500 && error.status !== TOO_MANY) over = true;
-      }
-      window.clearTimeout(silence);
-      if (abort !== current) return;
-      if (over) turn("ended");
-      else {
-        turn("away");
-        again = window.setTimeout(() => {
-          again = 0;
-          void follow();
-        }, AGAIN);
-      }
-    };
-    void follow();
-    const unsubscribe = connection.onBack(() => {
-      if (over || !again) return;
-      window.clearTimeout(again);
-      again = 0;
-      void follow();
-    });
-    return () => {
-      over = true;
-      unsubscribe();
-      window.clearTimeout(again);
-      window.clearTimeout(silence);
-      const last = current;
-      current = new AbortController();
-      last.abort();
-    };
+    return follow(
+      (lastId) => latest.current.url?.(lastId),
+      () => latest.current.handlers,
+      setStream,
+    );
   }, [wanted, key]);
 
   return wanted ? stream : { state: "ended", heard: null };
