@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TOGETHER = ("kubernetes", "training", "e2e", "ray", "dashboard", "gpu")
 _TRAINING = ("test_elastic", "test_examples", "test_image_examples", "test_imagenet_resnet50")
 """Files of tests/e2e whose jobs train with a framework: half of the work there, on a stack of their own."""
-_SLOW = ("deploy", "embedded", "engines", "examples", "trainer", "trainer_images", "workers")
+_SLOW = ("deploy", "embedded", "engines", "examples", "faults", "trainer", "trainer_images", "workers")
 """Folders whose tests start stacks, installations or learners. A slow test of another folder has the mark itself."""
 _CONTAINERS = Path(__file__).parent / "containers"
 """Root or a group's right to a container engine, 15 GB, and half an hour."""

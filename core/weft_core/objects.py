@@ -22,6 +22,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError, SSLError
 from urllib3.exceptions import NameResolutionError
 
+from weft_core.failpoints import around
 from weft_core.launch import S3Location
 from weft_core.outgoing import NotAllowed, Outgoing
 from weft_core.pinned import pin
@@ -196,10 +197,12 @@ class Bucket:
                 }:
                     raise
 
+    @around("s3.put")
     def put(self, key: str, body: bytes) -> None:
         with self._guard(key):
             self._s3.put_object(Bucket=self.bucket, Key=key, Body=body)
 
+    @around("s3.put_file")
     def put_file(self, key: str, path: Path) -> None:
         """Upload a file of any size (multipart above 8 MiB)."""
         if path.stat().st_size <= SMALL:  # without boto3's pool of threads for each transfer
@@ -228,6 +231,7 @@ class Bucket:
         with self._guard(key):
             yield from body.iter_chunks(piece)
 
+    @around("s3.copy")
     def copy(self, key: str, target: Bucket, target_key: str, *, inside: bool) -> None:
         """Copy an object of any size to ``target``; ``inside`` the store, or through this process."""
         if inside:
@@ -266,6 +270,7 @@ class Bucket:
         found = [ObjectInfo(entry["Key"], entry["Size"], entry["LastModified"]) for entry in answer.get("Contents", [])]
         return found, answer.get("NextContinuationToken")
 
+    @around("s3.delete")
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; what is missing already is no error."""
         batch: list[str] = []
@@ -285,6 +290,7 @@ class Bucket:
     def presign_put(self, key: str, seconds: int = _WEEK) -> str:
         return self._signer.generate_presigned_url("put_object", {"Bucket": self.bucket, "Key": key}, seconds)
 
+    @around("s3.create_multipart")
     def create_multipart(self, key: str) -> str:
         """Begin a multipart upload; returns its id."""
         with self._guard(key):
@@ -297,6 +303,7 @@ class Bucket:
             seconds,
         )
 
+    @around("s3.complete_multipart")
     def complete_multipart(self, key: str, upload_id: str, etags: list[str]) -> None:
         """Publish the object from its parts, ``etags`` in the order of their numbers (from 1)."""
         with self._guard(key):
@@ -307,6 +314,7 @@ class Bucket:
                 MultipartUpload={"Parts": [{"PartNumber": n, "ETag": etag} for n, etag in enumerate(etags, 1)]},
             )
 
+    @around("s3.abort_multipart")
     def abort_multipart(self, key: str, upload_id: str) -> None:
         """Give up a multipart upload; one that is gone already is no error."""
         try:

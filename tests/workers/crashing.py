@@ -34,7 +34,10 @@ class FileEngine:
         with (self.folder / "launches.log").open("a") as log:
             path = self.folder / f"{spec.run_name}.run"
             log.write(("adopted " if path.exists() else "created ") + f"{spec.run_name}\n")
-            path.touch()
+            if not path.exists():
+                new = path.with_suffix(".new")
+                new.write_text(spec.token)
+                new.rename(path)  # whole at once
         if self.die == "after":
             os.kill(os.getpid(), signal.SIGKILL)
 

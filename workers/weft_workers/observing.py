@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from weft_core.engine import Capacity, Engine, EngineUnreachable, Observation, Preparation, Prepares
+from weft_core.failpoints import around
 from weft_core.launch import LaunchSpec
 
 T = TypeVar("T")
@@ -79,14 +80,17 @@ class ObservedEngine:
         self._runs: Remembered[Mapping[str, Observation]] = Remembered(engine.observe, self._ages)
         self._capacity = Remembered(engine.capacity, self._ages)
 
+    @around("engine.observe")
     def observe(self, fresh: bool) -> Seen[Mapping[str, Observation]]:
         """Every run; ``fresh``: asked after this call began. Raises EngineUnreachable."""
         return self._runs.get(0.0 if fresh else self._ages.runs)
 
+    @around("engine.runs")
     def runs(self, max_age: float) -> Mapping[str, Observation]:
         """Every run as of at most ``max_age`` seconds ago. Raises EngineUnreachable."""
         return self._runs.get(max_age).answer
 
+    @around("engine.capacity")
     def capacity(self, fresh: bool = False) -> Capacity:
         """The engine's capacity. Raises EngineUnreachable."""
         return self._capacity.get(0.0 if fresh else self._ages.capacity).answer
@@ -96,10 +100,12 @@ class ObservedEngine:
         """Whether jobs may have to wait until their image is made."""
         return isinstance(self._engine, Prepares)
 
+    @around("engine.prepare")
     def prepare(self, jobs: Mapping[str, str]) -> Mapping[str, Preparation]:
         """Make what waiting jobs start in: see :class:`weft_core.engine.Prepares`. Raises EngineUnreachable."""
         return self._engine.prepare(jobs) if isinstance(self._engine, Prepares) else {}
 
+    @around("engine.launch")
     def launch(self, spec: LaunchSpec) -> None:
         self._engine.launch(spec)
 
@@ -108,8 +114,10 @@ class ObservedEngine:
         """Whether learners can be added to a run."""
         return self._engine.grows_runs
 
+    @around("engine.grow")
     def grow(self, spec: LaunchSpec, ranks: Sequence[int]) -> None:
         self._engine.grow(spec, ranks)
 
+    @around("engine.stop")
     def stop(self, run_name: str, grace: timedelta) -> None:
         self._engine.stop(run_name, grace)

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.orm import Session, sessionmaker
 
+from weft_core.failpoints import AFTER, BEFORE, place, reach
 from weft_core.store.row_security import Walls, confining
 
 
@@ -43,15 +44,21 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """A session in one transaction: committed at the end, rolled back on an exception."""
+        where = place("commit")
         with self._sessions.begin() as session:
             yield session
+            reach(where, BEFORE)
+        reach(where, AFTER)
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
         """A connection on which each statement is a transaction of its own: one round trip instead of three. It sees
         all projects, so it is for what comes before the scope, such as the sign-in."""
+        where = place("commit")
         with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            reach(where, BEFORE)
             yield connection
+        reach(where, AFTER)
 
     def close(self) -> None:
         self.engine.dispose()

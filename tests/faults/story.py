@@ -1,0 +1,200 @@
+"""What users and learners do while the service dies: each call is repeated until it is answered, as theirs are."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tests.api.conftest import zipped
+from tests.faults.service import Service
+
+PATIENCE = 120.0
+_ENDED, _GONE = ("COMPLETED", "FAILED", "HALTED"), "gone"
+_MANIFEST = "name: %s\nretries: %d\nframework: {name: pytorch, command: echo hello}\n"
+_LINES, _BATCHES = 2, 3
+
+
+class Caller:
+    """HTTP with one token, through deaths of the service."""
+
+    def __init__(self, service: Service, token: str) -> None:
+        self._service = service
+        self._http = httpx.Client(
+            base_url=service.url, headers={"Authorization": f"Bearer {token}"}, timeout=30, verify=False
+        )
+
+    def __call__(self, method: str, path: str, **what: Any) -> httpx.Response:
+        """The first answer that is none of a service in trouble."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                answer = self._http.request(method, f"/api/v1{path}", **what)
+            except httpx.TransportError:
+                self._service.revive()
+            else:
+                if answer.status_code < 500 and answer.status_code != 429:
+                    return answer
+            assert time.monotonic() < end, f"{method} {path} is not answered"
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        self._http.close()
+
+
+class Learners:
+    """Plays the learner of every run that appears on the engine."""
+
+    def __init__(self, service: Service, folder: Path) -> None:
+        self._service, self._folder = service, folder
+        self._played: dict[str, threading.Thread] = {}
+        self.started: Counter[str] = Counter()
+        """How often user code has begun, by the name of the run."""
+        self.failing: set[str] = set()
+        """Jobs whose first attempt fails."""
+        self.staying: set[str] = set()
+        """Runs that go on until they are stopped."""
+        self.wrong: list[str] = []
+
+    def look(self) -> None:
+        """Begin with the runs that are new, and start a service that has died anew."""
+        self._service.revive()
+        for path in self._folder.glob("*.run"):
+            try:
+                token = path.read_text()
+            except FileNotFoundError:  # stopped just now
+                continue
+            if path.stem not in self._played:
+                thread = threading.Thread(target=self._play, args=(path.stem, token), daemon=True)
+                self._played[path.stem] = thread
+                thread.start()
+
+    def join(self) -> None:
+        for thread in self._played.values():
+            thread.join(PATIENCE)
+
+    def _play(self, run: str, token: str) -> None:
+        try:
+            self._learn(run, Caller(self._service, token))
+        except Exception as error:
+            self.wrong.append(f"the learner of {run}: {error!r}")
+
+    def _learn(self, run: str, call: Caller) -> None:
+        job, _, n = run.removeprefix("weft-").rpartition("-")
+        instance = str(uuid.uuid4())
+
+        def post(verb: str, **body: Any) -> httpx.Response:
+            return call("POST", f"/learner/{verb}", json={"rank": 0, "instance": instance, **body})
+
+        if post("start", hostname="here").status_code != 200:
+            return  # the attempt is over
+        self.started[run] += 1
+        post("phase", phase="DOWNLOADING")
+        post("phase", phase="PROCESSING")
+        for sequence in range(_BATCHES):
+            lines = [{"t": 1_769_847_309_000, "s": f"{n} {sequence * _LINES + line}"} for line in range(_LINES)]
+            post("logs", sequence=sequence, lines=lines)
+        post("metrics", sequence=0, records=[{"t": 1.0, "step": 1, "values": {"loss": 0.5}}])
+        stopped = False
+        while run in self.staying and not stopped:
+            answer = post("heartbeat")
+            stopped = answer.status_code != 200 or answer.json()["stop"]
+            time.sleep(0.1)
+        code = 143 if stopped else 3 if job in self.failing and n == "1" else 0
+        if code == 0:
+            while (answer := post("storing", exit_code=0)).status_code == 200 and answer.json()["wait"]:
+                time.sleep(0.05)
+            self._store(post)
+        post("exit", exit_code=code, reason=f"exit code {code}", last_lines=[])
+        call.close()
+
+    @staticmethod
+    def _store(post: Callable[..., httpx.Response]) -> None:
+        answer = post("objects", space="results", op="put", keys=["model.pt"])
+        if answer.status_code == 200:
+            httpx.put(answer.json()["urls"]["model.pt"], content=b"weights").raise_for_status()
+
+
+class Story:
+    """Four jobs: one completes, one fails and is retried, one is halted and resumed, and one is deleted as it runs."""
+
+    def __init__(self, service: Service, folder: Path, token: str) -> None:
+        self._folder = folder
+        self.call = Caller(service, token)
+        self.learners = Learners(service, folder)
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, f"{what}: not within {PATIENCE:g} s"
+            self.learners.look()
+            time.sleep(0.05)
+
+    def submit(self, name: str, retries: int = 0) -> str:
+        answer = self.call(
+            "POST",
+            "/jobs",
+            headers={"Idempotency-Key": str(uuid.uuid4())},
+            data={"manifest": _MANIFEST % (name, retries)},
+            files={"code": zipped(train__py=f"print({name!r})")},
+        )
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def is_in(self, job: str, *states: str) -> bool:
+        answer = self.call("GET", f"/jobs/{job}")
+        return (answer.json()["state"] if answer.status_code == 200 else _GONE) in states
+
+    def tell(self) -> None:
+        """Live through all of it, and check how it has ended."""
+        wanted = self._act()
+        self.learners.join()
+        self._check(wanted)
+
+    def _act(self) -> dict[str, list[str]]:
+        learners = self.learners
+        done, failing = self.submit("completes"), self.submit("retried", retries=1)
+        learners.failing.add(failing)
+        halted, deleted = self.submit("halted"), self.submit("deleted")
+        learners.staying |= {f"weft-{halted}-1", f"weft-{deleted}-1"}
+        for job in (halted, deleted):
+            self.until(partial(self.is_in, job, "PROCESSING"), f"{job} runs")
+        self.call("POST", f"/jobs/{halted}/halt", json={"grace_seconds": 5})
+        self.call("DELETE", f"/jobs/{deleted}")
+        self.until(partial(self.is_in, halted, "HALTED"), "the halt")
+        # A repeated resume that finds the first one done is refused, and has the same effect.
+        self.call("POST", f"/jobs/{halted}/resume")
+        self.until(partial(self.is_in, deleted, _GONE), "the deletion")
+        for job in (done, failing, halted):
+            self.until(partial(self.is_in, job, *_ENDED), f"the end of {job}")
+        return {
+            done: ["SUCCEEDED"],
+            failing: ["FAILED", "SUCCEEDED"],
+            halted: ["HALTED", "SUCCEEDED"],
+            deleted: [],
+        }
+
+    def _check(self, wanted: dict[str, list[str]]) -> None:
+        assert self.learners.wrong == []
+        self.until(lambda: not list(self._folder.glob("*.run")), "nothing is left on the engine")
+        listed = self.call("GET", "/jobs").json()["jobs"]
+        assert {job["id"] for job in listed} == {job for job, ends in wanted.items() if ends}, "lost, or there twice"
+        for job, ends in wanted.items():
+            if not ends:
+                continue
+            shown = self.call("GET", f"/jobs/{job}").json()
+            assert shown["state"] == "COMPLETED", shown["reason"]
+            assert [attempt["outcome"] for attempt in shown["attempts"]] == ends
+            for attempt in range(1, len(ends) + 1):
+                assert self.learners.started[f"weft-{job}-{attempt}"] == 1, "user code ran once"
+            lines = [line["text"] for line in self.call("GET", f"/jobs/{job}/logs").json()["lines"]]
+            expected = [f"{n} {line}" for n in range(1, len(ends) + 1) for line in range(_LINES * _BATCHES)]
+            assert lines == expected, "lost, doubled or out of order"
+            assert self.call("GET", f"/jobs/{job}/metrics/records").json()["total"] == len(ends)
+            assert self.call("GET", f"/jobs/{job}/files/model.pt").content == b"weights"
