@@ -7,7 +7,7 @@ DASHBOARD := api/weft_api/dashboard/static/index.html
 DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/public dashboard/scripts -type f -not -name schema.d.ts) \
   dashboard/index.html dashboard/vite.config.ts
 
-.PHONY: audit build help sbom setup dashboard docs screenshots demo test test-fast coverage test-containers check format bench bench-logs images clean
+.PHONY: audit build help sbom setup dashboard docs screenshots demo test test-fast coverage test-containers check format bench bench-check bench-logs chaos images clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
@@ -81,8 +81,14 @@ build: setup ## dist/: the sdist, and the wheel that is made from it
 format: setup ## format, and fix what can be fixed
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-bench: setup ## ratios against torchrun, horovodrun and the raw operations
+bench: setup ## ratios against torchrun, horovodrun and the raw operations: tables, one of all ratios, and build/bench.json
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-check: setup ## the same, compared with benchmarks/baseline.json (ARGS="submit cli": only these; --keep: a new baseline)
+	@$(BIN)/python -m benchmarks --check $(ARGS)
+
+chaos: setup ## many short jobs while all parts are killed and frozen (ARGS="--jobs 60 --engines local"; benchmarks/README.md)
+	@$(BIN)/python -m benchmarks.chaos $(ARGS)
 
 bench-logs: setup ## of log lines: latency, lines/s, lost and doubled ones while processes are killed, the tail of 10 GB
 	@$(BIN)/python -m benchmarks logs

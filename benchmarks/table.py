@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A table that was printed."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+SHOWN: list[Shown] = []
+"""All of this process."""
+
+
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    SHOWN.append(Shown(title, columns, rows))
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left")
