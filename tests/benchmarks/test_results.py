@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 from benchmarks import results
-from benchmarks.plot import draw
+from benchmarks.plot import PICTURE, draw
 from benchmarks.results import by_name, compare, ratios, read_baseline
 from benchmarks.table import Shown
 
@@ -59,3 +60,7 @@ def test_the_picture() -> None:
     slow, quick = (float(bar.attrib["x"]) for bar in bars)
     assert quick < slow, "less than 1 is drawn to the left of the line"
     assert float(bars[0].attrib["width"]) > float(bars[1].attrib["width"])
+
+
+def test_the_committed_picture_shows_the_committed_baseline() -> None:
+    assert PICTURE.read_text() == draw(json.loads(results.BASELINE.read_text())), "run `make bench ARGS=--keep`"

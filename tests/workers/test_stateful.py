@@ -278,7 +278,7 @@ def test_lives(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
         run_state_machine_as_test(  # type: ignore[no-untyped-call]
             Lives,
             settings=settings(
-                max_examples=EXAMPLES or 12,
+                max_examples=EXAMPLES or 8,
                 stateful_step_count=40,
                 derandomize=not EXAMPLES,
                 deadline=None,
