@@ -42,6 +42,7 @@ from weft_api.models.routes import router as models
 from weft_api.projects.routes import router as projects
 from weft_api.secrets.routes import router as secrets
 from weft_api.sessions.routes import router as sessions
+from weft_api.sweeps.routes import router as sweeps
 from weft_api.telemetry import METRICS
 from weft_api.tokens.routes import router as tokens
 from weft_api.users.routes import router as users
@@ -134,6 +135,7 @@ def create_app(settings: Settings) -> FastAPI:
         metrics,
         events,
         deliveries,
+        sweeps,
         *data,
         *access,
         engines,

@@ -58,7 +58,13 @@ if TYPE_CHECKING:
         Secret as Secret,
     )
     from weft.models import (
+        SweepInfo as SweepInfo,
+    )
+    from weft.models import (
         Token as Token,
+    )
+    from weft.models import (
+        Trial as Trial,
     )
     from weft.models import (
         WaitingJob as WaitingJob,
@@ -85,7 +91,9 @@ _MODELS = (
     "ObjectInfo",
     "Problem",
     "Secret",
+    "SweepInfo",
     "Token",
+    "Trial",
     "WaitingJob",
 )
 _WORKERS = ("WorkersError", "WorkersTimeout", "await_workers", "launch_workers", "list_workers", "stop_workers")

@@ -269,6 +269,8 @@ class LearnerSpec(_Wire):
     env: dict[str, str] = Field(repr=False)  # the manifest's env and secrets
     secrets: list[str] = Field(default_factory=list)
     """Names of the variables in ``env`` whose values are secrets. The agent masks them in all that it sends."""
+    parameters: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    """The manifest's. They are in ``command`` and ``env`` already; the agent also writes them into a file."""
     code: BundleInput | None = None
     repo: RepositoryInput | None = None
     """The code, instead of ``code``."""

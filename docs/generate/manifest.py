@@ -15,6 +15,7 @@ from weft_core.manifest.findings import Findings
 from weft_core.manifest.kinds import Choice, Command, Duration, Field, Kind, ListOf, MapOf, Section, Size, Text, join
 from weft_core.manifest.models import DataStore, Notify, Stall, TrainingData
 from weft_core.manifest.parse import parse_manifest
+from weft_core.manifest.sweep_fields import Parameter
 from weft_core.manifest.tree import Scalar
 from weft_core.settings import LimitSettings
 from weft_core.words import duration, size
@@ -72,6 +73,9 @@ _NOTES = {
     "stall": "See [Jobs that make no progress](../stalls.md).",
     "retries": "See [Attempts](../lifecycle.md#attempts).",
     "env": "All values together have at most 131,072 characters. A name cannot be in `env` and in `secrets`.",
+    "parameters": "See [what the program gets](../sweeps.md#what-the-program-gets).",
+    "sweep": "See [Sweeps](../sweeps.md).",
+    "sweep.stop": "See [the end](../sweeps.md#the-end).",
     "evaluation_metrics": "See [Metrics](../metrics.md).",
     "evaluation_metrics.groups": "The macros: [From the log](../metrics.md#where-metrics-come-from).",
 }
@@ -143,6 +147,8 @@ def _below(kind: Kind, path: str) -> tuple[Section, str] | None:
             return kind, path
         case ListOf(item=Section() as section):
             return section, f"{path}[]"
+        case MapOf(value=Parameter() as parameter):
+            return parameter.section, join(path, "NAME")
         case MapOf(value=Section() as section):
             return section, join(path, "LABEL" if path.endswith("groups") else "NAME")
     return None
@@ -185,6 +191,8 @@ def _defaults() -> dict[str, str]:
     """The defaults of keys, as the parser sets them in a manifest without the keys."""
     settings = unset_settings()
     manifest = parse_manifest(complete("notify: {url: https://example.org/hook}"), settings).manifest
+    sweep = parse_manifest(complete("sweep: {parameters: {lr: [1]}, metric: loss}"), settings).manifest.sweep
+    assert sweep is not None
     required = {key.path: "required" for key in all_keys() if key.field.required}
     training, metrics = TrainingData.model_fields, EvaluationMetrics()
     store = "data_stores[]"
@@ -218,6 +226,13 @@ def _defaults() -> dict[str, str]:
         "evaluation_metrics.type": code(metrics.type),
         "evaluation_metrics.line_lookahead": str(metrics.line_lookahead),
         "evaluation_metrics.groups": "required for `regex_extractor`",
+        "sweep.goal": code(sweep.goal),
+        "sweep.trials": f"{sweep.trials}; for `grid`, all combinations",
+        "sweep.parallel": str(sweep.parallel),
+        "sweep.search": code(sweep.search),
+        "sweep.stop.failures": str(sweep.stop.failures),
+        "sweep.seed": str(sweep.seed),
+        "sweep.parameters.NAME.step": "1 for `int`; any number for `uniform`",
         "notify[].format": code(Notify.model_fields["format"].default),
         "notify[].on": ", ".join(code(state.value) for state in manifest.notify[0].on),
     }

@@ -57,6 +57,35 @@ repo:
   path: training/digits
 """
 
+_PARAMETERS = """
+parameters: {lr: 0.001, batch: 64}
+framework: {name: pytorch, command: "python train.py --lr ${sweep.lr} --batch ${sweep.batch}"}
+"""
+_SWEEP = """
+framework: {name: pytorch, command: "python train.py --lr ${sweep.lr} --batch ${sweep.batch}"}
+sweep:
+  parameters:
+    lr: {log: [1e-4, 1e-1]}
+    batch: [32, 64]
+  metric: val/accuracy
+  goal: max
+  trials: 40
+  parallel: 4
+  search: tpe
+  stop: {value: 0.99, after: 12h, failures: 5}
+  seed: 1
+"""
+_RANGES = """
+sweep:
+  parameters:
+    lr: {log: [1e-4, 1e-1]}
+    dropout: {uniform: [0, 0.5], step: 0.1}
+    layers: {int: [1, 6]}
+    width: {int_log: [16, 1024]}
+    optimizer: {values: [sgd, adamw], set: env.OPTIMIZER}
+  metric: loss
+  goal: min
+"""
 _OWN_STORE = """
 data_stores:
   - id: cos
@@ -275,6 +304,26 @@ data_stores:
     "notify[].on": "notify: {url: https://example.org/hook, on: FAILED}",
     "notify[].format": "notify: {url: https://hooks.example.org/services/T0/B0, format: slack}",
     "notify[].secret": "notify: {url: https://example.org/hook, secret: hook-key}",
+    "parameters": _PARAMETERS,
+    "sweep": _SWEEP,
+    "sweep.parameters": _SWEEP,
+    "sweep.parameters.NAME.values": _RANGES,
+    "sweep.parameters.NAME.uniform": _RANGES,
+    "sweep.parameters.NAME.log": _RANGES,
+    "sweep.parameters.NAME.int": _RANGES,
+    "sweep.parameters.NAME.int_log": _RANGES,
+    "sweep.parameters.NAME.step": _RANGES,
+    "sweep.parameters.NAME.set": _RANGES,
+    "sweep.metric": _SWEEP,
+    "sweep.goal": _SWEEP,
+    "sweep.trials": _SWEEP,
+    "sweep.parallel": _SWEEP,
+    "sweep.search": _SWEEP,
+    "sweep.stop": _SWEEP,
+    "sweep.stop.value": _SWEEP,
+    "sweep.stop.after": _SWEEP,
+    "sweep.stop.failures": _SWEEP,
+    "sweep.seed": _SWEEP,
     "rules": _RULES,
     "rules[].when": _RULES,
     "rules[].then": _RULES,

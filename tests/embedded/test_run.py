@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from weft_core.launch import LearnerSpec
-from weft_core.manifest import ParsedManifest, TrainingData, parse_manifest
+from weft_core.manifest import ManifestError, ParsedManifest, TrainingData, parse_manifest
 from weft_core.settings import Settings
 from weft_embedded.run import __main__
 from weft_embedded.run.data_dir import LinkedData, LocalInput
@@ -44,6 +44,16 @@ def test_what_needs_a_server_is_left_out_with_a_note(tmp_path: Path) -> None:
     manifest = "name: x\nframework: {name: python, command: 'true'}\nidentity: {audience: sts.example.com}\n"
     _, notes = __main__._parse(Request(manifest=manifest, folder=tmp_path), __main__._settings())
     assert notes == ["identity is left out: nobody issues tokens here, and there is no WEFT_ID_TOKEN_FILE"]
+
+
+def test_a_sweep_is_refused_and_parameters_have_values(tmp_path: Path) -> None:
+    manifest = "name: x\nframework: {name: python, command: 'echo ${sweep.lr}'}\n"
+    sweep = f"{manifest}sweep: {{parameters: {{lr: [1]}}, metric: loss}}\n"
+    with pytest.raises(ManifestError, match="line 3, sweep: weft run runs one job"):
+        __main__._parse(Request(manifest=sweep, folder=tmp_path), __main__._settings())
+    asked = Request(manifest=manifest, folder=tmp_path, overrides={"parameters.lr": "0.5"})
+    found, _ = __main__._parse(asked, __main__._settings())
+    assert found.manifest.command == "echo 0.5"
 
 
 # --- data and results -------------------------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ from weft_api.http.audited import about
 from weft_api.http.idempotency import Once
 from weft_api.http.problems import CONFLICT, EXISTS, Problem, not_found
 from weft_api.storage.clients import open_store, users_store
-from weft_api.storage.locations import OpenStore, open_kept, seal, unseal
+from weft_api.storage.locations import OpenStore, open_kept
 from weft_core.ids import new_id
 from weft_core.manifest import Credentials
 from weft_core.objects import S3Store
+from weft_core.store.credentials import seal, unseal
 from weft_core.store.models import Datastore, Secret
 from weft_core.store.scope import Scope
 

@@ -17,9 +17,9 @@ from weft_api.jobs.schemas import JobView, KeepaliveAnswer, RerunBody
 from weft_api.jobs.service import show_job
 from weft_api.jobs.submission import Submission
 from weft_api.jobs.submit import BeginsWith, Submitted, submit
-from weft_api.storage.locations import unseal
 from weft_core.manifest import Credentials, Manifest, manifest_text
 from weft_core.store import jobs
+from weft_core.store.credentials import unseal
 from weft_core.store.models import Attempt, Job, Secret
 from weft_core.store.packages import renew_overlay
 from weft_core.store.scope import Scope

@@ -31,16 +31,16 @@ from weft_api.jobs.service import show_job, show_new_job
 from weft_api.jobs.submission import Submission
 from weft_api.storage.checker import CHECKER
 from weft_api.storage.clients import users_store
-from weft_api.storage.locations import checkpoints_in, seal
+from weft_api.storage.locations import checkpoints_in
 from weft_core.bundle import BundleInfo
 from weft_core.ids import new_id
-from weft_core.manifest import Manifest, ParsedManifest, parse_manifest
+from weft_core.manifest import Manifest, ParsedManifest, parse_manifest, refuse_sweep
 from weft_core.packages import PackageRequest
 from weft_core.service_log import note
 from weft_core.store import jobs
-from weft_core.store.models import Job, Secret
-from weft_core.store.packages import attach_overlay
+from weft_core.store.models import Job
 from weft_core.store.scope import Scope
+from weft_core.store.submitting import insert_job, job_row
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,19 @@ class Submitted:
     job: JobView
     replayed: bool = False
     """It is the job of an earlier request with the same Idempotency-Key."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A submission that nothing speaks against."""
+
+    parsed: ParsedManifest
+    """With its repository pinned."""
+    info: BundleInfo | None
+    """Of the code that came with it."""
+    packages: PackageRequest | None
+    warnings: list[str]
+    pretrained_id: str | None
 
 
 @dataclass(frozen=True)
@@ -88,34 +101,21 @@ def submit(
         scope = who.scope(session)
         if (earlier := once.seen(scope)) is not None:
             return Submitted(_earlier(scope, who, earlier), replayed=True)
-        parsed = parse_manifest(
-            submission.manifest,
-            context.settings,
-            overrides=submission.overrides,
-            credentials=submission.credentials,
-        )
-        _check_code(scope, submission)
-        checks = look_up(scope, context, parsed)
-        look_up_targets(scope, context, parsed.manifest, checks)
-        has_code = submission.code is not None or submission.code_sha256 is not None
-        if has_code and parsed.manifest.repo is not None:
-            refuse_code_and_repository(checks)
-        if needs_code and not has_code and parsed.manifest.repo is None:
-            refuse_missing_code(parsed.manifest.framework.command, checks)
-    warnings = check_webhooks(context, CHECKER.of(context), checks)
-    warnings += ask_stores(context, CHECKER.of(context), checks, until)
-    parsed = pin_repository(context, parsed, checks)
-    info = bring_code(context, who.project_id, submission.code) if submission.code else None
-    packages = read_package_request(context, who.project_id, parsed.manifest, submission, checks)
+        parsed = read_manifest(context, submission)
+        refuse_sweep(parsed, "a sweep is many jobs: `weft sweep` submits it (POST /api/v1/sweeps)")
+        checks = look_up_all(context, scope, submission, parsed, needs_code)
+    checked = check(context, who, submission, parsed, checks, bring_code, until)
+    manifest = checked.parsed.manifest
     job_id = new_id("job")
     checkpoint = target = None
     if begins_with:
-        target = _checkpoints(context, who, checks, parsed.manifest, job_id)
+        target = _checkpoints(context, who, checks, manifest, job_id)
         checkpoint = copy_checkpoint(begins_with.store, target, begins_with.job_id, begins_with.generation)
-    pretrained_id = checks.pinned.id if checks.pinned else None
-    job = _row(job_id, who, parsed.manifest, submission.code_sha256, rerun_of, pretrained_id, checkpoint)
+    code, pinned = submission.code_sha256, checked.pretrained_id
+    job = job_row(job_id, who.user_id, manifest, code, rerun_of=rerun_of, pretrained_id=pinned)
+    job.checkpoint_of = checkpoint
     try:
-        submitted = _insert(context, who, submission, once, parsed, info, packages, warnings, job)
+        submitted = _insert(context, who, submission, once, checked, job)
     except Exception:
         if target:
             discard(target)
@@ -123,6 +123,53 @@ def submit(
     if submitted.replayed and target:
         discard(target)
     return submitted
+
+
+def read_manifest(context: Context, submission: Submission) -> ParsedManifest:
+    """Raises ManifestError."""
+    return parse_manifest(
+        submission.manifest,
+        context.settings,
+        overrides=submission.overrides,
+        credentials=submission.credentials,
+    )
+
+
+def look_up_all(
+    context: Context, scope: Scope, submission: Submission, parsed: ParsedManifest, needs_code: bool = False
+) -> Checks:
+    """Ask the database about all that a submission names. Raises Problem code_missing."""
+    _check_code(scope, submission)
+    checks = look_up(scope, context, parsed)
+    look_up_targets(scope, context, parsed.manifest, checks)
+    has_code = submission.code is not None or submission.code_sha256 is not None
+    if has_code and parsed.manifest.repo is not None:
+        refuse_code_and_repository(checks)
+    if needs_code and not has_code and parsed.manifest.repo is None:
+        refuse_missing_code(parsed.manifest.framework.command, checks)
+    return checks
+
+
+def check(
+    context: Context,
+    who: Principal,
+    submission: Submission,
+    parsed: ParsedManifest,
+    checks: Checks,
+    bring_code: Callable[[Context, str, Spooled], BundleInfo] = store_code,
+    until: float | None = None,
+) -> Checked:
+    """Ask the stores, outside any transaction, and bring the code to the installation's own.
+
+    Raises:
+        BundleError, Problem, StoreError: see :func:`submit`.
+    """
+    warnings = check_webhooks(context, CHECKER.of(context), checks)
+    warnings += ask_stores(context, CHECKER.of(context), checks, until)
+    parsed = pin_repository(context, parsed, checks)
+    info = bring_code(context, who.project_id, submission.code) if submission.code else None
+    packages = read_package_request(context, who.project_id, parsed.manifest, submission, checks)
+    return Checked(parsed, info, packages, warnings, checks.pinned.id if checks.pinned else None)
 
 
 def _checkpoints(context: Context, who: Principal, checks: Checks, manifest: Manifest, job_id: str) -> CheckpointStore:
@@ -160,42 +207,29 @@ def _insert(
     who: Principal,
     submission: Submission,
     once: Once,
-    parsed: ParsedManifest,
-    info: BundleInfo | None,
-    packages: PackageRequest | None,
-    warnings: list[str],
+    checked: Checked,
     job: Job,
 ) -> Submitted:
-    job_id = job.id
+    job_id, parsed = job.id, checked.parsed
     with context.database.transaction() as session:
         scope = who.scope(session)
         if (winner := once.claim(scope, job_id)) != job_id:
             return Submitted(_earlier(scope, who, winner), replayed=True)
-        if info and submission.code:
+        if checked.info and submission.code:
             job.code_sha256 = submission.code.sha256
-            record_code(scope, submission.code.sha256, info)
+            record_code(scope, submission.code.sha256, checked.info)
         if submission.keepalive is not None:
             job.keepalive_seconds = submission.keepalive.seconds
             job.idle_seconds = submission.keepalive.idle_seconds
         job.traceparent = context.tracing.here()
-        lowered = _cap_priority(who, job)
-        jobs.submit(scope, job, parsed.manifest.notes)
+        job.priority, lowered = cap_priority(who, job.priority)
+        told = [*checked.warnings, *lowered]
+        overlay = insert_job(scope, context.box, job, parsed.manifest, parsed.credentials, checked.packages, told)
         note(job=job.id)
         about("job", job.id)
-        for data_store_id, credentials in parsed.credentials.items():
-            name = jobs.credentials_name(job_id, data_store_id)
-            scope.add(Secret(id=new_id("sec"), name=name, job_id=job_id, ciphertext=seal(context.box, credentials)))
-        overlay = None
-        if packages is not None:
-            repeated = scope.find(Job, Job.id == job.rerun_of) if job.rerun_of else None
-            overlay = attach_overlay(scope, job, packages, repeated)
-        if (repository := parsed.manifest.repo) is not None:
-            jobs.record_event(session, job, "code", f"the code is {repository.words}", data=repository.model_dump())
         if job.checkpoint_of:
             words = _checkpoint_words(job.checkpoint_of)
             jobs.record_event(session, job, "checkpoint", words, data=job.checkpoint_of)
-        for warning in (*warnings, *lowered):
-            jobs.record_event(session, job, "warning", warning)
         session.flush()
         view = show_new_job(who, job)
         build = overlay.job_id if overlay is not None else None
@@ -205,14 +239,13 @@ def _insert(
     return Submitted(view)
 
 
-def _cap_priority(who: Principal, job: Job) -> list[str]:
-    """Lower the priority of a job to the most that the project gives to members of its user's role. Returns a warning
-    if it was higher."""
+def cap_priority(who: Principal, asked: int) -> tuple[int, list[str]]:
+    """The priority ``asked``, or the most that the project gives to members of the user's role; and a warning if it was
+    lowered."""
     cap = who.caps.get(who.role, {}).get("priority")
-    if cap is None or job.priority <= cap:
-        return []
-    asked, job.priority = job.priority, cap
-    return [f"priority {asked} was lowered to {cap}, the most for the role {who.role} in project {who.project}"]
+    if cap is None or asked <= cap:
+        return asked, []
+    return cap, [f"priority {asked} was lowered to {cap}, the most for the role {who.role} in project {who.project}"]
 
 
 def _checkpoint_words(checkpoint: dict[str, Any]) -> str:
@@ -220,29 +253,3 @@ def _checkpoint_words(checkpoint: dict[str, Any]) -> str:
     when = f" of {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC" if isinstance(at, int | float) else ""
     attempt = f" by attempt {checkpoint['attempt']}" if checkpoint["attempt"] else ""
     return f"begins with the checkpoint{when}{attempt} of {checkpoint['job']}: {files} file{'' if files == 1 else 's'}"
-
-
-def _row(
-    job_id: str,
-    who: Principal,
-    manifest: Manifest,
-    code_sha256: str | None,
-    rerun_of: str | None,
-    pretrained_id: str | None,
-    checkpoint_of: dict[str, Any] | None,
-) -> Job:
-    return Job(
-        id=job_id,
-        user_id=who.user_id,
-        name=manifest.name,
-        labels=manifest.labels,
-        manifest=manifest.model_dump(mode="json", exclude_none=True),
-        code_sha256=code_sha256,
-        engine=manifest.engine,
-        priority=manifest.priority,
-        learners=manifest.learners,
-        retries=manifest.retries,
-        rerun_of=rerun_of,
-        pretrained_id=pretrained_id,
-        checkpoint_of=checkpoint_of,
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
@@ -10,6 +9,7 @@ from sqlalchemy.orm import Session
 from weft_core.launch import S3Location
 from weft_core.manifest import Credentials, DataStore, Manifest, Place
 from weft_core.secrets import SecretBox
+from weft_core.store.credentials import unseal
 from weft_core.store.jobs import credentials_name
 from weft_core.store.models import Datastore, Job, ModelVersion, Secret
 from weft_core.store.scope import Scope
@@ -48,25 +48,6 @@ class OpenStore:
 
 class StoreGone(Exception):
     """A data store, or credentials, that a job names no longer exist. The message is for the user."""
-
-
-def seal(box: SecretBox, credentials: Credentials) -> bytes:
-    """Credentials in the form in which a secret stores them."""
-    return box.encrypt(
-        json.dumps(
-            {
-                "user_name": credentials.user_name,
-                "password": credentials.password,
-                "session_token": credentials.session_token,
-                "ca": credentials.ca,
-            }
-        )
-    )
-
-
-def unseal(box: SecretBox, ciphertext: bytes) -> Credentials:
-    kept = json.loads(box.decrypt(ciphertext))
-    return Credentials(kept["user_name"], kept["password"], kept.get("session_token"), kept.get("ca"))
 
 
 def open_kept(scope: Scope, box: SecretBox, name: str) -> OpenStore | None:

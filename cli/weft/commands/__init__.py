@@ -24,6 +24,12 @@ COMMANDS: dict[str, Entry] = {
     "run": Entry("run", "Run a manifest or a script on this machine, without a server.", TRAIN),
     "sbatch": Entry("sbatch", "Submit a batch script of Slurm's, with its #SBATCH directives.", TRAIN),
     "rerun": Entry("train", "Submit a job again, with the same manifest and code.", TRAIN),
+    "sweep": Entry(
+        "sweep",
+        "Search for the best parameters: `weft sweep MANIFEST` submits many jobs that differ in these only.",
+        TRAIN,
+        group=True,
+    ),
     "bench": Entry(
         "bench", "Measure the speed of a training, and how it scales with the number of learners.", TRAIN, group=True
     ),

@@ -76,7 +76,7 @@ def submit_each(client: Client, source: Source, texts: Sequence[str]) -> Iterato
             if bundle.size > _LARGE:
                 # Check the manifest before many bytes are sent.
                 client.validate(source.manifest, source.values)
-            sha256 = _send(client, bundle, source.code)
+            sha256 = send_bundle(client, bundle, source.code)
         yield from (client.jobs.submit(text, sha256, source.values) for text in texts)
 
 
@@ -85,10 +85,11 @@ def send_code(client: Client, code: Path) -> str:
     with open_bundle(code, leave_out=manifest_in(code)) as bundle:
         if bundle is None:
             raise BundleError(f"{code} has no code")
-        return _send(client, bundle, code)
+        return send_bundle(client, bundle, code)
 
 
-def _send(client: Client, bundle: Bundle, code: Path) -> str:
+def send_bundle(client: Client, bundle: Bundle, code: Path) -> str:
+    """Send the code unless the server has it. Returns its SHA-256."""
     if bundle.warning:
         say(f"[yellow]{escape(bundle.warning)}[/]")
     with bar("sending code", bundle.size) as report:

@@ -17,6 +17,7 @@ from weft.models.jobs import (
 from weft.models.logs import Gap, LogLine, LogMatch
 from weft.models.registry import Model, ModelVersion
 from weft.models.stores import Datastore, ObjectInfo, Secret
+from weft.models.sweeps import SweepInfo, Trial
 
 __all__ = [
     "TERMINAL",
@@ -49,7 +50,9 @@ __all__ = [
     "ServiceAccount",
     "Share",
     "StateChange",
+    "SweepInfo",
     "Token",
+    "Trial",
     "User",
     "WaitingJob",
     "parse_time",

@@ -168,6 +168,11 @@ def param_table(params: Mapping[str, str], rest: str) -> Table:
     return made
 
 
+def _parameters(job: Job) -> str:
+    given = job.manifest.get("parameters") or {}
+    return ", ".join(f"{name}={cells.shortened(str(value), _LONGEST_PARAM)}" for name, value in sorted(given.items()))
+
+
 def _facts(job: Job) -> list[tuple[str, str | Text]]:
     framework = job.framework
     launcher = f", launcher {framework.launcher}" if framework.launcher not in ("", "none") else ""
@@ -182,6 +187,7 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
         ("code", cells.repository(job.manifest.get("repo"))),
         ("packages", package_list(job.raw.get("packages"))),
         ("command", framework.command),
+        ("parameters", _parameters(job)),
         ("learners", f"{job.learners} × {cells.resources(job.resources)}{_elastic(job)}"),
         ("engine", f"{job.engine}, priority {job.priority}"),
         ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),

@@ -20,6 +20,8 @@ from weft_core.manifest.models import (
 from weft_core.manifest.parse import parse_manifest
 from weft_core.manifest.problems import ManifestError, Problem
 from weft_core.manifest.schema import manifest_schema
+from weft_core.manifest.sweep_models import Sweep, Value
+from weft_core.manifest.sweeps import refuse_sweep
 from weft_core.manifest.unparse import manifest_text
 
 __all__ = [
@@ -39,9 +41,12 @@ __all__ = [
     "Problem",
     "Repository",
     "Rule",
+    "Sweep",
     "TrainingData",
     "TrainingResults",
+    "Value",
     "manifest_schema",
     "manifest_text",
     "parse_manifest",
+    "refuse_sweep",
 ]

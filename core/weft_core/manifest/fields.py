@@ -21,6 +21,7 @@ from weft_core.manifest.kinds import (
     Text,
     Whole,
 )
+from weft_core.manifest.sweep_fields import PARAMETERS, SWEEP
 from weft_core.requirements import check_requirement
 from weft_core.rules import ACCEPTED, LONGEST, parse_condition
 
@@ -687,6 +688,16 @@ MANIFEST = Section(
             ListOf(_RULE, "a list of {when, then}", 32, single=True),
             "What happens when a line of the log, a metric, or the lack of progress says that something is wrong. "
             "Each rule fires once, until the job is resumed.",
+        ),
+        "parameters": Field(
+            PARAMETERS,
+            "Values for the program: `${sweep.NAME}` in the command and in `env`, the variables `WEFT_SWEEP_NAME`, and "
+            "a JSON file that `WEFT_PARAMETERS_FILE` names. A sweep writes this key into the manifest of each trial.",
+        ),
+        "sweep": Field(
+            SWEEP,
+            "A search for the best parameters, by many jobs that are alike but for these. `weft sweep` submits such a "
+            "manifest.",
         ),
     },
     accepted="a mapping",

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from weft_core.launch import CheckpointSpec, ElasticSpec, EvaluationMetrics, Launcher, Resources
 from weft_core.lifecycle.states import JobState
+from weft_core.manifest.sweep_models import Sweep, Value, fill, variable, written
 
 
 class _Form(BaseModel):
@@ -196,8 +197,23 @@ class Manifest(_Form):
     evaluation_metrics: EvaluationMetrics = Field(default_factory=EvaluationMetrics)
     notify: list[Notify] = Field(default_factory=list)
     rules: list[Rule] = Field(default_factory=list)
+    parameters: dict[str, Value] = Field(default_factory=dict)
+    """Values for the program, which a sweep has chosen or a user has written."""
+    sweep: Sweep | None = None
+    """None: the manifest is of one job."""
     notes: list[str] = Field(default_factory=list)
     """Hints for the user that are not errors: ``framework version 1.5.0-py3 runs on image tensorflow:2.21.0``."""
+
+    @property
+    def command(self) -> str:
+        """The command with the values of the parameters that it names."""
+        return fill(self.framework.command, self.parameters)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables that the manifest sets, those of the parameters included."""
+        own = {name: fill(text, self.parameters) for name, text in self.env.items()}
+        return own | {variable(name): written(value) for name, value in self.parameters.items()}
 
     @property
     def inputs(self) -> list[tuple[DataStore, TrainingData]]:

@@ -17,6 +17,7 @@ from weft_core.manifest.models import Credentials, Framework, Identity, Manifest
 from weft_core.manifest.notifications import resolve_notifications
 from weft_core.manifest.problems import did_you_mean, one_of
 from weft_core.manifest.stores import resolve_stores
+from weft_core.manifest.sweeps import check_values, resolve_sweep
 from weft_core.repositories import COMMIT
 from weft_core.requirements import find_conflict
 from weft_core.settings import Settings, TimingSettings
@@ -26,7 +27,7 @@ _DEFAULT_MEMORY = 2 << 30
 _DEFAULT_CPUS = 1.0
 _AS_READ = (
     *("name", "description", "version", "labels", "priority", "learners", "profile", "retries", "env", "secrets"),
-    *("results", "keep_leftovers"),
+    *("results", "keep_leftovers", "parameters"),
 )
 _SIZES = ("cpus", "gpus", "gpu_type", "memory")
 _ELASTIC_LAUNCHERS = ("horovod", "torchrun", "ray")
@@ -66,6 +67,8 @@ def resolve(
     repository = _repository(values, findings)
     targets, rules = resolve_notifications(values, findings)
     identity = _identity(values.get("identity"), settings, findings)
+    check_values(values.get("parameters", {}), findings)
+    sweep = resolve_sweep(values, findings)
     if findings.problems or framework is None:
         return None
     default, checkpoint = CheckpointSpec(), values.get("checkpoint", {})
@@ -86,6 +89,7 @@ def resolve(
         evaluation_metrics=metrics,
         notify=targets,
         rules=rules,
+        sweep=sweep,
         notes=notes,
     )
     return ParsedManifest(manifest, credentials, findings.position)

@@ -11,6 +11,7 @@ import yaml
 
 from weft_core.launch import EvaluationMetrics
 from weft_core.manifest.models import DataStore, Manifest, Notify
+from weft_core.manifest.sweep_models import Sweep
 
 # These keys are the same in both forms.
 _SAME = ("name", "description", "version", "labels", "engine", "priority", "learners", "retries", "env", "secrets")
@@ -55,6 +56,10 @@ def manifest_text(manifest: Manifest) -> str:
         written["notify"] = [_target(target) for target in manifest.notify]
     if manifest.rules:
         written["rules"] = canonical["rules"]
+    if manifest.parameters:
+        written["parameters"] = manifest.parameters
+    if manifest.sweep is not None:
+        written["sweep"] = _sweep(manifest.sweep)
     return yaml.safe_dump(written, sort_keys=False)
 
 
@@ -106,3 +111,18 @@ def _metrics(metrics: EvaluationMetrics) -> dict[str, Any]:
     if metrics.path is not None:
         written["in"] = metrics.path
     return {key: value for key, value in written.items() if value not in ([], {})}
+
+
+def _sweep(sweep: Sweep) -> dict[str, Any]:
+    parameters: dict[str, Any] = {}
+    for name, parameter in sweep.parameters.items():
+        told: Any = parameter.values if parameter.kind == "values" else [parameter.low, parameter.high]
+        if parameter.kind in ("int", "int_log"):
+            told = [int(parameter.low), int(parameter.high)]
+        more = parameter.model_dump(exclude_none=True, include={"step", "set"})
+        parameters[name] = told if parameter.kind == "values" and not more else {parameter.kind: told, **more}
+    stop = sweep.stop.model_dump(exclude_none=True, include={"value", "failures"})
+    if sweep.stop.after_seconds is not None:
+        stop["after"] = _seconds(sweep.stop.after_seconds)
+    same = sweep.model_dump(include={"metric", "goal", "trials", "parallel", "search", "seed"})
+    return {"parameters": parameters, **same, "stop": stop}

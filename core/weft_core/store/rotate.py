@@ -18,11 +18,12 @@ from sqlalchemy.orm import Session
 from weft_core.secrets import SecretBox, SecretsUnreadable
 from weft_core.settings import load_settings
 from weft_core.store.database import Database
-from weft_core.store.models import Attempt, IdempotencyKey, Secret, SigningKey
+from weft_core.store.models import Attempt, IdempotencyKey, Secret, SigningKey, SweepRow
 
 
 def rotate(database: Database, box: SecretBox) -> int:
-    """Re-encrypt all secrets, the tokens of attempts that are still open, and signing keys; returns how many.
+    """Re-encrypt all secrets, the tokens of attempts that are still open, signing keys, and the credentials
+    of sweeps; returns how many.
 
     Raises:
         SecretsUnreadable: a secret is under none of the keys; nothing has been changed.
@@ -37,8 +38,11 @@ def rotate(database: Database, box: SecretBox) -> int:
         keys = session.scalars(select(SigningKey).with_for_update()).all()
         for key in keys:
             key.private_ciphertext = box.rotate(key.private_ciphertext)
+        sweeps = session.scalars(select(SweepRow).where(SweepRow.credentials.is_not(None)).with_for_update()).all()
+        for sweep in sweeps:
+            sweep.credentials = box.rotate(sweep.credentials or b"")
         _rotate_answers(session, box)
-        return len(secrets) + len(attempts) + len(keys)
+        return len(secrets) + len(attempts) + len(keys) + len(sweeps)
 
 
 def _rotate_answers(session: Session, box: SecretBox) -> None:

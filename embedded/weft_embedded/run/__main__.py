@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from weft_core.bundle import BundleError, check_bundle
 from weft_core.engine_settings import LocalSettings
 from weft_core.launch import BundleInput
-from weft_core.manifest import ManifestError, ParsedManifest, parse_manifest
+from weft_core.manifest import ManifestError, ParsedManifest, parse_manifest, refuse_sweep
 from weft_core.settings import IdentitySettings, ProfileSettings, Settings, load_settings
 from weft_core.words import count
 from weft_embedded.run.data_dir import LinkedData
@@ -116,6 +116,8 @@ def _parse(request: Request, settings: Settings) -> tuple[ParsedManifest, list[s
             f"([profiles.{named}] in weft.toml says otherwise)"
         )
     parsed = parse_manifest(request.manifest, settings, overrides={**request.overrides, "engine": _ENGINE})
+    message = "weft run runs one job: leave out sweep, and give its parameters values (--set parameters.NAME=VALUE)"
+    refuse_sweep(parsed, message)
     if parsed.manifest.elastic is not None:
         learners = count(parsed.manifest.learners, "learner")
         notes.append(f"elastic is left out: {learners} from the beginning to the end")

@@ -40,6 +40,12 @@ def test_mlflows_client_logs_to_the_job_unless_the_manifest_names_a_server() -> 
     assert mlflow_of() == {"MLFLOW_TRACKING_URI": "old"}, "an older service gives no access"
 
 
+def test_parameters_are_in_a_file_where_there_are_any() -> None:
+    for given, found in (({}, None), ({"parameters": {"lr": 0.1}}, "/learner/parameters")):
+        env = build_environment(parse_spec(spec("x") | given), cast(Folders, _Folder()), {})
+        assert env.get("WEFT_PARAMETERS_FILE") == found
+
+
 @pytest.mark.parametrize(
     ("given", "default"),
     [

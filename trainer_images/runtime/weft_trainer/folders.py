@@ -37,6 +37,11 @@ class Folders:
         return self.agent.with_name("identity") / "token"
 
     @property
+    def parameters(self) -> Path:
+        """WEFT_PARAMETERS_FILE: the manifest's parameters, as a JSON object."""
+        return self.agent.with_name("parameters.json")
+
+    @property
     def venv(self) -> Path:
         """The job's own virtual environment."""
         return self.agent.with_name("venv")

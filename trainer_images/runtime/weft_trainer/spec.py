@@ -176,6 +176,8 @@ class LearnerSpec:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: tuple[str, ...] = ()
     """Names of the variables in ``env`` whose values are secrets."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """For WEFT_PARAMETERS_FILE; they are in ``command`` and ``env`` already."""
     code: BundleInput | None = None
     repo: RepositoryInput | None = None
     """The code, instead of ``code``."""

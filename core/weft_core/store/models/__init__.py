@@ -22,6 +22,7 @@ from weft_core.store.models.metrics import (
 from weft_core.store.models.mlflow import MlflowExperiment, MlflowModel, MlflowPoint, MlflowRun
 from weft_core.store.models.notifications import Delivery, RuleFiring
 from weft_core.store.models.registry import Model, ModelPromotion, ModelVersion
+from weft_core.store.models.sweeps import SweepRow, SweepState, Trial, TrialState
 from weft_core.store.models.who import (
     DeviceLogin,
     Identity,
@@ -82,6 +83,10 @@ __all__ = [
     "Secret",
     "SignInLink",
     "SigningKey",
+    "SweepRow",
+    "SweepState",
     "Token",
+    "Trial",
+    "TrialState",
     "User",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,6 +61,8 @@ class Learner(Listener):
         spec = self.spec = keep_keys(
             spec, self.folders.streams, api.store_keys, lambda keys: self.mask.learn(secrets_in(keys))
         )
+        if spec.parameters:
+            self.folders.parameters.write_text(json.dumps(spec.parameters))
         if spec.identity is not None:
             keep_token(spec.identity, self.folders.identity, api.identity_token, self.mask)
         self.merged_log = self.folders.agent / "training-log.txt"

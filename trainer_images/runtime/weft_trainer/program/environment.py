@@ -59,6 +59,8 @@ def build_environment(
         env["PRETRAINED_MODEL"] = spec.model.reference
     if any(source.mode == "stream" for source in spec.data):
         env["WEFT_STREAM_DIR"] = str(folders.streams)
+    if spec.parameters:
+        env["WEFT_PARAMETERS_FILE"] = str(folders.parameters)
     if spec.identity is not None:
         env["WEFT_ID_TOKEN_FILE"] = str(folders.identity)
     return env

@@ -1,0 +1,1 @@
+"""Sweeps: submitted, followed and steered; asked and told by programs that search themselves."""

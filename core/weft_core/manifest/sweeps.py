@@ -1,0 +1,123 @@
+"""Checks of ``sweep`` and ``parameters`` that need more than one field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_core.manifest.environment import reserved
+from weft_core.manifest.findings import INVALID, Findings
+from weft_core.manifest.models import ParsedManifest
+from weft_core.manifest.problems import ManifestError, Problem, did_you_mean
+from weft_core.manifest.sweep_models import REFERENCE, Sweep, SweepParameter, SweepStop, Value, variable
+
+_TRIALS = 20
+
+
+def resolve_sweep(values: dict[str, Any], findings: Findings) -> Sweep | None:
+    """The canonical form; None: the manifest has no sweep, or there are problems."""
+    asked = values.get("sweep")
+    _references(values, findings)
+    if not isinstance(asked, dict):
+        return None
+    if "parameters" in values:
+        findings.add("parameters", "sweep gives the parameters their values: leave out either of the two")
+    for index, store in enumerate(values.get("data_stores", [])):
+        if store is not INVALID and "model" in store.get("training_results", {}):
+            message = "each trial would become a version: register the best one when the sweep has ended"
+            findings.add(f"data_stores[{index}].training_results.model", message)
+    told = asked.get("parameters")
+    if not isinstance(told, dict) or findings.has("sweep"):
+        return None
+    if not told:
+        findings.add("sweep.parameters", "expected at least one parameter, found none")
+    parameters = {name: SweepParameter(**parameter) for name, parameter in told.items()}
+    _check_parameters(parameters, findings)
+    search = asked.get("search", "tpe")
+    _check_search(search, parameters, findings)
+    if findings.has("sweep"):
+        return None
+    sweep = Sweep(parameters=parameters, metric=asked["metric"], trials=asked.get("trials", _TRIALS), search=search)
+    size = sweep.grid_size if search == "grid" else None
+    if size is not None and size > 100_000:
+        findings.add("sweep.search", f"a grid of {size:,} combinations, accepted are at most 100,000")
+    stop = asked.get("stop", {})
+    return sweep.model_copy(
+        update={
+            **{key: asked[key] for key in ("goal", "parallel", "seed") if key in asked},
+            "trials": sweep.trials if size is None else min(size, asked.get("trials", size)),
+            "stop": SweepStop(
+                value=stop.get("value"),
+                after_seconds=stop.get("after"),
+                failures=stop.get("failures", SweepStop().failures),
+            ),
+        }
+    )
+
+
+def _check_parameters(parameters: dict[str, SweepParameter], findings: Findings) -> None:
+    named: dict[str, str] = {}
+    paths: dict[str, str] = {}
+    for name, parameter in parameters.items():
+        where = f"sweep.parameters.{name}"
+        _check_variable(name, where, named, findings)
+        if parameter.step is not None and not 0 < parameter.step <= parameter.high - parameter.low:
+            accepted = f"a number above 0 and up to {parameter.high - parameter.low:g}"
+            findings.add(f"{where}.step", f"expected {accepted}, found {parameter.step:g}", accepted=accepted)
+        elif parameter.step is not None and parameter.kind == "int" and not parameter.step.is_integer():
+            findings.add(f"{where}.step", f"expected a whole number, found {parameter.step:g}")
+        if parameter.set is None:
+            continue
+        if parameter.set.startswith("env.") and (wrong := reserved(parameter.set[4:])):
+            findings.add(f"{where}.set", wrong, found=parameter.set)
+        if parameter.set in paths:
+            findings.add(f"{where}.set", f"the parameter {paths[parameter.set]!r} sets {parameter.set} as well")
+        paths[parameter.set] = name
+
+
+def _check_variable(name: str, where: str, named: dict[str, str], findings: Findings) -> None:
+    if (other := named.setdefault(variable(name), name)) != name:
+        findings.add(where, f"has the same environment variable as {other!r}, {variable(name)}: rename one of them")
+
+
+def _check_search(search: str, parameters: dict[str, SweepParameter], findings: Findings) -> None:
+    for name, parameter in parameters.items():
+        where = f"sweep.parameters.{name}"
+        if search == "grid" and not findings.has(where) and parameter.points is None:
+            accepted = "a list of values, int, or uniform with step"
+            findings.add(where, f"the search grid can't try each value of a range: accepted is {accepted}")
+        if search == "cmaes" and parameter.kind == "values":
+            accepted = "uniform, log, int or int_log"
+            findings.add(where, f"the search cmaes moves in ranges, and this is a list: accepted is {accepted}")
+
+
+def _references(values: dict[str, Any], findings: Findings) -> None:
+    """Check that each ``${sweep.NAME}`` names a parameter."""
+    sweep, given = values.get("sweep"), values.get("parameters")
+    asked = sweep.get("parameters") if isinstance(sweep, dict) else given
+    known = list(asked) if isinstance(asked, dict) else []
+    if findings.has("sweep.parameters", "parameters"):
+        return
+    framework = values.get("framework")
+    texts = {"framework.command": framework.get("command", "") if isinstance(framework, dict) else ""}
+    env = values.get("env")
+    texts |= {f"env.{name}": text for name, text in env.items()} if isinstance(env, dict) else {}
+    for path, text in texts.items():
+        for name in dict.fromkeys(REFERENCE.findall(text)):
+            if name not in known:
+                accepted = f"a parameter ({', '.join(known)})" if known else "a name in sweep.parameters or parameters"
+                hint = did_you_mean(name, known)
+                findings.add(path, f"${{sweep.{name[:80]}}} names no parameter{hint}", accepted=accepted)
+
+
+def refuse_sweep(parsed: ParsedManifest, message: str) -> None:
+    """Raise ManifestError with ``message`` if the manifest has a sweep, where a manifest of one job is wanted."""
+    if parsed.manifest.sweep is not None:
+        line, column = parsed.position("sweep")
+        raise ManifestError([Problem("sweep", message, line, column=column)])
+
+
+def check_values(values: dict[str, Value], findings: Findings) -> None:
+    """Check the ``parameters`` of a job."""
+    named: dict[str, str] = {}
+    for name in values:
+        _check_variable(name, f"parameters.{name}", named, findings)

@@ -1,0 +1,147 @@
+"""The search: which parameters a trial gets. A function of the sweep and of the trials before, and of nothing else.
+
+Optuna is imported where it decides, and not before: it takes 25 MB.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_core.manifest.sweep_models import Sweep, SweepParameter, Value
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial
+
+BEST: Final = 25
+"""So many of the best trials each decision knows, whatever their age. TPE calls no more than these good."""
+NEWEST: Final = 75
+"""So many of the newest trials each decision knows. The time of a decision so stays the same as trials pile up."""
+LEARNING: Final = ("tpe", "cmaes")
+"""The searches that look at earlier trials."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """An earlier trial. Without a value it is under way."""
+
+    parameters: Mapping[str, Value]
+    value: float | None
+    memory: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The parameters of a trial, and what the search has to find with it later."""
+
+    parameters: dict[str, Value]
+    memory: dict[str, Any] = field(default_factory=dict)
+
+
+def propose(sweep: Sweep, number: int, earlier: Sequence[Known]) -> Proposal:
+    """The parameters of the trial ``number``, from 0.
+
+    Args:
+        sweep: with a search other than ``manual``.
+        number: together with the seed, all of the chance in it.
+        earlier: the trials that it is to learn from, in the order of their numbers; none for a search that does not
+            learn.
+    """
+    if sweep.search == "grid":
+        return Proposal(sweep.grid_point(number))
+    _quiet()
+    from optuna import create_study
+
+    space = {name: _distribution(sweep.parameters[name]) for name in sweep.names}
+    direction = "maximize" if sweep.goal == "max" else "minimize"
+    study = create_study(direction=direction, sampler=_sampler(sweep, _chance(sweep.seed, number)))
+    study.add_trials([_frozen(known, sweep, space) for known in earlier])
+    asked = study.ask(space)
+    memory = study.get_trials(deepcopy=False)[-1].system_attrs
+    chosen = {name: _plain(sweep.parameters[name], asked.params[name]) for name in sweep.names}
+    return Proposal(chosen, dict(memory))
+
+
+@cache
+def _quiet() -> None:
+    """Let Optuna keep to itself that it begins a study, and that the last step of a range does not reach its end."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    warnings.filterwarnings("ignore", message="The distribution is specified by")
+
+
+def _sampler(sweep: Sweep, chance: int) -> BaseSampler:
+    from optuna import samplers
+
+    if sweep.search == "random":
+        return samplers.RandomSampler(seed=chance)
+    if sweep.search == "cmaes":
+        return samplers.CmaEsSampler(seed=chance, warn_independent_sampling=False)
+    return samplers.TPESampler(seed=chance)
+
+
+def _chance(seed: int, number: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}/{number}".encode()).digest()[:4], "big")
+
+
+def _distribution(parameter: SweepParameter) -> BaseDistribution:
+    from optuna import distributions
+
+    low, high, step = parameter.low, parameter.high, parameter.step
+    match parameter.kind:
+        case "values":
+            # By their places: a list may hold 1 and true, which Optuna takes for the same value.
+            return distributions.CategoricalDistribution(range(len(parameter.values)))
+        case "int" | "int_log":
+            steps = int(step or 1)
+            top = int(low) + (int(high) - int(low)) // steps * steps
+            return distributions.IntDistribution(int(low), top, log=parameter.kind == "int_log", step=steps)
+        case "log":
+            return distributions.FloatDistribution(low, high, log=True)
+    return distributions.FloatDistribution(low, high, step=step)
+
+
+def _plain(parameter: SweepParameter, chosen: Any) -> Value:
+    if parameter.kind == "values":
+        return parameter.values[chosen]
+    if parameter.kind in ("int", "int_log"):
+        return int(chosen)
+    return min(max(float(chosen), parameter.low), parameter.high)  # the logarithm of an end and back may lie beyond it
+
+
+def _frozen(known: Known, sweep: Sweep, space: Mapping[str, BaseDistribution]) -> FrozenTrial:
+    from optuna.trial import TrialState, create_trial
+
+    return create_trial(
+        state=TrialState.RUNNING if known.value is None else TrialState.COMPLETE,
+        value=known.value,
+        params={name: _optunas(sweep.parameters[name], known.parameters[name]) for name in sweep.names},
+        distributions=dict(space),
+        system_attrs=dict(known.memory),
+    )
+
+
+def _optunas(parameter: SweepParameter, value: Value) -> Any:
+    if parameter.kind != "values":
+        return value
+    return next(at for at, one in enumerate(parameter.values) if type(one) is type(value) and one == value)
+
+
+def is_better(sweep: Sweep, value: float, than: float) -> bool:
+    """Whether a value of the metric is better than another."""
+    return value > than if sweep.goal == "max" else value < than
+
+
+def is_good_enough(sweep: Sweep, value: float) -> bool:
+    """Whether ``stop.value`` of the sweep has been reached."""
+    wanted = sweep.stop.value
+    return wanted is not None and math.isfinite(value) and not is_better(sweep, wanted, value)
