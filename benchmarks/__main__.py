@@ -32,6 +32,7 @@ from benchmarks import (
     start,
     submit,
     submits,
+    sweeps,
 )
 
 BENCHMARKS: dict[str, Callable[[Stack, Path], None]] = {
@@ -57,6 +58,7 @@ ALONE: dict[str, Callable[[Path], None]] = {
     "attacks": attacks.measure,
     "learners": learners.measure,
     "lists": lists.measure,
+    "sweeps": sweeps.measure,
 }
 
 

@@ -23,6 +23,7 @@ JOBS = {
     "cats-dogs-densenet": ("tensorflow:2.21.0", "none", 1),
     "transfer-learning": ("pytorch:2.13.0", "none", 1),
     "llm-finetune": ("pytorch:2.13.0", "torchrun", 1),
+    "sweep-mnist": ("pytorch:2.13.0", "none", 1),
 }
 
 
@@ -116,7 +117,11 @@ def _changed(first: Any, second: Any, at: Any) -> set[str]:
 @pytest.mark.parametrize("file", ["model.py", "evaluate.py"])
 @pytest.mark.parametrize(
     ("folder", "other"),
-    [("mnist-horovod-pytorch", "mnist-torchrun"), ("mnist-horovod-tensorflow", "mnist-tensorflow-mirrored")],
+    [
+        ("mnist-horovod-pytorch", "mnist-torchrun"),
+        ("sweep-mnist", "mnist-torchrun"),
+        ("mnist-horovod-tensorflow", "mnist-tensorflow-mirrored"),
+    ],
 )
 def test_copies_are_alike(folder: str, other: str, file: str) -> None:
     """Each folder is submitted alone, so each has its own; a change belongs in both."""

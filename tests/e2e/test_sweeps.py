@@ -1,0 +1,57 @@
+"""Sweeps on the whole stack: real trials on the local engine, with API and workers killed in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.e2e.stack import Stack, eventually, manifest
+
+# It reads its parameters in all three ways, and its value is the same each time that it runs.
+_PROGRAM = """
+import json, os
+from weft_trainer import log_metrics
+told = json.load(open(os.environ["WEFT_PARAMETERS_FILE"]))
+assert float(os.environ["WEFT_SWEEP_X"]) == float(os.environ["X"]) == told["x"] == ${sweep.x}
+assert os.environ["KIND"] == told["kind"]
+log_metrics(score=-abs(told["x"] - 0.5), step=1)
+"""
+
+
+def sweep(**changes: Any) -> dict[str, Any]:
+    command = f"cat > train.py <<'END'\n{_PROGRAM}\nEND\nexec python train.py"
+    search = {
+        "parameters": {"x": {"uniform": [0, 1]}, "kind": {"values": ["a", "b"], "set": "env.KIND"}},
+        "metric": "score",
+        "search": "random",
+        "trials": 6,
+        "parallel": 2,
+        **changes,
+    }
+    return manifest(command, sweep=search, env={"X": "${sweep.x}"})
+
+
+@pytest.mark.timeout(600)
+def test_a_sweep_goes_on_whoever_is_killed(stack: Stack) -> None:
+    client = stack.client
+    calm = client.sweep(sweep())
+    assert client.sweeps.wait(calm.id, 400).state == "COMPLETED"
+    disturbed = client.sweep(sweep())
+    eventually(lambda: client.sweeps.get(disturbed.id).told >= 1, "a trial", 200)
+    stack.kill_and_await("worker", "api")
+    eventually(lambda: client.sweeps.get(disturbed.id).told >= 3, "trials after the kill", 200)
+    stack.kill_and_await("worker")
+    ended = client.sweeps.wait(disturbed.id, 400)
+    assert (ended.state, ended.reason) == ("COMPLETED", "all trials have ended")
+    traces = [
+        [(trial.number, trial.parameters, trial.value, trial.state) for trial in client.sweeps.trials(one.id)]
+        for one in (calm, disturbed)
+    ]
+    assert traces[0] == traces[1]
+    assert [trial[2] for trial in traces[0]] == [-abs(float(trial[1]["x"]) - 0.5) for trial in traces[0]]
+    jobs = [job.id for job in client.jobs.list(label=f"sweep={disturbed.id}")]
+    assert sorted(jobs) == sorted(trial.job or "" for trial in client.sweeps.trials(disturbed.id))
+    assert ended.best is not None
+    shown = stack.weft("sweep", "best", disturbed.id).stdout
+    assert ended.best.job is not None
+    assert ended.best.job in shown
