@@ -161,9 +161,9 @@ class Installation:
         self.servers.stop()
         end = time.monotonic() + 30
         while (left := alive(psutil.process_iter(), self._belongs)) and time.monotonic() < end:
-            for process in left:
+            for other in left:
                 with suppress(psutil.Error):
-                    process.kill()
+                    other.kill()
             time.sleep(0.1)
 
     def _belongs(self, process: psutil.Process) -> bool:

@@ -95,14 +95,14 @@ class Jobs:
         begun: Counter[tuple[str, int]] = Counter()
         ended: dict[str, list[int]] = defaultdict(list)
         for line in (self._folder / "audit").read_text().splitlines():
-            job, attempt, what, _ = line.split()
+            id_, attempt, what, _ = line.split()
             if what == "begin":
-                begun[job, int(attempt)] += 1
+                begun[id_, int(attempt)] += 1
             elif what == "end":
-                ended[job].append(int(attempt))
+                ended[id_].append(int(attempt))
             else:
-                verdict.twice.append(f"{job} attempt {attempt} began while another one ran")
-        verdict.twice += [f"{job} attempt {n} began {times} times" for (job, n), times in begun.items() if times > 1]
+                verdict.twice.append(f"{id_} attempt {attempt} began while another one ran")
+        verdict.twice += [f"{id_} attempt {n} began {times} times" for (id_, n), times in begun.items() if times > 1]
         for id_, job in shown.items():
             if job["state"] not in _ENDED:
                 verdict.stuck.append(f"{id_} is {job['state']}: {job['reason']} {job.get('condition') or ''}")

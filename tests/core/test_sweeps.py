@@ -160,8 +160,8 @@ def test_a_proposal_is_in_the_space_and_is_made_again_from_the_same_trials(sweep
         assert kept == proposal.parameters
         again = propose(sweep, number, known)
         assert again.parameters == proposal.parameters
-        value = data.draw(st.none() | st.floats(-1e6, 1e6))
-        known.append(Known(kept, value, json.loads(json.dumps(proposal.memory))))
+        reached = data.draw(st.none() | st.floats(-1e6, 1e6))
+        known.append(Known(kept, reached, json.loads(json.dumps(proposal.memory))))
 
 
 @given(_space(st.one_of(_VALUES, st.integers(1, 3).map(lambda n: SweepParameter(kind="int", low=1, high=1 + n)))))

@@ -351,7 +351,7 @@ def _date(api: Api, job: str, created: datetime, state: str, n: int) -> None:
 
 
 def _engines(api: Api, now: datetime) -> None:
-    nodes = [
+    nodes: list[dict[str, Any]] = [
         {
             "name": f"gpu-node-0{at}",
             "cpus": 96,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -203,6 +204,10 @@ def _shown_at(page: Page, chart: Locator, place: float) -> str:
     return f"{chart.locator('.plot-x').inner_text()}: {chart.locator('.plot-value').inner_text()}"
 
 
+def _shows(page: Page, chart: Locator, place: float, text: str) -> bool:
+    return _shown_at(page, chart, place) == text
+
+
 def test_a_point_is_smoothed_alike_whatever_is_zoomed_to(page: Page, team: Team) -> None:
     address = f"/jobs/{team.running}/metrics?smooth=90&q=throughput&learner=1"
     chart = page.get_by_role("region", name="throughput", exact=True)
@@ -215,7 +220,7 @@ def test_a_point_is_smoothed_alike_whatever_is_zoomed_to(page: Page, team: Team)
         expect(chart.get_by_role("listitem")).to_have_count(1)
         place = (2200 - begin) / (end - begin)
         # What came before the range comes after it.
-        eventually(lambda place=place: _shown_at(page, chart, place) == whole, f"{whole} from {begin} to {end}", 60)
+        eventually(partial(_shows, page, chart, place, whole), f"{whole} from {begin} to {end}", 60)
 
 
 def test_the_times_of_an_axis_are_in_24_hours_and_do_not_overlap(page: Page, team: Team) -> None:

@@ -275,7 +275,7 @@ def test_lives(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lives, "api", api, raising=False)
     monkeypatch.setattr(Lives, "context", context, raising=False)
     try:
-        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(
             Lives,
             settings=settings(
                 max_examples=EXAMPLES or 8,

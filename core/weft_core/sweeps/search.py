@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from weft_core.manifest.sweep_models import Sweep, SweepParameter, Value
 
@@ -60,7 +60,7 @@ def propose(sweep: Sweep, number: int, earlier: Sequence[Known]) -> Proposal:
     from optuna import create_study
 
     space = {name: _distribution(sweep.parameters[name]) for name in sweep.names}
-    direction = "maximize" if sweep.goal == "max" else "minimize"
+    direction: Literal["maximize", "minimize"] = "maximize" if sweep.goal == "max" else "minimize"
     study = create_study(direction=direction, sampler=_sampler(sweep, _chance(sweep.seed, number)))
     study.add_trials([_frozen(known, sweep, space) for known in earlier])
     asked = study.ask(space)
@@ -112,7 +112,8 @@ def _distribution(parameter: SweepParameter) -> BaseDistribution:
 
 def _plain(parameter: SweepParameter, chosen: Any) -> Value:
     if parameter.kind == "values":
-        return parameter.values[chosen]
+        value: Value = parameter.values[chosen]
+        return value
     if parameter.kind in ("int", "int_log"):
         return int(chosen)
     return min(max(float(chosen), parameter.low), parameter.high)  # the logarithm of an end and back may lie beyond it
