@@ -363,10 +363,8 @@ def _engines(api: Api, now: datetime) -> None:
         for at in range(3, 7)
     ]
     with api.context.database.transaction() as session:
-        for name, kind, own in (
-            ("gpu", "kubernetes", nodes),
-            ("local", "local", [{"name": "here", "cpus": 16, "gpus": 0, "memory": 64 * GIB}]),
-        ):
+        here: list[dict[str, Any]] = [{"name": "here", "cpus": 16, "gpus": 0, "memory": 64 * GIB}]
+        for name, kind, own in (("gpu", "kubernetes", nodes), ("local", "local", here)):
             session.execute(text("delete from engines where name = :name"), {"name": name})
             total = {key: sum(node[key] for node in own) for key in ("cpus", "gpus", "memory")}
             session.add(EngineStatus(name=name, type=kind, seen_at=now, capacity={**total, "nodes": own}))
