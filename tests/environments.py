@@ -43,6 +43,8 @@ def python_with(*packages: str) -> Path:
                 installer.make(sys.executable, str(folder)),
                 installer.install(str(folder / "bin/python"), ["--quiet", *packages]),
             ):
-                subprocess.run(command, env={**os.environ, **dict(installer.variables)}, check=True)
+                # Jobs can't write to the environment, so each would compile its packages anew.
+                variables = {**dict(installer.variables), "UV_COMPILE_BYTECODE": "1"}
+                subprocess.run(command, env={**os.environ, **variables}, check=True)
             done.touch()
     return folder / "bin/python"

@@ -11,11 +11,12 @@ import mlflow
 import pytest
 from mlflow import MlflowClient
 from tests.e2e.stack import Stack, lines, manifest, series
+from tests.environments import FIRST_RUN, python_with
 
-# One list for all libraries, so that they share a build.
+# One environment for all libraries, which is built once on a machine.
 _PACKAGES = [
     *(f"mlflow=={mlflow.__version__}", "lightning==2.6.6", "transformers==5.23.0", "accelerate==1.15.0"),
-    "keras==3.15.1",
+    *("keras==3.15.1", "torch==2.13.0"),
 ]
 _LIBRARIES: dict[str, dict[str, Any]] = {
     "lightning": {
@@ -68,10 +69,12 @@ def test_a_program_logs_to_its_job(stack: Stack, tmp_path: Path) -> None:
     assert [line for line in lines(job) if "MLFLOW" in line] == ["{'MLFLOW_TRACKING_URI'}"]
 
 
+@pytest.mark.timeout(FIRST_RUN)  # the first run on a machine builds the environment
 @pytest.mark.parametrize("library", _LIBRARIES)
 def test_what_libraries_log_is_the_jobs(stack: Stack, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     command = f"python mlflow_loggers.py {library}"
-    framework = {"name": "pytorch", "launcher": "none", "packages": _PACKAGES, "command": command}
+    environment = str(python_with(*_PACKAGES).parents[1])
+    framework = {"name": "custom", "version": environment, "command": command}
     job = stack.train(manifest(command, framework=framework, cpus=1, memory="2 GiB")).wait(timeout=1400)
     assert job.state == "COMPLETED", lines(job)
     expected = _LIBRARIES[library]

@@ -19,16 +19,21 @@ import weft
 
 EXAMPLES = REPOSITORY / "examples"
 FASHION = EXAMPLES / "fashion-ray"
-_TASKS = """
-import ray
+_ACTORS = """
+import json, os, pathlib, ray
 
-@ray.remote(scheduling_strategy="SPREAD")
-def version():
-    import weft_alpha
-    return weft_alpha.__version__
+@ray.remote(num_cpus=1, scheduling_strategy="SPREAD")
+class Place:
+    def see(self):
+        import weft_alpha
+        [data] = pathlib.Path(os.environ["DATA_DIR"]).rglob("words.txt")
+        return os.environ["LEARNER_ID"], weft_alpha.__version__, data.read_text()
 
 ray.init()
-print("versions", ray.get([version.remote() for _ in range(2)]))
+places = [Place.remote() for _ in range(2)]
+seen = sorted(ray.get([place.see.remote() for place in places]))
+found = {"seen": seen, "nodes": sorted(node["NodeName"] for node in ray.nodes()), "environment": dict(os.environ)}
+pathlib.Path(os.environ["RESULT_DIR"], "found.json").write_text(json.dumps(found))
 """
 
 
@@ -60,11 +65,8 @@ def node_folders(stack: Stack) -> set[Path]:
 
 @pytest.fixture(scope="module")
 def clothes(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_clothes(stack, tmp_path_factory.mktemp("clothes"))
-
-
-def make_clothes(stack: Stack, folder: Path) -> Path:
     """The example's pictures, here and in S3."""
+    folder = tmp_path_factory.mktemp("clothes")
     subprocess.run([sys.executable, str(EXAMPLES / "data/fashion.py"), str(folder)], check=True)
     stack.weft("data", "put", str(folder), "default:fashion-data")
     stack.weft("data", "create", "default:fashion-models")
@@ -82,18 +84,6 @@ def check_clothes(stack: Stack, job: weft.Job, clothes: Path, folder: Path, accu
     assert float(out.split("accuracy:")[1].split()[0]) == pytest.approx(float(final.split()[2]), abs=1e-4)
 
 
-def check_packages(stack: Stack, folder: Path) -> None:
-    """A job's packages are built on the outer cluster, and the workers of the job's own cluster have them."""
-    code = folder / "code"
-    make_wheel(code / "wheels", "weft-alpha", "1.2")
-    (code / "tasks.py").write_text(_TASKS)
-    framework = {"name": "ray", "command": "python tasks.py", "packages": "weft-alpha", "wheels": "wheels/*.whl"}
-    wanted = manifest("", engine="ray", learners=2, memory="1 GiB", framework=framework)
-    job = completed(stack.train(wanted, code))
-    assert [line for line in lines(job, 1) if line.startswith("versions")] == ["versions ['1.2', '1.2']"]
-    assert job.raw["packages"]["lock"][0]["name"] == "weft-alpha"
-
-
 # The image's first job builds its environment.
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("example", ["manifest.yml", "manifest-horovod.yml"])
@@ -109,17 +99,31 @@ def test_clothes(stack: Stack, clothes: Path, tmp_path: Path, example: str) -> N
 
 
 @pytest.mark.timeout(1500)
-def test_clothes_on_a_ray_cluster(tmp_path: Path) -> None:
-    """The job's own cluster inside of another, whose token and address its programs never see."""
+def test_a_cluster_of_its_own_on_a_ray_cluster(tmp_path: Path) -> None:
+    """The job's packages are built on the outer cluster, whose token and address its programs never see. Both nodes of
+    the job's own cluster have the packages and the data, and what the program stores comes to S3.
+
+    That Ray Train and Horovod run on such a cluster: above, and in tests/trainer/launchers/test_ray_launcher.py."""
+    code, data = tmp_path / "code", tmp_path / "data"
+    make_wheel(code / "wheels", "weft-alpha", "1.2")
+    (code / "actors.py").write_text(_ACTORS)
+    data.mkdir()
+    (data / "words.txt").write_text("of the data")
+    framework = {"name": "ray", "command": "python actors.py", "packages": "weft-alpha", "wheels": "wheels/*.whl"}
+    wanted = manifest("", engine="ray", learners=2, memory="1 GiB", framework=framework)
+    wanted["data_stores"][0]["training_data"] = {"container": "words"}
     with RayCluster(cpus=4, memory=8 << 30) as cluster:
         engine = {"type": "ray", "address": cluster.address, "token": cluster.token}
         settings = {"WEFT_ENGINES": json.dumps({"local": {"type": "local"}, "ray": engine})}
         with running(tmp_path / "stack", settings) as stack:
-            data = make_clothes(stack, tmp_path / "clothes")
-            few = {"engine": "ray", "framework.command": "python train.py --epochs 2"}
-            job = completed(stack.client.train(FASHION / "manifest.yml", FASHION, overrides=few))
-            check_clothes(stack, job, data, tmp_path / "model", 0.5)
-            check_packages(stack, tmp_path)
+            stack.client.data.put(data, "default:words")
+            job = completed(stack.train(wanted, code))
+            found = json.loads(job.download_file("found.json", tmp_path / "found.json").read_text())
+            assert found["seen"] == [[learner, "1.2", "of the data"] for learner in ("1", "2")]
+            assert found["nodes"] == ["learner-1", "learner-2"]
+            assert not [name for name, value in found["environment"].items() if cluster.token in value]
+            assert found["environment"]["RAY_ADDRESS"] != cluster.gcs_address
+            assert job.raw["packages"]["lock"][0]["name"] == "weft-alpha"
             eventually(
                 lambda: not cluster.actors("weft-") and not cluster.supervisors("weft-"),
                 "the outer cluster is free again",

@@ -6,6 +6,8 @@ ranks train on different data, so that they have the same parameters only if the
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import re
 import subprocess
@@ -24,28 +26,37 @@ pytestmark = pytest.mark.timeout(FIRST_RUN)  # the first job with a package inst
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of all programs of this process: equal lists of packages are built once."""
-    return tmp_path_factory.mktemp("home")
+    """Of all programs. Each list of packages is built once on a machine, as environments are, and built anew after a
+    change of the code that builds it. The build itself: tests/e2e/test_packages.py."""
+    home = tmp_path_factory.mktemp("home")
+    code = sorted((REPOSITORY / "trainer_images/runtime/weft_trainer/packages").glob("*.py"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in code)).hexdigest()[:12]
+    kept = Path(ENVIRONMENTS) / f"packages-{digest}"
+    kept.mkdir(parents=True, exist_ok=True)
+    (home / ".cache/weft").mkdir(parents=True)
+    (home / ".cache/weft/packages").symlink_to(kept)
+    return home
 
 
 def run(name: str, home: Path, work: Path, *options: str | Path) -> str:
     """What the learners print; ``[2] …`` is of the second."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("WEFT_", "HF_", "AWS_"))}
-    done = subprocess.run(
-        ["weft", "run", str(HERE / name / "manifest.yml"), str(HERE / name), "--out", work / "out", *options],
-        cwd=work,
-        env=environment
-        | {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HOME": str(home),
-            "WEFT_ENVIRONMENTS_DIR": ENVIRONMENTS,
-            # A home of the tests' own has their packages built. What uv has downloaded is shared.
-            "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache/uv")),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with (Path(ENVIRONMENTS) / "packages.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a build that another process has begun would be refused
+        done = subprocess.run(
+            ["weft", "run", str(HERE / name / "manifest.yml"), str(HERE / name), "--out", work / "out", *options],
+            cwd=work,
+            env=environment
+            | {
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "HOME": str(home),
+                "WEFT_ENVIRONMENTS_DIR": ENVIRONMENTS,
+                "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache/uv")),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert "COMPLETED" in done.stderr
     return done.stdout
