@@ -96,6 +96,7 @@ rules:
   - {when: metric val/loss is NaN, then: halt}
   - {when: "log /CUDA (error|fault)/", then: [notify, halt, notify]}
   - {when: no step for 1h30m, then: notify}
+parameters: {lr: 0.1, batch: 32, model: small}
 """
 
 
@@ -190,6 +191,7 @@ def test_every_field() -> None:
         "identity": {"audience": "sts.amazonaws.com", "subject": "project"},
         "results": ["model.pt", "out/**"],
         "keep_leftovers": False,
+        "parameters": {"lr": 0.1, "batch": 32, "model": "small"},
         "evaluation_metrics": {
             "type": "tensorboard",
             "path": "$JOB_STATE_DIR/logs/tb",
