@@ -247,6 +247,7 @@ def test_heartbeats_bring_the_stop(api: Api, gang: Attempted) -> None:
         "stop": False,
         "grace_seconds": None,
         "dump": None,
+        "tunnels": [],
     }
     assert not _is_due(api, gang.job_id), "a heartbeat is no reason to step"
     learner = _learner(api, gang, 0)
@@ -260,9 +261,9 @@ def test_heartbeats_bring_the_stop(api: Api, gang: Attempted) -> None:
     assert agent.post("heartbeat").status_code == 200
     assert _learner(api, gang, 0).saved_at == learner.saved_at, "what is stored stays stored"
     api.set_attempt(gang, stop_requested_at=datetime.now(UTC))
-    assert agent.post("heartbeat").json() == {"stop": True, "grace_seconds": 120, "dump": None}
+    assert agent.post("heartbeat").json() == {"stop": True, "grace_seconds": 120, "dump": None, "tunnels": []}
     api.set_attempt(gang, grace_seconds=0)
-    assert agent.post("heartbeat").json() == {"stop": True, "grace_seconds": 0, "dump": None}
+    assert agent.post("heartbeat").json() == {"stop": True, "grace_seconds": 0, "dump": None, "tunnels": []}
     assert code_of(gang.agents[1].post("heartbeat")) == "stale_attempt", "no grant, no heartbeat"
 
 

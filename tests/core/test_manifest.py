@@ -210,7 +210,6 @@ def test_every_field() -> None:
             {"when": "log /CUDA (error|fault)/", "then": ["notify", "halt"]},
             {"when": "no step for 1h30m", "then": ["notify"]},
         ],
-        "parameters": {},
         "notes": [],
     }
     assert parsed.manifest.results_place == (parsed.manifest.data_stores[0], Place(container="tf_trained_model"))
