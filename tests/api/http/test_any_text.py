@@ -25,8 +25,10 @@ def _bodies(api: Api) -> Iterator[tuple[str, str, Any]]:
                 yield method.upper(), path, _example(content["schema"], components)
 
 
-def _example(schema: dict[str, Any], components: dict[str, Any]) -> Any:
-    """A value that has every property of ``schema``."""
+def _example(schema: dict[str, Any] | bool, components: dict[str, Any]) -> Any:
+    """A value that has every property of ``schema``; True: any value is one."""
+    if isinstance(schema, bool):
+        return "text"
     if "$ref" in schema:
         return _example(components[schema["$ref"].rpartition("/")[2]], components)
     for key in ("anyOf", "oneOf", "allOf"):
