@@ -34,8 +34,8 @@ setup: $(VENV)/.installed $(DASHBOARD) ## the virtual environment that everythin
 docs: setup ## the references in docs/reference, and all pages as a site in site/
 	@$(BIN)/python -m docs.generate && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-screenshots: setup ## pictures of all pages at three sizes, light and dark (ARGS="jobs job"), and those of the documentation
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.dashboard.screenshots $(ARGS)
+screenshots: setup ## pictures of real runs for docs/screenshots, made in Chromium
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.dashboard.screenshots
 
 # The job's environment is built beside all that comes before the job; if that fails, the job's events say so. The page
 # gives way to it: the job waits for its environment, and nobody for the page.

@@ -11,7 +11,7 @@ import {
 
 import { AwayError } from "./api/client";
 import { connection } from "./api/connection";
-import { checkpointsQuery, jobQuery, sessionQuery } from "./api/queries";
+import { sessionQuery } from "./api/queries";
 import { Away, Shell } from "./app/Shell";
 import { parseSearch, stringifySearch, text, whole } from "./app/urls";
 import { readChartSearch } from "./charts/search";
@@ -87,13 +87,11 @@ const jobs = createRoute({
 const job = createRoute({
   getParentRoute: () => inside,
   path: "/jobs/$jobId",
-  loader: ({ context, params }) => void context.queries.prefetchQuery(jobQuery(params.jobId)),
   component: lazyRouteComponent(code(() => import("./pages/job/JobPage")), "JobPage"),
 });
 const overview = createRoute({
   getParentRoute: () => job,
   path: "/",
-  loader: ({ context, params }) => void context.queries.prefetchQuery(checkpointsQuery(params.jobId)),
   component: lazyRouteComponent(code(() => import("./pages/job/Overview")), "Overview"),
 });
 const events = createRoute({
@@ -183,9 +181,6 @@ const admin = createRoute({
   component: lazyRouteComponent(code(() => import("./pages/access/AdminPage")), "AdminPage"),
 });
 
-/** What the menu does not lead to: it stays, to go on from. */
-const unknown = createRoute({ getParentRoute: () => inside, path: "$", component: NotFound });
-
 const readPath = (search: Record<string, unknown>): { path?: string } => {
   const path = text(search["path"]);
   return path ? { path } : {};
@@ -228,7 +223,6 @@ const tree = root.addChildren([
     device,
     audit,
     admin,
-    unknown,
   ]),
 ]);
 

@@ -26,8 +26,6 @@ export class AwayError extends Error {}
 
 const AWAY = new Set(["database_unavailable"]);
 const READS = new Set(["GET", "HEAD"]);
-/** How long the API may take to begin its answer, in ms. A write may have to wait for a store. */
-const PATIENCE = { read: 30_000, write: 120_000 };
 
 let onSignedOut = () => {};
 /** What to do when the API says that there is no session (any more). */
@@ -45,20 +43,13 @@ export async function call(input: Request | string, init?: RequestInit): Promise
       request.headers.set("Idempotency-Key", idempotencyKey());
     }
   }
-  const limit = READS.has(request.method) ? PATIENCE.read : PATIENCE.write;
-  const late = new AbortController();
-  const timer = setTimeout(() => late.abort(), limit);
   let response: Response;
   try {
-    response = await fetch(request, { signal: AbortSignal.any([request.signal, late.signal]) });
+    response = await fetch(request);
   } catch (error) {
     if (request.signal.aborted) throw error;
     connection.lost();
-    throw new AwayError(
-      late.signal.aborted ? `The API has not answered for ${limit / 1000} seconds.` : "The API does not answer.",
-    );
-  } finally {
-    clearTimeout(timer);
+    throw new AwayError("The API does not answer.");
   }
   if (response.ok) return response;
   const problem = await readProblem(response);

@@ -39,19 +39,6 @@ export const checkpointsQuery = (id: string) =>
       body(api.GET("/api/v1/jobs/{job_id}/checkpoints", { params: { path: { job_id: id } }, signal })),
   });
 
-const TAIL = 60; // lines
-
-/** The end of a job's log, or of one learner's in one attempt. */
-export const tailQuery = (id: string, live: boolean, of: { learner?: number; attempt?: number } = {}) =>
-  queryOptions({
-    queryKey: ["tail", id, of],
-    queryFn: ({ signal }) => {
-      const query = { tail: TAIL, limit: TAIL, ...of };
-      return body(api.GET("/api/v1/jobs/{job_id}/logs", { params: { path: { job_id: id }, query }, signal }));
-    },
-    refetchInterval: live ? LIVE : false,
-  });
-
 export const filesQuery = (id: string) =>
   queryOptions({
     queryKey: ["files", id],

@@ -1,99 +1,72 @@
-// Following by server-sent events. The browser's EventSource hides the comments by which the API shows that it is still
-// there, so the stream is read here: one that is silent for too long is dropped, and opened again where it was.
+// Following by server-sent events. The browser's EventSource comes back by itself and says where it was
+// (Last-Event-ID); it gives up for good when it gets another answer than a stream, and then it is for us to go on.
 import { useEffect, useRef, useState } from "react";
 
-import { ApiError, call } from "./client";
 import { connection } from "./connection";
-import { EventReader } from "./events";
+import { json } from "./client";
 
-export interface Stream {
-  state: "connecting" | "open" | "away" | "ended";
-  /** When the API was last heard, in ms since 1970; null before the first time. */
-  heard: number | null;
-}
+export type StreamState = "connecting" | "open" | "away" | "ended";
 type Handlers = Record<string, (data: unknown, id: string) => void>;
 
 const AGAIN = 3000; // ms
-const TOO_MANY = 429; // streams: another page may be closed
-/** Longer than between two of the API's comments (15 s). */
-export const SILENCE = 20_000; // ms
 
 /**
- * Follow `url(lastId)` until its `end`, with the handlers that `handlers()` gives by event name. `update` hears how the
- * stream changes. Returns a function that ends it.
+ * Follow `url(lastId)` until its `end`, with the handlers that `handlers()` gives by event name. `tell` hears each new
+ * state. Returns a function that ends it.
  */
 export function follow(
   url: (lastId: string | null) => string | undefined,
   handlers: () => Handlers,
-  update: (change: (before: Stream) => Stream) => void,
+  tell: (state: StreamState) => void,
 ): () => void {
+  let source: EventSource | null = null;
+  let timer: ReturnType<typeof setTimeout> | undefined;
   let lastId: string | null = null;
   let over = false;
-  let again: ReturnType<typeof setTimeout> | undefined;
-  let silence: ReturnType<typeof setTimeout> | undefined;
-  let current = new AbortController();
-  const turn = (state: Stream["state"]) => update((before) => ({ ...before, state }));
 
-  const hear = (abort: AbortController) => {
-    clearTimeout(silence);
-    silence = setTimeout(() => abort.abort(), SILENCE);
-    const now = Date.now();
-    // Lines come by the thousand: the time is told once a second.
-    const isNews = (before: Stream) => before.state !== "open" || now - (before.heard ?? 0) > 1000;
-    update((before) => (isNews(before) ? { state: "open", heard: now } : before));
-  };
-  const open = async () => {
+  const open = () => {
     const address = url(lastId);
     if (over || address === undefined) return;
-    const abort = (current = new AbortController());
-    try {
-      const response = await call(address, { headers: { Accept: "text/event-stream" }, signal: abort.signal });
-      const bytes = response.body?.getReader();
-      const reader = new EventReader();
-      hear(abort);
-      for (let piece = await bytes?.read(); piece && !piece.done; piece = await bytes?.read()) {
-        hear(abort);
-        for (const event of reader.read(piece.value)) {
-          if (event.id) lastId = event.id;
-          if (event.name === "end") over = true;
-          handlers()[event.name]?.(JSON.parse(event.data), event.id);
-        }
-      }
-    } catch (error) {
-      // What the API refuses it will refuse again; a session that has ended leads to signing in.
-      if (error instanceof ApiError && error.status < 500 && error.status !== TOO_MANY) over = true;
+    tell("connecting");
+    source = new EventSource(address);
+    source.onopen = () => tell("open");
+    for (const name of Object.keys(handlers())) {
+      source.addEventListener(name, (event) => {
+        const message = event as MessageEvent<string>;
+        if (message.lastEventId) lastId = message.lastEventId;
+        handlers()[name]?.(JSON.parse(message.data), message.lastEventId);
+      });
     }
-    clearTimeout(silence);
-    if (abort !== current) return;
-    if (over) turn("ended");
-    else {
-      turn("away");
-      again = setTimeout(openAgain, AGAIN);
-    }
+    source.addEventListener("end", () => {
+      over = true;
+      source?.close();
+      tell("ended");
+    });
+    source.onerror = () => {
+      if (over) return;
+      tell("away");
+      if (source?.readyState !== EventSource.CLOSED) return;
+      // An EventSource never says why. Asking shows whether the session or the API is gone, and both are dealt with.
+      json("/me").catch(() => {});
+      timer = setTimeout(open, AGAIN);
+    };
   };
-  const openAgain = () => {
-    clearTimeout(again);
-    again = undefined;
-    void open();
-  };
-  void open();
+  open();
   const unsubscribe = connection.onBack(() => {
-    if (!over && again !== undefined) openAgain();
+    clearTimeout(timer);
+    if (source?.readyState === EventSource.CLOSED) open();
   });
   return () => {
     over = true;
     unsubscribe();
-    clearTimeout(again);
-    clearTimeout(silence);
-    const last = current;
-    current = new AbortController();
-    last.abort();
+    clearTimeout(timer);
+    source?.close();
   };
 }
 
 /** Follow as above while the component is there, anew when `key` changes. Null: nothing is followed. */
-export function useStream(url: ((lastId: string | null) => string) | null, key: string, handlers: Handlers): Stream {
-  const [stream, setStream] = useState<Stream>({ state: "connecting", heard: null });
+export function useStream(url: ((lastId: string | null) => string) | null, key: string, handlers: Handlers) {
+  const [state, setState] = useState<StreamState>("connecting");
   const latest = useRef({ handlers, url });
   useEffect(() => {
     latest.current = { handlers, url };
@@ -105,9 +78,9 @@ export function useStream(url: ((lastId: string | null) => string) | null, key: 
     return follow(
       (lastId) => latest.current.url?.(lastId),
       () => latest.current.handlers,
-      setStream,
+      setState,
     );
   }, [wanted, key]);
 
-  return wanted ? stream : { state: "ended", heard: null };
+  return wanted ? state : "ended";
 }

@@ -9,7 +9,6 @@ import { type Chart, chartsOf } from "./charts";
 import { Controls } from "./Controls";
 import { type Known, type LineKey, makeKey, originsOf, toLine } from "./jobLines";
 import type { ChartedJob } from "./jobs";
-import { best, goal } from "./main";
 import { Plot } from "./Plot";
 import { bucketsQuery, type Kind, seriesQuery } from "./queries";
 import { type Axis, type ChartSearch, NO_ZOOM } from "./search";
@@ -60,38 +59,23 @@ export function Panel({ jobs, kind, search, change, empty, children }: PanelProp
         </div>
       )}
       {charts.length === 0 && <p className="muted">No metric fits what is chosen.</p>}
-      {[...new Set(charts.map((chart) => chart.group))].map((group) => (
-        <Group key={group} name={group}>
-          {charts.filter((chart) => chart.group === group).map((chart) => (
-            <ChartCard
-              key={chart.title}
-              chart={chart}
-              jobs={jobs}
-              kind={kind}
-              axis={axis}
-              search={search}
-              change={change}
-              fits={fits}
-              lineKey={key}
-              known={known}
-            />
-          ))}
-        </Group>
-      ))}
+      <div className="charts">
+        {charts.map((chart) => (
+          <ChartCard
+            key={chart.title}
+            chart={chart}
+            jobs={jobs}
+            kind={kind}
+            axis={axis}
+            search={search}
+            change={change}
+            fits={fits}
+            lineKey={key}
+            known={known}
+          />
+        ))}
+      </div>
     </div>
-  );
-}
-
-/** The charts of metrics whose names begin alike; closed, they ask for nothing. */
-function Group({ name, children }: { name: string; children: readonly ReactNode[] }) {
-  if (!name) return <div className="charts">{children}</div>;
-  return (
-    <details className="chart-group" open>
-      <summary>
-        <h2>{name}</h2> <span className="muted">{children.length}</span>
-      </summary>
-      <div className="charts">{children}</div>
-    </details>
   );
 }
 
@@ -107,57 +91,31 @@ interface CardProps {
   known: readonly Known[];
 }
 
-export function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, known }: CardProps) {
+function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineKey, known }: CardProps) {
   const [card, seen] = useSeen();
   const origins = useMemo(() => originsOf(known), [known]);
   const zoomed = search.from !== undefined && search.to !== undefined;
-  const smooth = search.smooth ?? 0;
-  const queriesOf = (within: boolean, wanted: boolean) =>
-    jobs.map((job) => {
+  const answers = useQueries({
+    queries: jobs.map((job) => {
       const origin = origins.get(job.id);
       const ms = (at: number) => (axis === "elapsed" ? (origin ?? 0) + at * 1000 : at);
-      const range = within ? { from: ms(search.from ?? 0), to: ms(search.to ?? 0) } : {};
+      const range = zoomed ? { from: ms(search.from ?? 0), to: ms(search.to ?? 0) } : {};
       const has = origin !== undefined && known.some((series) => series.job === job.id && chart.names.includes(series.name));
       const asked = { names: chart.names, kind, x: axis === "step" ? "step" : "time", ...range } as const;
-      return bucketsQuery(job.id, asked, job.live && seen, wanted && seen && has);
-    });
-  const answers = useQueries({ queries: queriesOf(zoomed, true) });
-  // A point is smoothed by what came before it, also before the range.
-  const wholes = useQueries({ queries: queriesOf(false, zoomed && smooth > 0) });
+      return bucketsQuery(job.id, asked, job.live && seen, seen && has);
+    }),
+  });
   const lines = answers.flatMap((answer, at) => {
     const job = jobs[at]?.id ?? "";
     const series = (answer.data?.series ?? []).filter((found) => fits(found) && found.x.length > 0);
-    const wholeOf = (part: (typeof series)[number]) =>
-      zoomed && smooth > 0
-        ? wholes[at]?.data?.series.find(
-            (all) => all.name === part.name && all.learner === part.learner && all.attempt === part.attempt,
-          )
-        : undefined;
-    return series.map((found) => toLine(found, job, chart, axis, origins.get(job) ?? 0, lineKey, wholeOf(found)));
+    return series.map((found) => toLine(found, job, chart, axis, origins.get(job) ?? 0, lineKey));
   });
   const failed = answers.find((answer) => answer.error && !answer.data)?.error;
   const leftOut = answers.reduce((sum, answer) => sum + (answer.data?.left_out ?? 0), 0);
-  const record = kind === "user" ? recordOf(known.filter((found) => chart.names.includes(found.name) && fits(found))) : null;
   const formatX = axis === "elapsed" ? span : value;
   return (
     <section className="card chart" ref={card} aria-label={chart.title}>
-      <div className="chart-head">
-        <h2 className="break">{chart.title}</h2>
-        {record !== null && (
-          <span className="muted numbers">
-            {goal(chart.names[0] ?? "")} {chart.format(record)}
-          </span>
-        )}
-        <button
-          type="button"
-          className="button quiet small"
-          aria-label={`${chart.title} on the full screen`}
-          title="Full screen"
-          onClick={() => void (document.fullscreenElement ? document.exitFullscreen() : card.current?.requestFullscreen())}
-        >
-          ⤢
-        </button>
-      </div>
+      <h2 className="break">{chart.title}</h2>
       {failed ? (
         <ErrorNote error={failed} />
       ) : lines.length ? (
@@ -165,7 +123,7 @@ export function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineK
           lines={lines}
           axis={axis}
           log={search.log === "1"}
-          smooth={smooth}
+          smooth={search.smooth ?? 0}
           range={zoomed ? [search.from ?? 0, search.to ?? 0] : null}
           format={chart.format}
           binary={chart.binary}
@@ -179,13 +137,6 @@ export function ChartCard({ chart, jobs, kind, axis, search, change, fits, lineK
       {leftOut > 0 && <p className="muted">{leftOut} more lines are left out: choose learners.</p>}
     </section>
   );
-}
-
-/** The best value of a chart's lines. */
-function recordOf(known: readonly Known[]): number | null {
-  const values = known.flatMap((found) => best(found.name, found) ?? []);
-  if (!values.length) return null;
-  return goal(known[0]?.name ?? "") === "max" ? Math.max(...values) : Math.min(...values);
 }
 
 const tidy = (at: number) => Number(at.toPrecision(Math.abs(at) > 1e9 ? 15 : 6));

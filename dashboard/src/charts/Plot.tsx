@@ -36,14 +36,6 @@ interface Picture {
   places: { raw: number; shown: number }[];
 }
 
-/** uPlot's marks of time, in 24 hours: the interval in ms, the text, and what stands below where a day begins. */
-const CLOCKS: (string | number | null)[][] = [
-  [86_400_000, "{MM}-{DD}", "\n{YYYY}", null, null, null, null, null, 1],
-  [60_000, "{HH}:{mm}", "\n{YYYY}-{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1],
-  [1000, "{HH}:{mm}:{ss}", "\n{YYYY}-{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1],
-  [1, ":{ss}.{fff}", "\n{YYYY}-{MM}-{DD} {HH}:{mm}", null, "\n{MM}-{DD} {HH}:{mm}", null, "\n{HH}:{mm}", null, 1],
-];
-
 const LEGEND_ROWS = 4; // what surely fits into .plot-legend
 
 export function Plot({ lines, axis, log, smooth, range, format, binary, formatX, onZoom, label }: PlotProps) {
@@ -104,8 +96,7 @@ export function Plot({ lines, axis, log, smooth, range, format, binary, formatX,
             ...style,
             font,
             size: axis === "time" ? 42 : 28,
-            space: axis === "step" ? 50 : 84, // px that a mark's text may need
-            ...(axis === "time" ? { values: CLOCKS } : { values: (_: uPlot, marks: number[]) => marks.map(latest.current.formatX) }),
+            ...(axis === "time" ? {} : { values: (_: uPlot, marks: number[]) => marks.map(latest.current.formatX) }),
           },
           {
             ...style,
@@ -133,12 +124,7 @@ export function Plot({ lines, axis, log, smooth, range, format, binary, formatX,
       element,
     );
     plot.current = made;
-    const sizes = new ResizeObserver(() =>
-      made.setSize({
-        width: element.clientWidth,
-        height: element.closest(":fullscreen") ? Math.max(HEIGHT, element.clientHeight) : HEIGHT,
-      }),
-    );
+    const sizes = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
     sizes.observe(element);
     return () => {
       sizes.disconnect();
@@ -209,11 +195,7 @@ function draw(lines: readonly Line[], log: boolean, smooth: number): Picture {
     };
     if (smooth > 0) {
       series.push({ ...pen, alpha: 0.35, width: 1, points: { show: false } }, pen);
-      const whole = line.smooth ?? line;
-      tables.push(
-        [line.x, last] as uPlot.AlignedData,
-        [whole.x, smoothed(fit(whole.last), smooth / 100)] as uPlot.AlignedData,
-      );
+      tables.push([line.x, last, smoothed(last, smooth / 100)] as uPlot.AlignedData);
       places.push({ raw: base, shown: base + 1 });
     } else {
       const edge: uPlot.Series = { stroke: "transparent", width: 0, points: { show: false } };

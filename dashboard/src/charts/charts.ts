@@ -2,14 +2,11 @@
 import { size, value } from "../ui/format";
 import type { Kind } from "./queries";
 import type { Series } from "./lines";
-import { VALIDATION } from "./main";
 
 type Format = (value: number | null | undefined) => string;
 
 export interface Chart {
   title: string;
-  /** What comes before the last slash of its names; empty for none, and for a chart of a training's two sides. */
-  group: string;
   /** As the API calls them. */
   names: string[];
   format: Format;
@@ -41,35 +38,9 @@ const SYSTEM: [RegExp, string, Format, (found: RegExpMatchArray) => string][] = 
 
 const bare = (name: string) => name.replace(/^system\//, "");
 
-const TRAINING = /^(train|training)$/i;
-
-/** A chart for each metric; what training and validation call alike shares one. */
-function userCharts(names: readonly string[]): Chart[] {
-  const sides = new Map<string, string[]>();
-  for (const name of names) {
-    const [side = "", own, ...rest] = name.split("/");
-    if (own === undefined || rest.length || !(TRAINING.test(side) || VALIDATION.test(side))) continue;
-    sides.set(own, [...(sides.get(own) ?? []), name]);
-  }
-  const shared = [...sides].filter(([own, both]) => both.length > 1 && !names.includes(own));
-  const alone = names.filter((name) => !shared.some(([, both]) => both.includes(name)));
-  const groupOf = (name: string) => name.slice(0, Math.max(0, name.lastIndexOf("/")));
-  const plain = { format: value, binary: false };
-  return [
-    ...shared.map(([own, both]) => ({
-      ...plain,
-      title: own,
-      group: "",
-      names: both.sort((a, b) => Number(VALIDATION.test(groupOf(a))) - Number(VALIDATION.test(groupOf(b)))),
-      part: groupOf,
-    })),
-    ...alone.map((name) => ({ ...plain, title: name, group: groupOf(name), names: [name], part: () => "" })),
-  ].sort((a, b) => a.group.localeCompare(b.group, "en", { numeric: true }));
-}
-
 export function chartsOf(kind: Kind, series: readonly Series[]): Chart[] {
   const names = [...new Set(series.map(({ name }) => name))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
-  if (kind === "user") return userCharts(names);
+  if (kind === "user") return names.map((name) => ({ title: name, names: [name], format: value, binary: false, part: () => "" }));
   const charts: Chart[] = [];
   const left = new Set(names);
   for (const [pattern, title, format, part] of SYSTEM) {
@@ -80,8 +51,8 @@ export function chartsOf(kind: Kind, series: readonly Series[]): Chart[] {
       const match = bare(name).match(pattern);
       return match ? part(match) : "";
     };
-    charts.push({ title, group: "", names: found, format, binary: format === bytes || format === rate, part: partOf });
+    charts.push({ title, names: found, format, binary: format === bytes || format === rate, part: partOf });
   }
-  for (const name of left) charts.push({ title: bare(name), group: "", names: [name], format: value, binary: false, part: () => "" });
+  for (const name of left) charts.push({ title: bare(name), names: [name], format: value, binary: false, part: () => "" });
   return charts;
 }

@@ -56,10 +56,7 @@ export function originsOf(known: readonly Known[]): Map<string, number> {
   return origins;
 }
 
-/**
- * The line of a series in a chart; `origin` is the time, in ms since 1970, at which the job's elapsed time begins.
- * `whole` is all of the series, where `series` is the part that is zoomed to and the line is smoothed.
- */
+/** The line of a series in a chart; `origin` is the time, in ms since 1970, at which the job's elapsed time begins. */
 export function toLine(
   series: Buckets,
   job: string,
@@ -67,9 +64,7 @@ export function toLine(
   axis: Axis,
   origin: number,
   key: LineKey,
-  whole?: Buckets,
 ): Line {
-  const xs = (buckets: Buckets) => (axis === "elapsed" ? buckets.x.map((ms) => (ms - origin) / 1000) : buckets.x);
   const part = chart.part(series.name);
   const at = key.color(job, series.learner) * chart.names.length + chart.names.indexOf(series.name);
   return {
@@ -77,10 +72,9 @@ export function toLine(
     label: [key.label(job, series.learner, series.attempt), part].filter(Boolean).join(", "),
     color: color(at),
     dashed: key.old(job, series.learner, series.attempt),
-    x: xs(series),
+    x: axis === "elapsed" ? series.x.map((ms) => (ms - origin) / 1000) : series.x,
     min: series.min,
     max: series.max,
     last: series.last,
-    ...(whole ? { smooth: { x: xs(whole), last: whole.last } } : {}),
   };
 }

@@ -14,8 +14,6 @@ export interface Line {
   min: (number | null)[];
   max: (number | null)[];
   last: (number | null)[];
-  /** The line as it is smoothed: from all that the job has reported, whatever part is zoomed to. */
-  smooth?: { x: number[]; last: (number | null)[] };
 }
 
 /** Each is seen on white and on the dark surface alike (3:1 or more). */

@@ -1,7 +1,7 @@
 import { Empty } from "./Empty";
 import { dateTime } from "./format";
 
-const NAMES = { logs: "The log was", metrics: "The metrics were", results: "The results were", events: "The events were" };
+const NAMES = { logs: "The log was", metrics: "The metrics were", results: "The results were" };
 
 /** In place of what the project no longer keeps of a job. */
 export function Removed({ what, at }: { what: keyof typeof NAMES; at: string }) {

@@ -9,10 +9,6 @@ const TONES: Record<string, string> = {
   COMPLETED: "good",
   FAILED: "bad",
   HALTED: "warn",
-  // Outcomes of attempts.
-  SUCCEEDED: "good",
-  LOST: "bad",
-  INTERRUPTED: "warn",
 };
 export const tone = (state: string) => TONES[state] ?? "idle";
 

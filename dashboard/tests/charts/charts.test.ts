@@ -50,14 +50,3 @@ test("each quantity has its unit; bytes have axes in powers of two", () => {
   ]);
   for (const chart of charts) expect([chart.format(null), chart.format(undefined)]).toEqual(["–", "–"]);
 });
-
-test("training and validation of one thing share a chart; the others are grouped by what comes before their name", () => {
-  const charts = chartsOf("user", series("val/loss", "train/loss", "train/lr", "layers/0/norm", "f1"));
-  expect(charts.map(({ group, title, names }) => [group, title, names])).toEqual([
-    ["", "loss", ["train/loss", "val/loss"]],
-    ["", "f1", ["f1"]],
-    ["layers/0", "layers/0/norm", ["layers/0/norm"]],
-    ["train", "train/lr", ["train/lr"]],
-  ]);
-  expect(charts[0]?.names.map(charts[0].part)).toEqual(["train", "val"]);
-});

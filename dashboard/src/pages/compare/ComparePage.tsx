@@ -66,7 +66,10 @@ export function ComparePage() {
       ) : (
         <div className="stack">
           <Facts jobs={jobs} drop={(id) => change({ job: ids.filter((other) => other !== id) })} />
-          <h2 className="visually-hidden">Charts</h2>
+          <Differences jobs={jobs} />
+          <Parameters jobs={jobs} />
+          <Values jobs={jobs} />
+          <h2>Charts</h2>
           <Panel
             jobs={jobs.map(chartedJob)}
             kind="user"
@@ -74,9 +77,6 @@ export function ComparePage() {
             change={change}
             empty={<p className="muted">None of these jobs has reported a metric.</p>}
           />
-          <Differences jobs={jobs} />
-          <Parameters jobs={jobs} />
-          <Values jobs={jobs} />
         </div>
       )}
       {adding && <AnotherJob not={ids} choose={(id) => change({ job: [...ids, id] })} onClose={() => setAdding(false)} />}
@@ -205,22 +205,13 @@ function Differences({ jobs }: { jobs: readonly JobDetail[] }) {
 }
 
 function Parameters({ jobs }: { jobs: readonly JobDetail[] }) {
-  const all = parameters(jobs);
-  const [whole, setWhole] = useState(false);
-  const differing = all.filter(([, values]) => new Set(values).size > 1);
-  if (!all.length) return null;
-  const rows = whole || jobs.length < 2 ? all : differing;
+  const rows = parameters(jobs);
+  if (!rows.length) return null;
   return (
     <section className="card flush" aria-labelledby="parameters">
-      <div className="row card-title spread">
-        <h2 id="parameters">Parameters</h2>
-        {jobs.length > 1 && differing.length < all.length && (
-          <label className="check">
-            <input type="checkbox" checked={whole} onChange={(event) => setWhole(event.target.checked)} />
-            also the {all.length - differing.length} that are the same
-          </label>
-        )}
-      </div>
+      <h2 id="parameters" className="card-title">
+        Parameters
+      </h2>
       <div className="table-wrap">
         <table className="table compare">
           <Heads jobs={jobs} />

@@ -1,17 +1,8 @@
 import type { Event } from "../../api/types";
 import { clock, dateTime } from "../../ui/format";
-import { splitReason } from "../../ui/quoted";
-import { Output } from "../../ui/Output";
 import { tone } from "../../ui/StateBadge";
 
-interface Props {
-  events: readonly Event[];
-  newestFirst?: boolean;
-  /** With the lines of the log that a message quotes. */
-  whole?: boolean;
-}
-
-export function EventList({ events, newestFirst = false, whole = false }: Props) {
+export function EventList({ events, newestFirst = false }: { events: readonly Event[]; newestFirst?: boolean }) {
   if (!events.length) return <p className="muted">None yet.</p>;
   const shown = newestFirst ? [...events].reverse() : events;
   return (
@@ -27,23 +18,11 @@ export function EventList({ events, newestFirst = false, whole = false }: Props)
             ) : (
               <span className={event.kind === "warning" ? "chip tone-warn" : "chip"}>{event.kind}</span>
             )}{" "}
-            {splitReason(event.message).headline}
+            {event.message}
             {event.user && <span className="muted"> by {event.user}</span>}
-            {whole && <Quoted message={event.message} />}
           </span>
         </li>
       ))}
     </ol>
-  );
-}
-
-function Quoted({ message }: { message: string }) {
-  const { lines } = splitReason(message);
-  if (!lines.length) return null;
-  return (
-    <details>
-      <summary>its last lines</summary>
-      <Output lines={lines} label="The last lines" />
-    </details>
   );
 }

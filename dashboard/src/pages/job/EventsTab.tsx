@@ -2,8 +2,6 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { plural } from "../../ui/format";
-import { LiveNote } from "../../ui/LiveNote";
-import { Loading } from "../../ui/Loading";
 import { Deliveries } from "./Deliveries";
 import { EventList } from "./EventList";
 import { useLive } from "./live";
@@ -30,11 +28,11 @@ export function EventsTab() {
             onChange={(event) => setText(event.target.value)}
           />
           <span className="muted" role="status">
-            {events.length || stream.state === "ended" ? plural(shown.length, "event") : "loading …"}
-            {events.length > 0 && <LiveNote stream={stream} />}
+            {plural(shown.length, "event")}
+            {stream === "open" ? ", live" : stream === "away" ? ", reconnecting …" : ""}
           </span>
         </div>
-        {events.length || stream.state === "ended" ? <EventList events={shown} whole /> : <Loading />}
+        <EventList events={shown} />
       </section>
       <Deliveries jobId={jobId} />
     </div>

@@ -43,17 +43,10 @@ export function JobPage() {
       </Empty>
     );
   }
-  if (!job && error) return <ErrorNote error={error} />;
+  if (!job) return error ? <ErrorNote error={error} /> : <Loading rows={6} />;
   return (
-    // What the tabs show is asked for beside the job.
     <LiveEvents key={jobId} jobId={jobId}>
-      {job ? (
-        <Head job={job} />
-      ) : (
-        <div className="page-head">
-          <Loading rows={2} />
-        </div>
-      )}
+      <Head job={job} />
       <nav className="tabs" aria-label="The job's pages" ref={tabs}>
         {TABS.map((tab) => (
           <Link

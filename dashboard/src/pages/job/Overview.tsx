@@ -7,19 +7,12 @@ import { Command } from "../../ui/Copy";
 import { ErrorNote } from "../../ui/ErrorNote";
 import { Fact } from "../../ui/Fact";
 import { ago, dateTime, plural, since, size } from "../../ui/format";
-import { Loading } from "../../ui/Loading";
-import { splitReason } from "../../ui/quoted";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { useNow } from "../../ui/useNow";
 import { EventList } from "./EventList";
-import { Failure } from "./Failure";
-import { LastLines } from "./LastLines";
 import { useLive } from "./live";
-import { Progress } from "./Progress";
 import { Timeline } from "./Timeline";
-import { Training } from "./Training";
-import { Usage } from "./Usage";
 
 const route = getRouteApi("/inside/jobs/$jobId");
 const RECENT = 8;
@@ -28,31 +21,24 @@ const FEW_PACKAGES = 4;
 export function Overview() {
   const { jobId } = route.useParams();
   const { data: job } = useQuery(jobQuery(jobId));
-  const { events, stream } = useLive();
+  const { events } = useLive();
   if (!job) return null;
   return (
     <div className="overview">
       <div className="stack">
-        {job.state === "FAILED" && !job.condition ? <Failure job={job} /> : <Why job={job} />}
-        <Training job={job} />
-        <LastLines job={job} />
+        <Why job={job} />
         <section className="card" aria-labelledby="timeline">
           <h2 id="timeline">Time line</h2>
-          <Timeline job={job} />
+          <Timeline job={job} events={events} />
         </section>
         <Learners job={job} />
         <Checkpoints job={job} />
       </div>
       <div className="stack">
         <Facts job={job} />
-        <Usage job={job} />
         <section className="card" aria-labelledby="recent">
           <h2 id="recent">Latest events</h2>
-          {events.length || stream.state === "ended" ? (
-            <EventList events={events.slice(-RECENT)} newestFirst />
-          ) : (
-            <Loading />
-          )}
+          <EventList events={events.slice(-RECENT)} newestFirst />
           {events.length > RECENT && (
             <p>
               <Link to="/jobs/$jobId/events" params={{ jobId }}>
@@ -75,7 +61,7 @@ function Why({ job }: { job: JobDetail }) {
       <div className="note warn" role="status">
         <strong>Something is in the way</strong>
         <p>{job.condition}</p>
-        <p className="muted">{splitReason(job.reason).headline}</p>
+        <p className="muted">{job.reason}</p>
       </div>
     );
   }
@@ -83,7 +69,7 @@ function Why({ job }: { job: JobDetail }) {
     return (
       <div className="note info" role="status">
         <strong>Why it is waiting</strong>
-        <p>{splitReason(job.reason).headline}</p>
+        <p>{job.reason}</p>
         <p className="muted">
           For {since(job.state_since, now)}
           {job.queue_position ? `, number ${job.queue_position} in the queue of engine ${job.engine}` : ""}.
@@ -91,9 +77,18 @@ function Why({ job }: { job: JobDetail }) {
       </div>
     );
   }
+  if (job.state === "FAILED") {
+    return (
+      <div className="note bad" role="status">
+        <strong>Why it failed</strong>
+        <p>{job.reason}</p>
+        {job.error_code && <p className="muted mono">{job.error_code}</p>}
+      </div>
+    );
+  }
   return (
     <div className="note" role="status">
-      <Progress job={job} />
+      <p>{job.reason}</p>
     </div>
   );
 }
@@ -124,9 +119,8 @@ function Facts({ job }: { job: JobDetail }) {
           {plural(resources.cpus, "CPU")}, {size(resources.memory)}
           {resources.gpus ? `, ${plural(resources.gpus, resources.gpu_type ?? "GPU")}` : ""}
         </Fact>
-        {/* The failure that ends a job is counted, too, and uses no retry. */}
         <Fact name="Retries">
-          {job.retries ? `${Math.min(job.failures, job.retries)} of ${job.retries} used` : "none"}
+          {job.failures} of {job.retries} used
         </Fact>
         <Fact name="Priority">{job.priority}</Fact>
         <Fact name="User">{job.user}</Fact>
@@ -229,7 +223,7 @@ function exitOf(learner: Learner): string {
 }
 
 function Checkpoints({ job }: { job: JobDetail }) {
-  const { data, error, isPending } = useQuery(checkpointsQuery(job.id));
+  const { data, error } = useQuery(checkpointsQuery(job.id));
   const found = data?.checkpoints ?? [];
   return (
     <section className="card flush" aria-labelledby="checkpoints">
@@ -238,10 +232,6 @@ function Checkpoints({ job }: { job: JobDetail }) {
       </h2>
       {error ? (
         <ErrorNote error={error} />
-      ) : isPending ? (
-        <div className="card-foot">
-          <Loading rows={2} />
-        </div>
       ) : found.length === 0 ? (
         <p className="card-foot muted">
           None. What the program writes to <code>CHECKPOINT_DIR</code> is kept, and the next attempt begins with it.

@@ -1,21 +1,15 @@
 // The states of each attempt as a picture: how long the attempt waited, started, downloaded, trained and stored.
-import { ended, type JobDetail } from "../../api/types";
+import { ended, type Event, type JobDetail } from "../../api/types";
 import { clock, span } from "../../ui/format";
-import { Loading } from "../../ui/Loading";
-import { Removed } from "../../ui/Removed";
 import { tone } from "../../ui/StateBadge";
 import { useNow } from "../../ui/useNow";
-import { attemptRows, length, outcomeOf } from "./attempts";
-import { useLive } from "./live";
+import { attemptRows, length } from "./attempts";
 
-export function Timeline({ job }: { job: JobDetail }) {
-  const { events, stream } = useLive();
+export function Timeline({ job, events }: { job: JobDetail; events: readonly Event[] }) {
   const now = useNow(!ended(job));
   const rows = attemptRows(events, now);
   const longest = Math.max(1, ...rows.map(length));
-  if (job.removed?.events) return <Removed what="events" at={job.removed.events} />;
-  // Every job has an event of its submission: none means that they are on their way.
-  if (!rows.length) return stream.state === "ended" ? <p className="muted">No events.</p> : <Loading rows={2} />;
+  if (!rows.length) return <p className="muted">No events yet.</p>;
   return (
     <ol className="timeline">
       {rows.map((row) => (
@@ -24,7 +18,7 @@ export function Timeline({ job }: { job: JobDetail }) {
             <strong>Attempt {row.attempt}</strong>
             {row.segments[0] && <span className="muted numbers">{clock(row.segments[0].from)}</span>}
             <span className="muted numbers">{span(length(row) / 1000)}</span>
-            <Outcome outcome={outcomeOf(row, job.attempts)} />
+            {row.end && <span className={`state tone-${tone(row.end)}`}>{row.end}</span>}
           </div>
           <div className="timeline-track" aria-hidden="true">
             <div className="timeline-bar" style={{ width: `${Math.max(8, (100 * length(row)) / longest)}%` }}>
@@ -50,8 +44,4 @@ export function Timeline({ job }: { job: JobDetail }) {
       ))}
     </ol>
   );
-}
-
-function Outcome({ outcome }: { outcome: string | null }) {
-  return outcome && <span className={`state tone-${tone(outcome)}`}>{outcome}</span>;
 }

@@ -1,5 +1,5 @@
 // The attempts of a job, read from its events.
-import { ended, type Event, type JobDetail } from "../../api/types";
+import { ended, type Event } from "../../api/types";
 
 /** The time that the attempt spent in a state, in ms since 1970. */
 interface Segment {
@@ -45,8 +45,3 @@ const sameWait = (row: AttemptRow, before: Event | undefined) =>
 
 /** The time that the attempt took, in ms. */
 export const length = (row: AttemptRow) => row.segments.reduce((sum, segment) => sum + segment.to - segment.from, 0);
-
-/** How the attempt ended: as the job, if it ended with this attempt; else by itself, as one that was retried. */
-export function outcomeOf(row: AttemptRow, attempts: readonly Pick<JobDetail["attempts"][number], "n" | "outcome">[]) {
-  return row.end ?? attempts.find((attempt) => attempt.n === row.attempt)?.outcome ?? null;
-}

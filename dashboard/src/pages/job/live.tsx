@@ -1,32 +1,22 @@
 // A job's events, followed once for all tabs of its page; and what they change in what else is shown of it.
 import { useQueryClient } from "@tanstack/react-query";
-import { createContext, type ReactNode, useContext, useEffect, useRef, useState } from "react";
+import { createContext, type ReactNode, useContext, useState } from "react";
 
-import { type Stream, useStream } from "../../api/stream";
+import { type StreamState, useStream } from "../../api/stream";
 import type { Event } from "../../api/types";
 
 interface Live {
   events: readonly Event[];
-  stream: Stream;
+  stream: StreamState;
 }
 
-const TOGETHER = 300; // ms
-
-const LiveContext = createContext<Live>({ events: [], stream: { state: "connecting", heard: null } });
+const LiveContext = createContext<Live>({ events: [], stream: "connecting" });
 export const useLive = () => useContext(LiveContext);
 
 export function LiveEvents({ jobId, children }: { jobId: string; children: ReactNode }) {
   const queries = useQueryClient();
   const [events, setEvents] = useState<readonly Event[]>([]);
-  // However many events come at once, as on opening the page: the job is asked for once, and nothing is cut off.
-  const timer = useRef(0);
-  useEffect(() => () => window.clearTimeout(timer.current), []);
-  const again = () => {
-    timer.current ||= window.setTimeout(() => {
-      timer.current = 0;
-      void queries.invalidateQueries({ queryKey: ["job", jobId] }, { cancelRefetch: false });
-    }, TOGETHER);
-  };
+  const again = () => void queries.invalidateQueries({ queryKey: ["job", jobId] });
   const stream = useStream((last) => `/api/v1/jobs/${encodeURIComponent(jobId)}/events?after=${last ?? 0}`, jobId, {
     event: (data) => {
       const event = data as Event;
@@ -38,8 +28,8 @@ export function LiveEvents({ jobId, children }: { jobId: string; children: React
     },
     end: () => {
       again();
-      void queries.invalidateQueries({ queryKey: ["files", jobId] }, { cancelRefetch: false });
-      void queries.invalidateQueries({ queryKey: ["checkpoints", jobId] }, { cancelRefetch: false });
+      void queries.invalidateQueries({ queryKey: ["files", jobId] });
+      void queries.invalidateQueries({ queryKey: ["checkpoints", jobId] });
     },
   });
   return <LiveContext value={{ events, stream }}>{children}</LiveContext>;

@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState } from "react";
 
-import type { Job } from "../../api/types";
+import { type Job, STATES, type State } from "../../api/types";
 import { useDebounced } from "../../ui/useDebounced";
-import { COLUMNS, columnsOf, GROUPS, type JobsSearch } from "./search";
+import { COLUMNS, columnsOf, type JobsSearch } from "./search";
 
 interface Props {
   search: JobsSearch;
@@ -16,8 +16,11 @@ const METRIC = /^(.+?)\s*(<=|>=|<|>|=)\s*(\S+)$/;
 export function Filters({ search, change, jobs }: Props) {
   const labels = [...new Set(jobs.flatMap((job) => Object.entries(job.labels).map(([key, text]) => `${key}=${text}`)))];
   const metrics = [...new Set(jobs.flatMap((job) => Object.keys(job.metrics ?? {})))].sort();
-  const seen = (of: (job: Job) => string, chosen: string | undefined) =>
-    [...new Set([...jobs.map(of), ...(chosen ? [chosen] : [])])].sort();
+  const toggleState = (state: State) => {
+    const chosen = search.state ?? [];
+    const after = chosen.includes(state) ? chosen.filter((other) => other !== state) : [...chosen, state];
+    change({ state: after.length ? after : undefined });
+  };
   const without = (list: string[] | undefined, text: string) => {
     const after = (list ?? []).filter((other) => other !== text);
     return after.length ? after : undefined;
@@ -28,7 +31,7 @@ export function Filters({ search, change, jobs }: Props) {
         <SearchField value={search.q ?? ""} change={(q) => change({ q: q || undefined })} />
         <AddFilter
           name="Label"
-          placeholder="team=nlp"
+          placeholder="team=vision"
           options={labels}
           valid={(text) => text.indexOf("=") > 0}
           hint="key=value"
@@ -36,36 +39,26 @@ export function Filters({ search, change, jobs }: Props) {
         />
         <AddFilter
           name="Metric"
-          placeholder="loss<1"
+          placeholder="loss<0.3"
           options={metrics.map((name) => `${name}<`)}
           valid={(text) => METRIC.test(text)}
           hint="NAME<VALUE, also > <= >= =, and NAME.min, NAME.max"
           add={(text) => change({ metric: [...new Set([...(search.metric ?? []), text.replace(METRIC, "$1$2$3")])] })}
         />
-        <Choice
-          name="User"
-          none="Any user"
-          options={seen((job) => job.user, search.user)}
-          value={search.user}
-          choose={(user) => change({ user })}
-        />
-        <Choice
-          name="Engine"
-          none="Any engine"
-          options={seen((job) => job.engine, search.engine)}
-          value={search.engine}
-          choose={(engine) => change({ engine })}
-        />
-        <Choice
-          name="Submitted"
-          none="Any time"
-          options={[...new Set([...Object.keys(SINCE), ...(search.since ? [search.since] : [])])]}
-          value={search.since}
-          choose={(since) => change({ since })}
-        />
         <Columns search={search} change={change} metrics={metrics} />
       </div>
-      <div className="row chosen-filters">
+      <div className="row" role="group" aria-label="States">
+        {STATES.map((state) => (
+          <button
+            key={state}
+            type="button"
+            className="button small"
+            aria-pressed={search.state?.includes(state) ?? false}
+            onClick={() => toggleState(state)}
+          >
+            {state.toLowerCase()}
+          </button>
+        ))}
         {search.label?.map((label) => (
           <Removable key={label} text={label} remove={() => change({ label: without(search.label, label) })} />
         ))}
@@ -73,60 +66,6 @@ export function Filters({ search, change, jobs }: Props) {
           <Removable key={condition} text={condition} remove={() => change({ metric: without(search.metric, condition) })} />
         ))}
       </div>
-    </div>
-  );
-}
-
-const SINCE: Record<string, string> = { "1h": "Last hour", "24h": "Last 24 hours", "7d": "Last 7 days", "30d": "Last 30 days" };
-
-function Choice({
-  name,
-  none,
-  options,
-  value,
-  choose,
-}: {
-  name: string;
-  none: string;
-  options: readonly string[];
-  value: string | undefined;
-  choose: (value: string | undefined) => void;
-}) {
-  return (
-    <select className="input choice" aria-label={name} value={value ?? ""} onChange={(event) => choose(event.target.value || undefined)}>
-      <option value="">{none}</option>
-      {options.map((option) => (
-        <option key={option} value={option}>
-          {SINCE[option] ?? option}
-        </option>
-      ))}
-    </select>
-  );
-}
-
-/** The eight states in four. A URL may name any of the eight. */
-export function StateTabs({ search, change }: Pick<Props, "search" | "change">) {
-  const chosen = [...(search.state ?? [])].sort().join();
-  const known = GROUPS.some(([, states]) => [...states].sort().join() === chosen);
-  return (
-    <div className="state-tabs" role="group" aria-label="States">
-      <button type="button" aria-pressed={chosen === ""} onClick={() => change({ state: undefined })}>
-        All
-      </button>
-      {GROUPS.map(([name, states]) => (
-        <button
-          key={name}
-          type="button"
-          aria-pressed={[...states].sort().join() === chosen}
-          title={states.join(", ")}
-          onClick={() => change({ state: [...states] })}
-        >
-          {name}
-        </button>
-      ))}
-      {chosen !== "" && !known && (
-        <Removable text={(search.state ?? []).join(" or ")} remove={() => change({ state: undefined })} />
-      )}
     </div>
   );
 }
@@ -199,7 +138,7 @@ function AddFilter({
     >
       <input
         className="input filter"
-        aria-label={name === "Parameter" ? `${name} (${hint})` : `${name} filter (${hint})`}
+        aria-label={`${name} filter (${hint})`}
         aria-invalid={wrong}
         title={hint}
         placeholder={`${name}: ${placeholder}`}
@@ -249,17 +188,9 @@ function Columns({
                 })
               }
             />
-            <span className="break">{column.replace(/^(metric|param):/, "")}</span>
+            <span className="break">{column.replace(/^metric:/, "")}</span>
           </label>
         ))}
-        <AddFilter
-          name="Parameter"
-          placeholder="lr"
-          options={[]}
-          valid={(text) => text !== ""}
-          hint="the name of a parameter that jobs have logged"
-          add={(text) => change({ col: [...new Set([...shown, `param:${text}`])] })}
-        />
       </div>
     </details>
   );

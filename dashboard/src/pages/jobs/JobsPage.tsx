@@ -11,9 +11,9 @@ import { ErrorNote } from "../../ui/ErrorNote";
 import { Loading } from "../../ui/Loading";
 import { useTitle } from "../../ui/useTitle";
 import { Bulk } from "./Bulk";
-import { Filters, StateTabs } from "./Filters";
+import { Filters } from "./Filters";
 import { JobsTable } from "./JobsTable";
-import { isFiltered, jobsParameters, type JobsSearch, NO_FILTER } from "./search";
+import { jobsParameters, type JobsSearch } from "./search";
 
 const route = getRouteApi("/inside/");
 
@@ -22,15 +22,12 @@ export function JobsPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
-  // Back undoes a filter; what is typed on into the search field is one.
-  const change = (changes: Partial<JobsSearch>) => {
-    const typedOn = search.q !== undefined && Object.keys(changes).join() === "q";
-    void navigate({ search: (before) => ({ ...before, ...changes }), replace: typedOn, resetScroll: false });
-  };
+  const change = (changes: Partial<JobsSearch>) =>
+    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true, resetScroll: false });
 
   const { data, error, isPending, hasNextPage, fetchNextPage, isFetchingNextPage, isPlaceholderData } =
     useInfiniteQuery({
-      queryKey: ["jobs", jobsParameters(search, null)],
+      queryKey: ["jobs", { ...search, col: undefined }],
       queryFn: ({ pageParam, signal }) =>
         json<JobPage>(`/jobs?${jobsParameters(search, pageParam)}`, "GET", undefined, signal),
       initialPageParam: null as string | null,
@@ -50,11 +47,11 @@ export function JobsPage() {
     });
   useListKeys(toggle);
 
+  const filtered = Boolean(search.state || search.label || search.metric || search.q);
   return (
     <>
       <div className="page-head">
         <h1>Jobs</h1>
-        <StateTabs search={search} change={change} />
       </div>
       <Filters search={search} change={change} jobs={jobs} />
       <ErrorNote error={error} />
@@ -62,12 +59,12 @@ export function JobsPage() {
         !error && <Loading rows={8} />
       ) : jobs.length === 0 ? (
         <div className="card">
-          {isFiltered(search) ? (
+          {filtered ? (
             <Empty title="No job fits these filters">
               <button
                 type="button"
                 className="button"
-                onClick={() => change(NO_FILTER)}
+                onClick={() => change({ state: undefined, label: undefined, metric: undefined, q: undefined })}
               >
                 Show all jobs
               </button>
@@ -80,6 +77,7 @@ export function JobsPage() {
         </div>
       ) : (
         <>
+          {chosen.length > 0 && <Bulk jobs={chosen} clear={() => setSelected(new Set())} />}
           <JobsTable
             jobs={jobs}
             search={search}
@@ -89,8 +87,6 @@ export function JobsPage() {
             toggle={toggle}
             stale={isPlaceholderData}
           />
-          {/* Behind the rows and at the window's edge: selecting moves no row. */}
-          {chosen.length > 0 && <Bulk jobs={chosen} clear={() => setSelected(new Set())} />}
           {hasNextPage && <More load={() => void fetchNextPage()} busy={isFetchingNextPage} />}
         </>
       )}

@@ -1,11 +1,7 @@
 import { Link } from "@tanstack/react-router";
 
-import { useState } from "react";
-
 import { ended, type Job } from "../../api/types";
 import { ago, plural, since, size, value } from "../../ui/format";
-import { Middle } from "../../ui/Middle";
-import { splitReason } from "../../ui/quoted";
 import { StateBadge } from "../../ui/StateBadge";
 import { Time } from "../../ui/Time";
 import { useNow } from "../../ui/useNow";
@@ -23,17 +19,13 @@ interface Props {
 }
 
 const HEADS: Record<string, string> = {
-  id: "Id",
   engine: "Engine",
   size: "Size",
   labels: "Labels",
   user: "User",
   created: "Created",
   duration: "Duration",
-  "gpu-hours": "GPU-hours",
 };
-const RIGHT = new Set(["duration", "gpu-hours"]);
-const LABELS = 2; // of a job that are shown at once
 
 export function JobsTable({ jobs, search, change, selected, setSelected, toggle, stale }: Props) {
   const now = useNow(jobs.some((job) => !ended(job)));
@@ -57,15 +49,14 @@ export function JobsTable({ jobs, search, change, selected, setSelected, toggle,
             </th>
             {sortable("name", "Job")}
             {sortable("state", "State")}
-            <th scope="col">Why</th>
             {columns.map((column) =>
               column === "created" ? (
                 <SortHead key={column} column="created_at" name="Created" search={search} change={change} />
               ) : column.startsWith("metric:") ? (
                 <SortHead key={column} column={column} name={column.slice(7)} right search={search} change={change} />
               ) : (
-                <th key={column} scope="col" className={RIGHT.has(column) ? "right" : undefined}>
-                  {HEADS[column] ?? column.replace(/^param:/, "")}
+                <th key={column} scope="col" className={column === "duration" ? "right" : undefined}>
+                  {HEADS[column] ?? column}
                 </th>
               ),
             )}
@@ -83,16 +74,16 @@ export function JobsTable({ jobs, search, change, selected, setSelected, toggle,
                 />
               </td>
               <td className="name">
-                <Link to="/jobs/$jobId" params={{ jobId: job.id }} data-job={job.id} title={`${job.name} (${job.id})`}>
-                  <Middle text={job.name} />
+                <Link to="/jobs/$jobId" params={{ jobId: job.id }} data-job={job.id} className="break">
+                  {job.name}
                 </Link>
-                <span className="visually-hidden">{job.id}</span>
+                <div className="muted mono">{job.id}</div>
               </td>
-              <td className="nowrap">
+              <td className="what">
                 <StateBadge job={job} />
-              </td>
-              <td className="why muted" title={job.condition ?? job.reason}>
-                {whyOf(job)}
+                <div className="muted reason break" title={job.reason}>
+                  {job.condition ?? job.reason}
+                </div>
               </td>
               {columns.map((column) => (
                 <Cell key={column} job={job} column={column} search={search} change={change} now={now} />
@@ -148,53 +139,55 @@ function Cell({
     const metric = job.metrics?.[column.slice(7)];
     return (
       <td className="right nowrap numbers" data-label={column.slice(7)}>
-        <span title={metric && `${value(metric.min)} … ${value(metric.max)}`}>{metric ? value(metric.last) : "–"}</span>
-      </td>
-    );
-  }
-  if (column.startsWith("param:")) {
-    const name = column.slice(6);
-    const given = Object.hasOwn(job.params ?? {}, name) ? job.params?.[name] : undefined;
-    return (
-      <td className="mono" data-label={name} title={given}>
-        <span className="clip">{given ?? "–"}</span>
+        {metric ? value(metric.last) : "–"}
+        {metric && (
+          <div className="muted">
+            {value(metric.min)} … {value(metric.max)}
+          </div>
+        )}
       </td>
     );
   }
   switch (column) {
-    case "id":
-      return (
-        <td data-label="Id" className="mono nowrap">
-          {job.id}
-        </td>
-      );
     case "engine":
       return <td data-label="Engine">{job.engine}</td>;
     case "size":
       return (
-        <td data-label="Size" className="nowrap" title={`${size(job.resources.memory)} each`}>
+        <td data-label="Size" className="nowrap">
           {sizeOf(job)}
         </td>
       );
     case "labels":
       return (
         <td data-label={Object.keys(job.labels).length ? "Labels" : undefined}>
-          <Labels
-            labels={job.labels}
-            filter={(label) => change({ label: [...new Set([...(search.label ?? []), label])] })}
-          />
+          <span className="row labels">
+            {Object.entries(job.labels).map(([key, text]) => {
+              const label = `${key}=${text}`;
+              return (
+                <button
+                  key={key}
+                  type="button"
+                  className="chip"
+                  title={`Only jobs with ${label}`}
+                  onClick={() => change({ label: [...new Set([...(search.label ?? []), label])] })}
+                >
+                  {label}
+                </button>
+              );
+            })}
+          </span>
         </td>
       );
     case "user":
       return (
-        <td data-label="User" className="user" title={job.user}>
+        <td data-label="User" className="user">
           {job.user}
         </td>
       );
     case "created":
       return (
         <td data-label="Created">
-          <Time at={job.created_at}>{ago(job.created_at, now)}</Time>
+          <Time at={job.created_at}>{ago(job.created_at)}</Time>
         </td>
       );
     case "duration":
@@ -203,59 +196,13 @@ function Cell({
           {job.started_at ? since(job.started_at, job.ended_at ?? now) : "–"}
         </td>
       );
-    case "gpu-hours": {
-      const hours = job.started_at ? gpuHours(job, now) : 0;
-      return (
-        <td data-label="GPU-hours" className="right nowrap">
-          {hours ? value(Number(hours.toPrecision(3))) : "–"}
-        </td>
-      );
-    }
     default:
       return <td />;
   }
 }
 
 function sizeOf(job: Job): string {
-  const { cpus, gpus, gpu_type: type } = job.resources;
+  const { cpus, gpus, gpu_type: type, memory } = job.resources;
   const each = gpus ? `${gpus} ${type ?? "GPU"}` : `${plural(cpus, "CPU")}`;
-  return `${job.learners} × ${each}`;
-}
-
-/** Of its GPUs, from its first beginning to its end. */
-function gpuHours(job: Job, now: number): number {
-  const ms = new Date(job.ended_at ?? now).getTime() - new Date(job.started_at ?? now).getTime();
-  return (job.learners * job.resources.gpus * ms) / 3_600_000;
-}
-
-/** Nothing where the state says it all. */
-function whyOf(job: Job): string {
-  const said = splitReason(job.condition ?? job.reason).headline;
-  return said.toLowerCase() === job.state.toLowerCase() ? "" : said;
-}
-
-function Labels({ labels, filter }: { labels: Record<string, string>; filter: (label: string) => void }) {
-  const [whole, setWhole] = useState(false);
-  const all = Object.entries(labels).map(([key, text]) => `${key}=${text}`);
-  const more = all.length - LABELS;
-  return (
-    <span className={whole ? "row labels" : "row labels keep"}>
-      {(whole ? all : all.slice(0, LABELS)).map((label) => (
-        <button key={label} type="button" className="chip" title={`Only jobs with ${label}`} onClick={() => filter(label)}>
-          <span className="chip-text">{label}</span>
-        </button>
-      ))}
-      {more > 0 && !whole && (
-        <button
-          type="button"
-          className="chip"
-          title={all.slice(LABELS).join("\n")}
-          aria-label={`${plural(more, "more label")}`}
-          onClick={() => setWhole(true)}
-        >
-          +{more}
-        </button>
-      )}
-    </span>
-  );
+  return `${job.learners} × ${each}, ${size(memory)}`;
 }

@@ -7,53 +7,29 @@ export interface JobsSearch {
   label?: string[];
   metric?: string[];
   q?: string;
-  user?: string;
-  engine?: string;
-  /** Submitted since: 24h, 7d, or a time. */
-  since?: string;
   /** created_at | name | state | metric:NAME[:last|min|max], with `-` in front for descending. */
   sort?: string;
-  /** Columns that are shown; metrics as `metric:NAME`, parameters as `param:NAME`. */
+  /** Columns that are shown; metrics as `metric:NAME`. */
   col?: string[];
 }
 
-export const COLUMNS = ["id", "engine", "size", "labels", "user", "created", "duration", "gpu-hours"] as const;
+export const COLUMNS = ["engine", "size", "labels", "user", "created", "duration"] as const;
 const DEFAULT_COLUMNS: readonly string[] = ["size", "labels", "user", "created", "duration"];
-
-/** The eight states as people ask for them. */
-export const GROUPS: readonly (readonly [string, readonly State[]])[] = [
-  ["Running", ["DOWNLOADING", "PROCESSING", "STORING"]],
-  ["Waiting", ["QUEUED", "PENDING"]],
-  ["Done", ["COMPLETED", "HALTED"]],
-  ["Failed", ["FAILED"]],
-];
-
-/** Without any of these, all jobs are shown. */
-export const NO_FILTER = {
-  state: undefined,
-  label: undefined,
-  metric: undefined,
-  q: undefined,
-  user: undefined,
-  engine: undefined,
-  since: undefined,
-} satisfies Partial<Record<keyof JobsSearch, undefined>>;
-
-export const isFiltered = (search: JobsSearch) =>
-  Object.keys(NO_FILTER).some((name) => search[name as keyof JobsSearch] !== undefined);
 
 export function readJobsSearch(search: Record<string, unknown>): JobsSearch {
   const states = texts(search["state"])?.filter((state): state is State => STATES.includes(state as State));
   const found: JobsSearch = {};
   if (states?.length) found.state = states;
-  for (const name of ["label", "metric", "col"] as const) {
-    const given = texts(search[name]);
-    if (given) found[name] = given;
-  }
-  for (const name of ["q", "user", "engine", "since", "sort"] as const) {
-    const given = text(search[name]);
-    if (given) found[name] = given;
-  }
+  const label = texts(search["label"]);
+  if (label) found.label = label;
+  const metric = texts(search["metric"]);
+  if (metric) found.metric = metric;
+  const q = text(search["q"]);
+  if (q) found.q = q;
+  const sort = text(search["sort"]);
+  if (sort) found.sort = sort;
+  const col = texts(search["col"]);
+  if (col) found.col = col;
   return found;
 }
 
@@ -65,13 +41,8 @@ export function jobsParameters(search: JobsSearch, cursor: string | null): strin
   search.state?.forEach((state) => params.append("state", state));
   search.label?.forEach((label) => params.append("label", label));
   search.metric?.forEach((condition) => params.append("metric", condition));
-  for (const column of columnsOf(search)) {
-    if (column.startsWith("param:")) params.append("param", column.slice(6));
-  }
-  for (const name of ["q", "user", "engine", "since", "sort"] as const) {
-    const given = search[name];
-    if (given) params.set(name, given);
-  }
+  if (search.q) params.set("q", search.q);
+  if (search.sort) params.set("sort", search.sort);
   if (cursor) params.set("cursor", cursor);
   return params.toString();
 }

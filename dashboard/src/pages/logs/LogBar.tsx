@@ -1,9 +1,8 @@
-import { type FormEvent, type ReactNode, useState } from "react";
+import { type FormEvent, useState } from "react";
 
 import type { JobDetail } from "../../api/types";
 import { Copy } from "../../ui/Copy";
 import { toast } from "../../ui/toast";
-import type { Level } from "./levels";
 import type { LogWindow } from "./LogWindow";
 import { readTime } from "./readTime";
 import type { LogSearch } from "./search";
@@ -21,7 +20,7 @@ interface Props {
   step: (by: 1 | -1) => void;
   /** The newest line is kept in sight. */
   pinned: boolean;
-  status: ReactNode;
+  status: string;
   wrap: boolean;
   setWrap: (on: boolean) => void;
   times: boolean;
@@ -67,16 +66,6 @@ export function LogBar(props: Props) {
             ))}
           </select>
         )}
-        <select
-          className="input"
-          aria-label="Level"
-          value={search.level ?? ""}
-          onChange={(event) => change({ level: (event.target.value || undefined) as Level | undefined, q: undefined })}
-        >
-          <option value="">all levels</option>
-          <option value="warning">warnings and errors</option>
-          <option value="error">errors</option>
-        </select>
         <SearchForm {...props} />
         <Jump {...props} />
       </div>
@@ -122,7 +111,7 @@ function SearchForm({ search, change, found, hitAt, step }: Props) {
       step(1);
       return;
     }
-    change({ q: shown || undefined, level: undefined });
+    change({ q: shown || undefined });
     setText(null);
   };
   const count = found.hits.length.toLocaleString();
@@ -161,16 +150,6 @@ function SearchForm({ search, change, found, hitAt, step }: Props) {
         Aa
       </button>
       {search.q && (
-        <button
-          type="button"
-          className="button small"
-          aria-pressed={search.only ?? false}
-          onClick={() => change({ only: search.only ? undefined : true })}
-        >
-          Only matches
-        </button>
-      )}
-      {(search.q || search.level) && (
         <>
           <button type="button" className="button small" aria-label="Previous hit (N)" onClick={() => step(-1)}>
             ↑

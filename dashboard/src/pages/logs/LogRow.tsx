@@ -2,7 +2,6 @@ import { memo, useState } from "react";
 
 import { clock, dateTime } from "../../ui/format";
 import { mark, parseAnsi } from "./ansi";
-import { levelOf } from "./levels";
 import type { Row } from "./LogWindow";
 
 interface Props {
@@ -29,10 +28,9 @@ export const LogRow = memo(function LogRow({ row, named, times, target, spans, g
     );
   }
   const { n, t, attempt, learner, text } = row.line;
-  const level = levelOf(text);
   const shown = whole || text.length <= LONG ? text : text.slice(0, LONG);
   return (
-    <div className={`log-line${target ? " target" : ""}${level ? ` level-${level}` : ""}`} aria-current={target || undefined}>
+    <div className={target ? "log-line target" : "log-line"} aria-current={target || undefined}>
       <a
         className="log-number"
         href={`?line=${n}`}

@@ -4,22 +4,18 @@ import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
 
 import { connection } from "../../api/connection";
 import { jobQuery } from "../../api/queries";
-import { type Stream, useStream } from "../../api/stream";
+import { type StreamState, useStream } from "../../api/stream";
 import { ended, type LogLine } from "../../api/types";
 import { useKeys } from "../../app/keys";
 import { Empty } from "../../ui/Empty";
 import { ErrorNote } from "../../ui/ErrorNote";
-import { plural } from "../../ui/format";
-import { LiveNote } from "../../ui/LiveNote";
 import { Loading } from "../../ui/Loading";
 import { Removed } from "../../ui/Removed";
 import { useTitle } from "../../ui/useTitle";
 import { LogBar } from "./LogBar";
-import { LEVELS } from "./levels";
 import { type GapRow, gapRow, LogWindow, row, type Row } from "./LogWindow";
 import type { LogSearch } from "./search";
 import { LogView } from "./LogView";
-import { Matches } from "./Matches";
 import { useSetting } from "./settings";
 import { useSearch } from "./useSearch";
 
@@ -40,10 +36,7 @@ export function LogsTab() {
   const [wrap, setWrap] = useSetting("wrap");
   const [times, setTimes] = useSetting("times");
 
-  const sought = search.level
-    ? { q: LEVELS[search.level], regex: true, case: true, learner, attempt }
-    : { q: search.q ?? "", regex: search.regex ?? false, case: search.case ?? false, learner, attempt };
-  const only = sought.q !== "" && (search.level !== undefined || search.only === true);
+  const sought = { q: search.q ?? "", regex: search.regex ?? false, case: search.case ?? false, learner, attempt };
   const found = useSearch(jobId, sought);
 
   const change = (changes: Partial<LogSearch>) =>
@@ -98,25 +91,14 @@ export function LogsTab() {
         hitAt={hitAt}
         step={step}
         pinned={pinned && state.atEnd}
-        status={state.loaded ? <LogStatus stream={stream} total={state.total} over={ended(job)} /> : "loading …"}
+        status={statusOf(stream, state.total, ended(job))}
         wrap={wrap}
         setWrap={setWrap}
         times={times}
         setTimes={setTimes}
       />
       <ErrorNote error={state.error ?? found.error} />
-      {only ? (
-        <Matches
-          hits={found.hits}
-          named={job.learners > 1 && learner === undefined}
-          wrap={wrap}
-          times={times}
-          goTo={(target) => {
-            setPinned(false);
-            change({ line: target, only: undefined, level: undefined });
-          }}
-        />
-      ) : state.loaded && state.rows.length === 0 ? (
+      {state.loaded && state.rows.length === 0 ? (
         <div className="card">
           {job.removed?.logs ? (
             <Removed what="logs" at={job.removed.logs} />
@@ -151,17 +133,15 @@ export function LogsTab() {
   );
 }
 
-function LogStatus({ stream, total, over }: { stream: Stream; total: number; over: boolean }) {
-  return (
-    <>
-      {plural(total, "line")}
-      {!over && <LiveNote stream={stream} />}
-    </>
-  );
+function statusOf(stream: StreamState, total: number, over: boolean): string {
+  const lines = `${total.toLocaleString()} lines`;
+  if (over) return lines;
+  if (stream === "open") return `${lines}, live`;
+  return stream === "away" || stream === "connecting" ? `${lines}, connecting …` : lines;
 }
 
 /** Appends what comes while the window is at the log's end. */
-function useFollow(jobId: string, log: LogWindow, wanted: boolean): Stream {
+function useFollow(jobId: string, log: LogWindow, wanted: boolean): StreamState {
   const queries = useQueryClient();
   const buffer = useMemo(() => new Buffer(log), [log]);
   useEffect(() => () => buffer.stop(), [buffer]);

@@ -1,5 +1,4 @@
 import { text, whole } from "../../app/urls";
-import { type Level, LEVELS } from "./levels";
 
 /** What a log's page shows is in its URL, so that a line or a search can be sent to others. */
 export interface LogSearch {
@@ -9,10 +8,6 @@ export interface LogSearch {
   q?: string;
   regex?: boolean;
   case?: boolean;
-  /** Only the lines that match. */
-  only?: boolean;
-  /** Only lines of this level, or of a worse one. */
-  level?: Level;
 }
 
 const flag = (value: unknown) => value === "true" || value === true || value === "1";
@@ -29,8 +24,5 @@ export function readLogSearch(search: Record<string, unknown>): LogSearch {
   if (q) found.q = q;
   if (flag(search["regex"])) found.regex = true;
   if (flag(search["case"])) found.case = true;
-  if (flag(search["only"])) found.only = true;
-  const level = text(search["level"]);
-  if (level !== undefined && Object.hasOwn(LEVELS, level)) found.level = level as Level;
   return found;
 }

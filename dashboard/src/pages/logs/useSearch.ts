@@ -3,7 +3,7 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { useEffect, useMemo } from "react";
 
 import { json } from "../../api/client";
-import type { LogLine, SearchPage } from "../../api/types";
+import type { SearchPage } from "../../api/types";
 import type { LogFilter } from "./LogWindow";
 
 export interface Sought extends LogFilter {
@@ -14,7 +14,6 @@ export interface Sought extends LogFilter {
 
 export interface Hit {
   n: number;
-  line: LogLine;
   spans: readonly (readonly number[])[];
 }
 
@@ -39,7 +38,7 @@ export function useSearch(jobId: string, sought: Sought) {
   });
   const { data, hasNextPage, isFetching, isError, fetchNextPage } = query;
   const hits = useMemo<Hit[]>(
-    () => data?.pages.flatMap((page) => page.matches.map(({ line, spans }) => ({ n: line.n, line, spans }))) ?? [],
+    () => data?.pages.flatMap((page) => page.matches.map((match) => ({ n: match.line.n, spans: match.spans }))) ?? [],
     [data],
   );
   const spans = useMemo(() => new Map(hits.map((hit) => [hit.n, hit.spans])), [hits]);

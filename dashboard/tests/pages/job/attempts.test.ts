@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { Event } from "../../../src/api/types";
-import { attemptRows, length, outcomeOf } from "../../../src/pages/job/attempts";
+import { attemptRows, length } from "../../../src/pages/job/attempts";
 
 /** Events from `[second, state, attempt]`; a state of null is that of another kind of event. */
 const events = (...all: [number, string | null, number?][]) =>
@@ -64,14 +64,4 @@ test("events that are no states change nothing", () => {
   const plain = events([0, "QUEUED"], [2, "PROCESSING", 1]);
   const mixed = [...plain.slice(0, 1), ...events([1, null]), ...plain.slice(1), ...events([3, null])];
   expect(attemptRows(mixed, 5000)).toEqual(attemptRows(plain, 5000));
-});
-
-test("an attempt that was retried has its own outcome; the last one has the job's", () => {
-  const all = events([0, "QUEUED"], [1, "PROCESSING", 1], [3, "QUEUED", 2], [10, "PROCESSING", 2], [12, "COMPLETED", 2]);
-  const attempts = [
-    { n: 1, outcome: "LOST" },
-    { n: 2, outcome: "SUCCEEDED" },
-  ];
-  expect(attemptRows(all, 0).map((row) => outcomeOf(row, attempts))).toEqual(["LOST", "COMPLETED"]);
-  expect(attemptRows(all.slice(0, 2), 0).map((row) => outcomeOf(row, [{ n: 1, outcome: null }]))).toEqual([null]);
 });

@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 
-import { STATES } from "../../../src/api/types";
-import { columnsOf, GROUPS, isFiltered, jobsParameters, readJobsSearch, turnSort } from "../../../src/pages/jobs/search";
+import { columnsOf, jobsParameters, readJobsSearch, turnSort } from "../../../src/pages/jobs/search";
 
 test("one filter and several are read alike; states that do not exist are ignored", () => {
   expect(readJobsSearch({ state: ["FAILED", "LOST", "failed"], label: "team=vision", metric: ["loss<0.3"] })).toEqual({
@@ -32,15 +31,4 @@ test("a column's head sorts descending, ascending, and then no more", () => {
   let sort: string | undefined;
   const turns = ["name", "name", "name", "name", "state"].map((column) => (sort = turnSort(sort, column)));
   expect(turns).toEqual(["-name", "name", undefined, "-name", "-state"]);
-});
-
-test("parameters that are columns are asked for; they limit nothing", () => {
-  const search = readJobsSearch({ col: ["param:lr", "metric:loss", "param:batch size"] });
-  expect(new URLSearchParams(jobsParameters(search, null)).getAll("param")).toEqual(["lr", "batch size"]);
-  expect(isFiltered(search)).toBe(false);
-  expect(isFiltered(readJobsSearch({ engine: "gpu" }))).toBe(true);
-});
-
-test("each state is in one group", () => {
-  expect(GROUPS.flatMap(([, states]) => states).sort()).toEqual([...STATES].sort());
 });
