@@ -126,11 +126,14 @@ def test_tokens_of_others_are_the_owners_affair(api: Api, ann: Person) -> None:
 
 # --- walls -----------------------------------------------------------------------------------------------------------
 
+_SWEEP = f"{HELLO}\nsweep: {{parameters: {{lr: [0.1, 0.2]}}, metric: loss, trials: 2}}\n"
 # Of the routes with an id in them; every other body is refused before the id is looked at.
 _BODIES: dict[str, dict[str, Any]] = {
     "PUT /api/v1/projects/{name}/share": {"weight": 1},
     "PUT /api/v1/projects/{name}/caps": {"editor": None},
     "PUT /api/v1/projects/{name}/retention": {},
+    "PUT /api/v1/projects/{name}/tunnels": {"allowed": False},
+    "PUT /api/v1/sweeps/{sweep_id}/trials/{number}/result": {"value": 1.0},
     "POST /api/v1/device/{user_code}/confirm": {},
     "POST /api/v1/service-accounts/{name}/tokens": {"name": "ci"},
     "PUT /api/v1/datastores/{name}": {"endpoint": "http://127.0.0.1:9", "user_name": "a", "password": "b"},
@@ -159,6 +162,7 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
     store = {"name": "mine", "endpoint": api.settings.s3.endpoint, "user_name": "a", "password": "b"}
     assert ann.http.post("/api/v1/datastores?check=false", json=store).status_code == 201
     job = ann.submit()
+    sweep = ann.http.post("/api/v1/sweeps", json={"manifest": _SWEEP}).raise_for_status().json()
     with api.context.database.transaction() as session:
         model, version, _ = registry.register(session, session.get_one(Job, job["id"]), "mine")
         registry.promote(Scope(session, ann.project_id), model, "production", version.number, ann.user_id)
@@ -179,6 +183,8 @@ def test_everything_of_another_project_is_not_found(api: Api, ann: Person, bob: 
         "stage": "production",
         "user": bob.name,
         "user_code": "BBBB-BBBB",
+        "sweep_id": sweep["id"],
+        "number": "0",
     }
     routes = [
         f"{method.upper()} {path}"
