@@ -16,7 +16,7 @@ from cryptography.fernet import Fernet
 from pydantic import SecretStr
 from tests.faults.service import INSTALLATION, Service
 from tests.faults.story import Story
-from tests.servers import free_port
+from tests.servers import Servers, free_port
 
 from weft_core.engine_settings import LocalSettings
 from weft_core.ids import new_id
@@ -30,19 +30,26 @@ SEED = int(os.environ.get("WEFT_TEST_SEED", "20261125"))
 
 
 @pytest.fixture(scope="module")
+def own_url(servers: Servers) -> Iterator[str]:
+    """A database of these tests alone: jobs that others have left in the queue would be before these."""
+    with servers.database_url() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
 def tell(
-    postgres_url: str, redis_url: str, s3: S3Settings, tmp_path_factory: pytest.TempPathFactory
+    own_url: str, redis_url: str, s3: S3Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], int]]:
     """Tells the story with a service that is armed with these rules; returns how often it died."""
     settings = Settings(
-        database_url=SecretStr(postgres_url),
+        database_url=SecretStr(own_url),
         redis_url=SecretStr(redis_url),
         secret_keys=[SecretStr(Fernet.generate_key().decode())],
         s3=s3,
         engines={"local": LocalSettings()},
         timings=TimingSettings(sweep=0.1, lease=1.0, log_settle=0.0, orphan_grace=1.0, grace=5.0),
     )
-    database = Database(postgres_url)
+    database = Database(own_url)
     with database.transaction() as session:
         session.merge(Installation(singleton=True, id=INSTALLATION))
 
