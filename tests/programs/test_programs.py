@@ -70,13 +70,6 @@ def test_two_learners_are_one_gang(name: str, home: Path, tmp_path: Path) -> Non
     assert len({parameters for *_, parameters in found}) == 1, said
 
 
-def test_accelerates_own_test_of_gradients(home: Path, tmp_path: Path) -> None:
-    """A script of Accelerate's package. It compares the gradients of the ranks, if it finds several."""
-    said = run("accelerate_sync", home, tmp_path)
-    for learner in (1, 2):
-        assert f"[{learner}] **Test Distributed `no_sync` context manager**" in said.splitlines(), said
-
-
 def test_trls_own_script(home: Path, tmp_path: Path) -> None:
     """The script ``sft`` of TRL's package fine-tunes a model on texts. 16 of 32 texts are half an epoch.
 
