@@ -304,7 +304,7 @@ class Forwarder:
                             connection.shutdown(socket.SHUT_WR)
                     tunnel.check()
             except OSError:
-                pass  # whoever has connected has gone
+                pass  # the program that had connected has gone
             except WeftError as error:
                 self._complain(str(error))
             finally:

@@ -1,4 +1,4 @@
-"""The port of the API, and the process that has it when it is taken."""
+"""The ports of the parts, and the process that has one when it is taken."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import psutil
 
 HOST = "127.0.0.1"
 _FIRST, _LAST = 20_000, 32_000  # below what the kernel gives to outgoing connections
+_KEPT: set[int] = set()
+"""Ports of parts that may be yet to start, so that nothing listens there."""
 
 
 def is_free(port: int, host: str = HOST) -> bool:
@@ -25,10 +27,17 @@ def is_free(port: int, host: str = HOST) -> bool:
     return True
 
 
-def pick(avoid: set[int] | None = None, host: str = HOST) -> int:
-    """A port that nothing listens at, outside the range of outgoing connections."""
+def keep(*given: int) -> None:
+    """Parts of this process's stack have these ports, or will have them: :func:`pick` gives them to no other part."""
+    _KEPT.update(given)
+
+
+def pick(host: str = HOST) -> int:
+    """A port that nothing listens at, outside the range of outgoing connections. Each call gives another port."""
     candidates = iter(partial(random.randint, _FIRST, _LAST), None)
-    return next(port for port in candidates if port not in (avoid or ()) and is_free(port, host))
+    port = next(port for port in candidates if port not in _KEPT and is_free(port, host))
+    keep(port)
+    return port
 
 
 def holder(port: int) -> str:

@@ -157,7 +157,7 @@ def store() -> Iterator[str]:
         "filer.port",
         "filer.port.grpc",
     ):
-        port = ports.pick(avoid=taken)
+        port = ports.pick()
         taken.add(port)
         flags.append(f"-{name}={port}")
         if name == "s3.port":

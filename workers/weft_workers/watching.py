@@ -1,4 +1,4 @@
-"""The watch: one look at an engine for all attempts that run there undisturbed (docs/leases.md#jobs-that-run).
+"""The watch: one observation of an engine for all attempts that run there undisturbed (docs/leases.md#jobs-that-run).
 
 Such an attempt has no steps of its own until a limit of time may be reached. Every other step is due to a change.
 Changes that only the engine sees are found here, in one comparison for all attempts, which reads a few small columns
@@ -25,9 +25,9 @@ from weft_workers.context import Context
 from weft_workers.waiting import among
 
 EVERY = 1.5
-"""Seconds between two looks at an engine, on behalf of all workers; shorter than :data:`POLL`."""
+"""Seconds between two observations of an engine, on behalf of all workers; shorter than :data:`POLL`."""
 TRY_EVERY = 0.4
-"""Seconds after which a sweeper checks whether it is time for the next look."""
+"""Seconds after which a sweeper checks whether it is time for the next observation."""
 
 
 def watch(context: Context, name: str) -> list[str]:
@@ -63,7 +63,7 @@ def wake_strangers(context: Context) -> None:
 
 
 def make_due(session: Session, job_ids: Collection[str]) -> None:
-    """Make jobs due that nobody steps just now. Whoever has the lease of one sees the same soon."""
+    """Make jobs due that nobody steps just now. The worker that has a job's lease sees the same soon."""
     if not job_ids:
         return
     # In the order of ids, as wherever several jobs are locked: two transactions can't wait for each other.
@@ -83,17 +83,17 @@ def make_due(session: Session, job_ids: Collection[str]) -> None:
 
 
 def _claim(session: Session, name: str) -> bool:
-    """Whether it is time to look, and no other process does."""
-    looked = insert(Queue).values(engine=name, next_watch_at=func.now() + timedelta(seconds=EVERY))
+    """Whether it is time to observe the engine, and no other process does."""
+    observed = insert(Queue).values(engine=name, next_watch_at=func.now() + timedelta(seconds=EVERY))
     free = or_(Queue.next_watch_at.is_(None), Queue.next_watch_at <= func.now())
-    claim = looked.on_conflict_do_update(
-        index_elements=["engine"], set_={"next_watch_at": looked.excluded.next_watch_at}, where=free
+    claim = observed.on_conflict_do_update(
+        index_elements=["engine"], set_={"next_watch_at": observed.excluded.next_watch_at}, where=free
     )
     return session.scalars(claim.returning(Queue.engine)).one_or_none() is not None
 
 
 def _quiet(session: Session, name: str) -> Mapping[tuple[str, str, str | None], list[Whereabouts]]:
-    """The attempts that no step will look at soon: job, run and condition, and their learners."""
+    """The attempts that no step will observe soon: job, run and condition, and their learners."""
     rows = (
         select(Job.id, Attempt.run_name, Job.condition, Learner.rank, Learner.node, Learner.phase)
         .join(Attempt, Attempt.job_id == Job.id)

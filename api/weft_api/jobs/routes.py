@@ -19,14 +19,12 @@ from weft_api.http.problems import (
     CODE_MISSING,
     CONFLICT,
     IDEMPOTENCY_CONFLICT,
-    INVALID_BUNDLE,
     INVALID_MANIFEST,
     NOT_FOUND,
     RESULTS_GONE,
     STORE_REFUSED,
     STORE_UNAVAILABLE,
     TOO_LARGE,
-    UNSUPPORTED_MEDIA,
     invalid,
     responses,
 )
@@ -35,7 +33,7 @@ from weft_api.jobs.ordering import NEWEST, MetricCondition, Metrics, Order, Sort
 from weft_api.jobs.schemas import HaltBody, JobDetail, JobPage, JobView, KeepaliveAnswer, RerunBody, ValidManifest
 from weft_api.jobs.search import JobFilter
 from weft_api.jobs.service import detail_job, list_jobs
-from weft_api.jobs.submission import SubmissionParam, parse_set
+from weft_api.jobs.submission import SUBMISSION_BODY, SUBMISSION_REFUSALS, SubmissionParam, parse_set
 from weft_api.jobs.submit import Submitted, submit
 from weft_api.jobs.validation import validate
 from weft_core.lifecycle.states import JobState
@@ -44,19 +42,6 @@ from weft_core.manifest import Manifest, manifest_text
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
 _MANIFEST = {"name": "hello", "framework": {"name": "pytorch", "command": "python train.py"}}
-_MULTIPART = {
-    "type": "object",
-    "required": ["manifest"],
-    "properties": {
-        "manifest": {"type": "string", "description": "The manifest, as YAML text or a file."},
-        "code": {"type": "string", "format": "binary", "description": "The code, as a zip."},
-        "set": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "Values that replace the manifest's: key=value.",
-        },
-    },
-}
 
 
 async def _yaml_body(request: Request, context: Ctx, _: Viewer) -> bytes:
@@ -103,25 +88,11 @@ def validate_manifest(
     summary="Submit a job",
     responses={
         201: {"headers": {"Location": {"schema": {"type": "string"}, "description": "The job's path."}}},
-        **responses(
-            INVALID_MANIFEST,
-            INVALID_BUNDLE,
-            CODE_MISSING,
-            IDEMPOTENCY_CONFLICT,
-            TOO_LARGE,
-            UNSUPPORTED_MEDIA,
-            STORE_UNAVAILABLE,
-        ),
+        **responses(*SUBMISSION_REFUSALS),
     },
     openapi_extra={
         **audited("jobs.submit", "job"),
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": {"$ref": "#/components/schemas/Submission"}},
-                "multipart/form-data": {"schema": _MULTIPART},
-            },
-        },
+        "requestBody": SUBMISSION_BODY,
     },
 )
 def submit_job(

@@ -18,10 +18,51 @@ from weft_api.access.auth import Editor
 from weft_api.context import Ctx
 from weft_api.http import bodies
 from weft_api.http.bodies import MIB
-from weft_api.http.problems import UNSUPPORTED_MEDIA, Problem, invalid
+from weft_api.http.problems import (
+    CODE_MISSING,
+    IDEMPOTENCY_CONFLICT,
+    INVALID_BUNDLE,
+    INVALID_MANIFEST,
+    STORE_UNAVAILABLE,
+    TOO_LARGE,
+    UNSUPPORTED_MEDIA,
+    Problem,
+    invalid,
+)
 from weft_api.http.spool import Spooled, spool_file
 from weft_api.jobs.schemas import Keepalive, SubmitBody
 from weft_core.manifest import Credentials
+
+_MULTIPART: dict[str, Any] = {
+    "type": "object",
+    "required": ["manifest"],
+    "properties": {
+        "manifest": {"type": "string", "description": "The manifest, as YAML text or a file."},
+        "code": {"type": "string", "format": "binary", "description": "The code, as a zip."},
+        "set": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Values that replace the manifest's: key=value.",
+        },
+    },
+}
+SUBMISSION_BODY: dict[str, Any] = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": {"$ref": "#/components/schemas/Submission"}},
+        "multipart/form-data": {"schema": _MULTIPART},
+    },
+}
+"""The body of a submission in the OpenAPI document."""
+SUBMISSION_REFUSALS = (
+    INVALID_MANIFEST,
+    INVALID_BUNDLE,
+    CODE_MISSING,
+    IDEMPOTENCY_CONFLICT,
+    TOO_LARGE,
+    UNSUPPORTED_MEDIA,
+    STORE_UNAVAILABLE,
+)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class Tunnel:
 
     @property
     def call(self) -> dict[str, str]:
-        """What the agent is told."""
+        """What a heartbeat's answer says of it to the agent."""
         return {"id": self.id, "kind": self.kind}
 
 

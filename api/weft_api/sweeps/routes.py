@@ -12,18 +12,13 @@ from weft_api.http.audited import audited
 from weft_api.http.idempotency import KeyHeader, once
 from weft_api.http.paging import Cursor, Limit
 from weft_api.http.problems import (
-    CODE_MISSING,
     CONFLICT,
     IDEMPOTENCY_CONFLICT,
-    INVALID_BUNDLE,
     INVALID_MANIFEST,
     NOT_FOUND,
-    STORE_UNAVAILABLE,
-    TOO_LARGE,
-    UNSUPPORTED_MEDIA,
     responses,
 )
-from weft_api.jobs.submission import SubmissionParam
+from weft_api.jobs.submission import SUBMISSION_BODY, SUBMISSION_REFUSALS, SubmissionParam
 from weft_api.sweeps import service
 from weft_api.sweeps.schemas import AskBody, SweepDetail, SweepPage, SweepView, TellBody, TrialPage, TrialView
 from weft_core.manifest import manifest_text
@@ -35,19 +30,6 @@ _MANIFEST: dict[str, Any] = {
     "framework": {"name": "pytorch", "command": "python train.py --lr ${sweep.lr}"},
     "sweep": {"parameters": {"lr": {"log": [0.0001, 0.1]}}, "metric": "val/accuracy", "trials": 40, "parallel": 4},
 }
-_MULTIPART = {
-    "type": "object",
-    "required": ["manifest"],
-    "properties": {
-        "manifest": {"type": "string", "description": "The manifest, as YAML text or a file."},
-        "code": {"type": "string", "format": "binary", "description": "The code, as a zip."},
-        "set": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "Values that replace the manifest's: key=value.",
-        },
-    },
-}
 Number = Annotated[int, Path(ge=0, le=1_000_000, description="The number of the trial, from 0.", examples=[7])]
 _STEERED = responses(NOT_FOUND, CONFLICT, IDEMPOTENCY_CONFLICT)
 
@@ -58,26 +40,11 @@ _STEERED = responses(NOT_FOUND, CONFLICT, IDEMPOTENCY_CONFLICT)
     summary="Submit a sweep",
     responses={
         201: {"headers": {"Location": {"schema": {"type": "string"}, "description": "The sweep's path."}}},
-        **responses(
-            NOT_FOUND,
-            INVALID_MANIFEST,
-            INVALID_BUNDLE,
-            CODE_MISSING,
-            IDEMPOTENCY_CONFLICT,
-            TOO_LARGE,
-            UNSUPPORTED_MEDIA,
-            STORE_UNAVAILABLE,
-        ),
+        **responses(NOT_FOUND, *SUBMISSION_REFUSALS),
     },
     openapi_extra={
         **audited("sweeps.submit", "sweep"),
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": {"$ref": "#/components/schemas/Submission"}},
-                "multipart/form-data": {"schema": _MULTIPART},
-            },
-        },
+        "requestBody": SUBMISSION_BODY,
     },
 )
 def submit_sweep(

@@ -17,8 +17,8 @@ from weft_core.settings import LimitSettings
 NORMAL, GOING_AWAY, UNSUPPORTED, POLICY = 1000, 1001, 1003, 1008
 BROKEN, LIMIT = 4000, 4001
 """Close codes: the learner's side broke; a limit was reached."""
-_LOOK = 5.0
-"""Seconds between two looks at the rights and at the idle time."""
+_CHECK_EVERY = 5.0
+"""Seconds between two checks of the rights and of the idle time."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Bridge:
         idle = self._limits.tunnel_idle_seconds
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK):
+                async with asyncio.timeout(_CHECK_EVERY):
                     await signed_out.wait()
                 return Ending(POLICY, "sign in again")
             if idle and asyncio.get_running_loop().time() - self._heard > idle:

@@ -104,7 +104,7 @@ def varied(texts: Sequence[str]) -> dict[str, str]:
             kind = found[1] or "uniform"
             values |= {f"{below}.{kind}[0]": found[2], f"{below}.{kind}[1]": found[3]}
         else:
-            values |= {f"{below}.values[{at}]": one.strip() for at, one in enumerate(told.split(","))}
+            values |= {f"{below}.values[{at}]": text.strip() for at, text in enumerate(told.split(","))}
         if path in _KEYS or "." in path:
             values[f"{below}.set"] = path
     return values

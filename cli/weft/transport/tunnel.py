@@ -176,7 +176,7 @@ class Tunnel:
         try:
             self._socket.send(message)
         except (ConnectionClosed, OSError):
-            return False  # whoever receives gets the reason
+            return False  # the next receive raises the reason
         return True
 
     def _receive(self) -> bytes:

@@ -7,13 +7,14 @@ import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Value = bool | int | float | str
 """The value of a parameter."""
-SEARCHES = ("random", "grid", "tpe", "cmaes", "manual")
+Search = Literal["random", "grid", "tpe", "cmaes", "manual"]
+SEARCHES: tuple[str, ...] = get_args(Search)
 REFERENCE = re.compile(r"\$\{sweep\.([^{}]*)\}")
 """``${sweep.NAME}`` in a command or in ``env``."""
 _PREFIX = "WEFT_SWEEP_"
@@ -53,8 +54,8 @@ class SweepParameter(_Form):
     def refusal(self, value: Value) -> str | None:
         """Why ``value`` is none of the parameter's; None: it is one."""
         if self.kind == "values":
-            same = any(type(one) is type(value) and one == value for one in self.values)
-            return None if same else f"accepted is one of {', '.join(json.dumps(one) for one in self.values)}"
+            same = any(type(known) is type(value) and known == value for known in self.values)
+            return None if same else f"accepted is one of {', '.join(map(json.dumps, self.values))}"
         whole = self.kind in ("int", "int_log")
         number = isinstance(value, int) and not isinstance(value, bool)
         number = number or (not whole and isinstance(value, float))
@@ -85,7 +86,7 @@ class Sweep(_Form):
     goal: Literal["max", "min"] = "max"
     trials: int
     parallel: int = 2
-    search: Literal["random", "grid", "tpe", "cmaes", "manual"] = "tpe"
+    search: Search = "tpe"
     stop: SweepStop = Field(default_factory=SweepStop)
     seed: int = 0
 

@@ -134,7 +134,7 @@ def _frozen(known: Known, sweep: Sweep, space: Mapping[str, BaseDistribution]) -
 def _optunas(parameter: SweepParameter, value: Value) -> Any:
     if parameter.kind != "values":
         return value
-    return next(at for at, one in enumerate(parameter.values) if type(one) is type(value) and one == value)
+    return next(at for at, known in enumerate(parameter.values) if type(known) is type(value) and known == value)
 
 
 def is_better(sweep: Sweep, value: float, than: float) -> bool:

@@ -68,12 +68,11 @@ def _earlier(session: Session, sweep: SweepRow, search: Sweep, number: int, seen
     order = Trial.value.desc() if search.goal == "max" else Trial.value.asc()
     best = session.scalars(select(Trial).where(*told).order_by(order, Trial.number).limit(BEST))
     newest = session.scalars(select(Trial).where(*told).order_by(Trial.told.desc()).limit(NEWEST))
-    found = {trial.number: trial for trial in (*best, *newest)}
-    known = {one: Known(trial.parameters, trial.value, trial.memory) for one, trial in found.items()}
+    known = {trial.number: Known(trial.parameters, trial.value, trial.memory) for trial in (*best, *newest)}
     open_ = (Trial.sweep_id == sweep.id, Trial.number < number, or_(Trial.told.is_(None), Trial.told > seen))
     for trial in session.scalars(select(Trial).where(*open_).order_by(Trial.number.desc()).limit(NEWEST)):
         known[trial.number] = Known(trial.parameters, None, trial.memory)
-    return [known[one] for one in sorted(known)]
+    return [trial for _, trial in sorted(known.items())]
 
 
 # --- begin ---

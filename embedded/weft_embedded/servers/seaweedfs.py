@@ -170,9 +170,11 @@ class SeaweedServer(Part):
     def _load_ports(self) -> dict[str, int]:
         try:
             kept = json.loads((self.data / "ports.json").read_text())
-            return {name: int(kept[name]) for name in _PORTS}
+            loaded = {name: int(kept[name]) for name in _PORTS}
         except (OSError, ValueError, KeyError, TypeError):
             return _free_ports({})
+        ports.keep(*loaded.values())
+        return loaded
 
 
 def _tls() -> str:
@@ -222,7 +224,8 @@ def _free_ports(wanted: dict[str, int]) -> dict[str, int]:
     chosen = {name: port for name, port in wanted.items() if ports.is_free(port)}
     for name in _PORTS:
         if name not in chosen:
-            chosen[name] = ports.pick(avoid=set(chosen.values()))
+            chosen[name] = ports.pick()
+    ports.keep(*chosen.values())
     return chosen
 
 

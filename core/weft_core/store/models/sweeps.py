@@ -25,7 +25,7 @@ class SweepState(StrEnum):
 
 class TrialState(StrEnum):
     RUNNING = "RUNNING"
-    """Its job has not ended, or whoever asked for it has not told its value."""
+    """Its job has not ended, or its value has not come through the API yet."""
     COMPLETED = "COMPLETED"
     """It has a value."""
     FAILED = "FAILED"
@@ -34,7 +34,7 @@ class TrialState(StrEnum):
 
 
 class SweepRow(Base):
-    """A sweep. Whoever makes or closes trials holds its lock."""
+    """A sweep. A transaction that makes or closes trials holds its lock."""
 
     __tablename__ = "sweeps"
     __table_args__ = (
@@ -82,7 +82,7 @@ class Trial(Base):
     project_id: Mapped[str] = project()
     parameters: Mapped[dict[str, Any]]
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"), unique=True)
-    runs: Mapped[bool]  # it has, or had, a job; else its value is told through the API
+    runs: Mapped[bool]  # it has, or had, a job; else its value comes through the API
     state: Mapped[str] = mapped_column(server_default=TrialState.RUNNING.value)
     value: Mapped[float | None] = mapped_column(Double)
     reason: Mapped[str] = mapped_column(server_default="")
