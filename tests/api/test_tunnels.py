@@ -130,17 +130,18 @@ def test_a_shell_has_a_terminal(running: Running) -> None:
                 seen.extend(next(frames)[1])
 
         # The quotes keep the echo of what is typed from looking like the answer.
-        tunnel.write(b'echo "size" $(stty size) "$TERM"\n')
+        tunnel.write(b'PS1="rea"dy:; echo "size" $(stty size) "$TERM"\n')
         until("size 33 111 xterm-256color")
         tunnel.tell(Frame.RESIZE, [40, 100])
         tunnel.write(b'echo "size" $(stty size)\n')
         until("size 40 100")
-        # What says so has the terminal by then. A Ctrl-C before that is the shell's, as with any terminal.
-        tunnel.write(b"sh -c 'echo be\"gin\"; sleep 1000'\n")
-        until("begin")
+        # sed answers, so it has the terminal. A shell script can't take its place: dash loses a Ctrl-C before a fork.
+        tunnel.write(b"sed -u s/ping/pong/\nping\n")
+        until("pong\r\n")
+        seen.clear()
         tunnel.write(b"\x03")
-        tunnel.write(b'echo af"ter"\nexit 3\n')
-        until("after")
+        until("ready:")
+        tunnel.write(b"exit 3\n")
         assert finished(tunnel)[0] == 3
 
 
