@@ -16,6 +16,7 @@ from cryptography.fernet import Fernet
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from pydantic import SecretStr
+from tests.environments import FIRST_RUN
 from tests.servers import Servers
 
 from weft_core.settings import S3Settings, Settings
@@ -32,8 +33,6 @@ _SLOW = ("deploy", "embedded", "engines", "examples", "faults", "trainer", "trai
 """Folders whose tests start stacks, installations or learners. A slow test of another folder has the mark itself."""
 _CONTAINERS = Path(__file__).parent / "containers"
 """Root or a group's right to a container engine, 15 GB, and half an hour."""
-_FIRST_RUN = 1500
-"""Seconds for a test of a cluster: on a machine's first run it may build an environment and fetch a cluster's parts."""
 
 # How long an example takes says how busy the machine is.
 hypothesis_settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -58,9 +57,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))
         if group in _TOGETHER and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(_FIRST_RUN))
+            item.add_marker(pytest.mark.timeout(FIRST_RUN))
         timeout = item.get_closest_marker("timeout")
-        if group in _TOGETHER or (timeout is not None and timeout.args == (_FIRST_RUN,)):
+        if group in _TOGETHER or (timeout is not None and timeout.args == (FIRST_RUN,)):
             item.add_marker(pytest.mark.heavy)
         if item.path.relative_to(Path(__file__).parent).parts[0] in _SLOW:
             item.add_marker(pytest.mark.slow)

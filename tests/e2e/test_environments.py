@@ -17,7 +17,6 @@ from weft_core import processes
 from weft_workers.environments import EnvironmentBuilder
 from weft_workers.supervision import waits
 
-pytestmark = pytest.mark.timeout(900)
 IMAGE = "python:3.11"
 
 

@@ -11,7 +11,7 @@ import mlflow
 import pytest
 from mlflow import MlflowClient
 from tests.e2e.stack import Stack, lines, manifest, series
-from tests.environments import FIRST_RUN, python_with
+from tests.environments import python_with
 
 # One environment for all libraries, which is built once on a machine.
 _PACKAGES = [
@@ -69,7 +69,6 @@ def test_a_program_logs_to_its_job(stack: Stack, tmp_path: Path) -> None:
     assert [line for line in lines(job) if "MLFLOW" in line] == ["{'MLFLOW_TRACKING_URI'}"]
 
 
-@pytest.mark.timeout(FIRST_RUN)  # the first run on a machine builds the environment
 @pytest.mark.parametrize("library", _LIBRARIES)
 def test_what_libraries_log_is_the_jobs(stack: Stack, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     command = f"python mlflow_loggers.py {library}"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 
-import pytest
 from tests.e2e.conftest import SETTINGS
 from tests.e2e.stack import Stack, eventually, lines, manifest
 
@@ -42,7 +41,6 @@ def shows_where_it_hangs(job: weft.Job, learner: int, attempt: int = 1) -> bool:
     return any("wait_for_a_peer_that_never_comes" in line for line in stacks(job, learner, attempt))
 
 
-@pytest.mark.timeout(400)
 def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(stack: Stack) -> None:
     deadlocked = start(stack, "deadlock")
     ended = start(stack, "deadlock", stall={"action": "end"}, retries=1)

@@ -16,8 +16,9 @@ import pytest
 import yaml
 from tests.e2e.stack import manifest
 from tests.embedded.places import FORBID_NAMESPACES, USER, Checkout, Visitor, as_ordinary_user
+from tests.environments import FIRST_RUN
 
-pytestmark = pytest.mark.timeout(1500)  # a first run may build an environment, on a busy machine
+pytestmark = pytest.mark.timeout(FIRST_RUN)
 
 for_root = pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can make this place")
 
