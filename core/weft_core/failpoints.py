@@ -1,5 +1,5 @@
-"""Places at which a process can be made to die, to fail or to be late: round each commit, each write to S3 and each
-call of an engine. Tests arm them by an environment variable; without it they do nothing.
+"""Places at which a process can be made to die, to fail or to be late: before and after each commit, each write to S3
+and each call of an engine. Tests arm them by an environment variable; without it they do nothing.
 
 A failpoint's name is the effect, the function that has asked for it, with its line, and the moment:
 ``commit weft_workers.reconcile.perform._launch:198 before``. Nobody writes names down: a new transaction has two
@@ -67,8 +67,8 @@ def _rules() -> tuple[Rule, ...]:
 
 
 def place(effect: str) -> str | None:
-    """The name, without the moment, of the failpoints round an effect that the caller's caller asks for; None: no
-    failpoint of this process is armed."""
+    """The name, without the moment, of the failpoints before and after an effect that the caller's caller asks for;
+    None: no failpoint of this process is armed."""
     if not _rules():
         return None
     frame = sys._getframe(1)

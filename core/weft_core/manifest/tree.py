@@ -30,7 +30,7 @@ _TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float"
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
-# libyaml's messages that only people who know parsers understand.
+# libyaml's messages that need knowledge of parsers, and plain ones for them.
 _PLAIN_WORDS = {
     "mapping values are not allowed in this context": "a ':' that can't be here: put a value that holds ': ' in quotes",
     "could not find expected ':'": "a key with no ':' after it",
