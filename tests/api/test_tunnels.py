@@ -290,7 +290,7 @@ def test_a_project_lets_nobody_in(api: Api, ann: Person, tmp_path: Path) -> None
         assert viewer.http.get(path).json() == {"allowed": True}
         assert editor.http.put(path, json={"allowed": False}).status_code == 403
         assert ann.http.put(path, json={"allowed": False}).json() == {"allowed": False}
-        with pytest.raises(TunnelBroken, match="you may be in this project's jobs no longer"):
+        with pytest.raises(TunnelBroken, match="you no longer have the right to enter this project's jobs"):
             finished(tunnel)  # within seconds
         with pytest.raises(PermissionDenied, match="lets nobody into its running jobs"):
             running.open()("exec", command=["true"])
