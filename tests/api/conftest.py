@@ -1,4 +1,4 @@
-"""The API as users and learners meet it: over HTTP, on a real server, with real Postgres, Redis and S3 behind it."""
+"""The API as users and learners use it: over HTTP, on a real server, with real Postgres, Redis and S3 behind it."""
 
 from __future__ import annotations
 

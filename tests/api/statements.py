@@ -1,4 +1,4 @@
-"""Counts what a request asks of Postgres."""
+"""Counts the statements that a request sends to Postgres."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data stores kept on the server, and what a submission says about stores that are not as they should be."""
+"""Data stores kept on the server, and the messages of a submission about stores with a problem."""
 
 from __future__ import annotations
 

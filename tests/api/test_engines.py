@@ -1,4 +1,4 @@
-"""Engines with what they have, who uses it and who waits for it; of the others' jobs nothing but numbers."""
+"""Engines with their resources, their use and their waiting jobs; other projects' jobs appear only as numbers."""
 
 from __future__ import annotations
 

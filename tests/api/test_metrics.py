@@ -1,4 +1,4 @@
-"""Metrics of trainings: each record once and in order, series in any width, what lists show and sort by."""
+"""Metrics of trainings: each record once and in order, series in any width, and the values of lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elastic jobs at the API: learners meet in round after round, whoever is lost or joins, and in whatever order."""
+"""Elastic jobs at the API: learners meet in round after round, whichever learners are lost or join, in any order."""
 
 from __future__ import annotations
 

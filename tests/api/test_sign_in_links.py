@@ -1,4 +1,4 @@
-"""Links that sign a browser in, once; and what the sign-in page is told."""
+"""Links that sign a browser in, once; and the hints for the sign-in page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tunnels: real agents, a real API and the real client; what comes through, and who comes in."""
+"""Tunnels with real agents, a real API and the real client: their data, and the right to open them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make bench` makes of its tables: ratios, a comparison with the baseline, a picture."""
+"""The evaluation of the tables of `make bench`: ratios, a comparison with the baseline, a picture."""
 
 from __future__ import annotations
 

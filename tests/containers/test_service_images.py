@@ -1,4 +1,4 @@
-"""The images of API and worker: what is in them, and what a change of the sources makes anew."""
+"""The images of API and worker: their content, and the layers that a change of the sources rebuilds."""
 
 from __future__ import annotations
 

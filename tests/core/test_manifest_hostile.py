@@ -1,4 +1,4 @@
-"""Manifests that mean harm, or are none at all: a clear refusal, soon, and no word of a password."""
+"""Hostile manifests, and texts that are no manifests: a clear and quick refusal, which never quotes a password."""
 
 from __future__ import annotations
 

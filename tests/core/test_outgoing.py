@@ -1,4 +1,4 @@
-"""The door for users' URLs: whom it calls, and what it takes from them."""
+"""The door for users' URLs: the addresses that it calls, and the answers that it accepts."""
 
 from __future__ import annotations
 

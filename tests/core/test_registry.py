@@ -1,4 +1,4 @@
-"""The registry on a real Postgres: versions, references, stages, and what may be deleted."""
+"""The registry on a real Postgres: versions, references, stages, and deletions."""
 
 from __future__ import annotations
 

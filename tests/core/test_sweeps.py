@@ -1,4 +1,4 @@
-"""The manifest's sweep, and the search: what it proposes is in the space, and depends on nothing but its arguments."""
+"""The manifest's sweep, and the search: its proposals are in the space, and depend on nothing but its arguments."""
 
 from __future__ import annotations
 

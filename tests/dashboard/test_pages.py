@@ -1,4 +1,5 @@
-"""Cluster, models, data stores, secrets, tokens and administration: what one sees, may do, and may not."""
+"""Cluster, models, data stores, secrets, tokens and administration: what users see, and what they may and may not
+do."""
 
 from __future__ import annotations
 

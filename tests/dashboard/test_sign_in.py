@@ -1,4 +1,4 @@
-"""Signing in by a link, and what the sign-in page says of where a token is. The API alone serves that page."""
+"""Signing in by a link, and the hint of the sign-in page about the place of a token. The API alone serves that page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that make no progress are told of, with their stacks; those that only are quiet are left alone."""
+"""Jobs that make no progress get a warning with their stacks; jobs that are only quiet are left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of a backup and what is checked of it, and the buckets in it; `tests/e2e/test_backup.py` restores one."""
+"""The file of a backup, its checks, and the buckets in it; `tests/e2e/test_backup.py` restores one."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_open_to_others_and_closed_again(folder: Path, address: str) -> None:
         wait_for(lambda: weft.parts()["gate"]["state"] == "running", "the gate runs again")
         assert store.get_object(Bucket="digits", Key="a")["Body"].read() == body
 
-        # The next `up` takes the same addresses, because learners come back to them, unless it is told another one.
+        # The next `up` takes the same addresses, because learners come back to them, unless `--host` names another one.
         weft.run("down")
         printed = weft.run("env").stdout
         assert f"WEFT_API__HOST={address}\n" in printed

@@ -1,4 +1,4 @@
-"""What `make setup` left works wherever it is moved: each case starts everything there and trains a job."""
+"""The result of `make setup` works wherever it is moved: each case starts everything there and trains a job."""
 
 from __future__ import annotations
 

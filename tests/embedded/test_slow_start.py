@@ -1,4 +1,4 @@
-"""Parts that take their time, and parts that are stuck: who is waited for, who is started again, what is said of it."""
+"""Slow parts and stuck parts: the supervisor waits for the former, starts the latter again, and reports both."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Script(Part):
 
 
 class Recorder(Screen):
-    """Keeps what people are told; when the stack is ready it does something, and then has it end."""
+    """Keeps the messages for people; when the stack is ready it does something, and then has it end."""
 
     def __init__(self, then: Callable[[], None]) -> None:
         super().__init__(Console(quiet=True))
@@ -308,7 +308,10 @@ def test_status_and_down_while_a_part_is_stuck(api_alone: Weft) -> None:
     api_alone.environment["WEFT_STARTUP_PATIENCE"] = "3600"
     with detach(api_alone) as process:
         stopped = stop_the_api(api_alone)
-        wait_for(lambda: "done nothing" in api_alone.parts()["api"]["note"] or process.poll() is not None, "it is told")
+        wait_for(
+            lambda: "done nothing" in api_alone.parts()["api"]["note"] or process.poll() is not None,
+            "the state shows it",
+        )
         [part] = json.loads(api_alone.run("status", "--json").stdout)["parts"]
         assert (part["name"], part["state"], part["pid"]) == ("api", "starting", stopped["pid"])
         down = api_alone.run("down")

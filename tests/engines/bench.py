@@ -1,4 +1,4 @@
-"""How a case gets an engine of one kind, and does to it what engines suffer. One file a kind; see docs/engines.md."""
+"""The bench through which a case gets an engine of one kind, and disturbs it. One file a kind; see docs/engines.md."""
 
 from __future__ import annotations
 

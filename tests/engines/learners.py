@@ -1,4 +1,4 @@
-"""What the agents of the suite's runs talk to, and what they are told to run."""
+"""The API's double for the agents of the suite's runs, and the programs that it has them run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Horovod's build script: compiles once whatever happens around it, and says what to do when it can't.
+"""Horovod's build script: it compiles once, even if it is interrupted, and gives advice when it can't.
 
 The real compilation takes minutes and happens where a Horovod environment is built for the first time; here, a stand-in
 for the environment's python plays pip.
@@ -57,7 +57,7 @@ class Machine:
         (self.folder / "fake.json").write_text(json.dumps({"source": source, **plan}))
 
     def compiles_at_once(self, yes: bool) -> None:
-        """Or only when told to."""
+        """Or only if a variable asks for it."""
         gate = self.folder / "go-on"
         gate.touch() if yes else gate.unlink(missing_ok=True)
 

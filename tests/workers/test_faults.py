@@ -1,4 +1,4 @@
-"""What goes wrong with learners and engines, and what a user reads of it."""
+"""Faults of learners and engines, and the messages that a user reads."""
 
 from __future__ import annotations
 

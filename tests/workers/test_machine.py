@@ -1,4 +1,4 @@
-"""Users, learners, engines and time in any order, against a real database: what must hold, always holds."""
+"""Users, learners, engines and time in any order, against a real database: the invariants always hold."""
 
 from __future__ import annotations
 

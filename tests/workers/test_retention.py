@@ -1,4 +1,4 @@
-"""What workers remove of jobs that have ended, and what they keep, on a real database and a real store."""
+"""The data of ended jobs that workers remove and keep, on a real database and a real store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tenant with jobs, and what the API does on behalf of users and learners, against a real database."""
+"""A tenant with jobs, and the API's actions on behalf of users and learners, against a real database."""
 
 from __future__ import annotations
 

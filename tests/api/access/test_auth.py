@@ -1,4 +1,4 @@
-"""Who may do what: tokens, roles, and walls between projects."""
+"""Permissions: tokens, roles, and walls between projects."""
 
 from __future__ import annotations
 

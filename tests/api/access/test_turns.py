@@ -1,4 +1,4 @@
-"""Turns: a caller's many requests wait for each other, and not for their end do others'."""
+"""Turns: a caller's many requests wait for each other, and other callers' requests do not wait for them."""
 
 from __future__ import annotations
 

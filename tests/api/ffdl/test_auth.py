@@ -1,4 +1,4 @@
-"""Who is let in by what FfDL's clients send."""
+"""The sign-in with each form of credentials that FfDL's clients send."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Manifests as FfDL's examples have them, field by field and value by value, on the wire: each is taken as it is, or
-answered with what to do. The parameters' ids are the folders of FfDL's examples with these fields."""
+"""Manifests as FfDL's examples have them, field by field and value by value, on the wire: each is accepted unchanged,
+or refused with advice. The parameters' ids are the folders of FfDL's examples with these fields."""
 
 from __future__ import annotations
 

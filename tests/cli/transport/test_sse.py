@@ -1,4 +1,4 @@
-"""Following: each line once and in order, whatever becomes of the connection."""
+"""Following: each line once and in order, even if the connection breaks."""
 
 from __future__ import annotations
 

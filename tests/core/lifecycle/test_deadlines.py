@@ -1,4 +1,4 @@
-"""When an attempt that runs undisturbed is stepped again: never later than something could have been noticed."""
+"""The next step of an attempt that runs undisturbed never comes later than a step could have found something."""
 
 from __future__ import annotations
 

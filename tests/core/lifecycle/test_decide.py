@@ -1,4 +1,4 @@
-"""The decisions as functions: for every view there could be, one that the life cycle allows."""
+"""The decisions as functions: for every possible view, a decision that the life cycle allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data from a real S3: through the node's cache, in shares, streamed; and what becomes of faults on the way."""
+"""Data from a real S3: through the node's cache, in shares, streamed; and faults on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log says of a download that takes long, from a real S3 behind a slow way."""
+"""The log's lines about a download that takes long, from a real S3 behind a slow proxy."""
 
 from __future__ import annotations
 

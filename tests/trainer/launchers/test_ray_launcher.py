@@ -1,4 +1,4 @@
-"""Launcher ``ray``: real agents with a real Ray cluster of their own, and what is left of it afterwards (nothing).
+"""Launcher ``ray``: real agents with a real Ray cluster of their own, of which nothing is left afterwards.
 
 A cluster takes some 10 seconds to start on two cores, so each test shows several things in one.
 """

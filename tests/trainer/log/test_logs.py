@@ -1,4 +1,4 @@
-"""What a program says, wherever it says it, arrives."""
+"""All output of a program arrives, wherever the program writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What heartbeats tell of a program's progress, and the stacks that their answers ask for; with real agents."""
+"""The progress that heartbeats report, and the stacks that their answers ask for; with real agents."""
 
 from __future__ import annotations
 

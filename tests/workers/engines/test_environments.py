@@ -1,4 +1,4 @@
-"""An image becomes a virtual environment: once, for all who wait for it, whoever is killed meanwhile."""
+"""An image becomes a virtual environment: once, for all that wait for it, whichever process is killed meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However a run ends, it is told truly, and no process of it is left."""
+"""However a run ends, the engine reports its true end, and no process of it is left."""
 
 from __future__ import annotations
 

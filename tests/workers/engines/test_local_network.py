@@ -1,4 +1,4 @@
-"""The network of a gang: who is in it, and what leads out of it.
+"""The network of a gang: its learners, and the ways out of it.
 
 tests/e2e/test_isolation.py attacks from inside a job."""
 

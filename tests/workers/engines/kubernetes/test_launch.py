@@ -1,4 +1,4 @@
-"""Objects are created once, adopted where they are this attempt's, and taken back where they can't all be."""
+"""Objects are created once, adopted if they are this attempt's, and removed if not all can be created."""
 
 from __future__ import annotations
 

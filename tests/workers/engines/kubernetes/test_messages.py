@@ -1,4 +1,4 @@
-"""What users read of the words of schedulers, kubelets and Kueue.
+"""The words for users that Weft makes of messages of schedulers, kubelets and Kueue.
 
 The words change with each release, and clusters of all ages are in use: each generation stays here. Those of 1.20 are
 recorded from the test cluster (`recorded.json`) or as it says them; the others are what 1.28 to 1.36 and Kueue up to

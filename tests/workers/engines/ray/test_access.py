@@ -1,4 +1,4 @@
-"""Who may speak to which Ray."""
+"""Access to Ray clusters: tokens, certificates and refusals."""
 
 from __future__ import annotations
 
