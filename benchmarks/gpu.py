@@ -138,7 +138,7 @@ class Bench:
         return _rate(lines(self._stack.train(self._manifest(command, launcher), PROGRAM).wait(timeout=600)))
 
     def _measured(self, command: str) -> tuple[float, str]:
-        """Images/s, and the most memory that NVML has told of."""
+        """Images/s, and the most memory that NVML has reported."""
         job = self._stack.train(self._manifest(command, "none"), PROGRAM).wait(timeout=600)
         memory = series(self._stack, job, "system").get(("system/gpu0_memory_bytes", 1)) or {}
         return _rate(lines(job)), f"{memory['max'] / (1 << 30):.1f} GiB" if "max" in memory else "–"

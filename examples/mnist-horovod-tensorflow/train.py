@@ -117,7 +117,7 @@ def main() -> None:
     accuracy, held_out = test(model)
     say(f"test accuracy {accuracy:.4f} on {held_out} held-out digits")
     if hvd.rank() == 0:
-        trained = network()  # without the optimizer, so that whoever loads it needs no Horovod
+        trained = network()  # without the optimizer, so that loading it needs no Horovod
         trained.set_weights(model.get_weights())
         trained.save(RESULTS / "model.keras")
         say("saved model.keras")

@@ -264,6 +264,6 @@ def test_every_kind_of_evaluation_metrics(api: Api, wire: Wire, written: str, ki
     answer = wire.train(f"name: x\nframework: {{name: tensorflow, version: latest, command: x}}\n{written}", None)
     assert answer.status == 201, answer.body
     spec = api.attempt(answer.json()["model_id"]).agents[0].start()["evaluation_metrics"]
-    assert spec["type"] == kind, "what its learner is told"
+    assert spec["type"] == kind, "the type in the spec of its learner"
     assert (spec["path"] or "").endswith(path or "")
     assert bool(spec["groups"]) == (kind == "regex_extractor")

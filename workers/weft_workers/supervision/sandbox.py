@@ -285,7 +285,7 @@ def _make_devices(gpus: bool) -> None:
 
 
 def _keep_only(*capabilities: int) -> None:
-    """Give all other rights up, and keep these across the exec that follows, whoever the user is."""
+    """Give all other rights up, and keep these across the exec that follows, for any user."""
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
     for number in range(last + 1):
         if number not in capabilities:

@@ -1,4 +1,4 @@
-"""Access to Ray clusters: tokens, certificates and refusals."""
+"""Access to Ray clusters: wrong, missing and renewed tokens, and clusters that require none."""
 
 from __future__ import annotations
 
