@@ -100,7 +100,7 @@ def test_how_commands_end(running: Running) -> None:
     assert running.run("sh", "-c", "kill -9 $$")[0] == 128 + 9
     with pytest.raises(TunnelBroken, match="no-such-thing: there is no such command"):
         running.run("no-such-thing")
-    # What it leaves in the background holds its output open, and is not waited for.
+    # A process that it leaves in the background holds its output open; the tunnel does not wait for that process.
     assert running.run("sh", "-c", "sleep 1000 & echo done")[:2] == (0, b"done\n")
     running.run("pkill", "-f", "sleep 1000")
 
@@ -129,7 +129,7 @@ def test_a_shell_has_a_terminal(running: Running) -> None:
             while text.encode() not in seen:
                 seen.extend(next(frames)[1])
 
-        # The quotes keep the echo of what is typed from looking like the answer.
+        # The quotes keep the echo of the typed line from looking like the answer.
         tunnel.write(b'PS1="rea"dy:; echo "size" $(stty size) "$TERM"\n')
         until("size 33 111 xterm-256color")
         tunnel.tell(Frame.RESIZE, [40, 100])
@@ -320,7 +320,7 @@ def test_the_program_ends_while_a_shell_is_open(api: Api, ann: Person, tmp_path:
 
 
 def test_several_api_processes(api: Api, api_settings: Settings, ann: Person, tmp_path: Path) -> None:
-    """The user comes to one, and the agent to another."""
+    """The user's connection reaches one process, and the agent's another."""
     other = Api(api_settings)
     try:
         running = Running(api, ann, tmp_path / "learner")

@@ -68,7 +68,7 @@ def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(stack: Stack) -> None:
         assert stacks(job, 1) == [], what
     assert [len(warnings(job, "has written nothing")) for job in quiet.values()] == [1, 1, 0]
 
-    # Nobody forgets it, and nobody says it again.
+    # The stall is neither forgotten nor reported again.
     stack.kill_and_await("worker", "api")
 
     done = ended.wait(timeout=120)

@@ -35,7 +35,7 @@ from weft_embedded.supervisor import Supervisor
 BEGIN = "import os, pathlib, signal, time\nwith open('starts', 'a') as file: print(time.monotonic(), file=file)\n"
 ANSWER = "pathlib.Path('up').touch()\ntime.sleep(600)"
 QUICK = BEGIN + ANSWER
-COMPUTE = "sum(range(2_000_000)); time.sleep(0.1)\n"  # a tenth of a core, several times what counts as work
+COMPUTE = "sum(range(2_000_000)); time.sleep(0.1)\n"  # a tenth of a core, several times the use that counts as work
 BUSY = BEGIN + f"end = time.monotonic() + 8\nwhile time.monotonic() < end: {COMPUTE}" + ANSWER
 STUCK_TWICE = BEGIN + "if len(open('starts').readlines()) <= 2: os.kill(os.getpid(), signal.SIGSTOP)\n" + ANSWER
 

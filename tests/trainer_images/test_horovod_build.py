@@ -21,7 +21,7 @@ from tests.trainer.agents import ended
 
 BUILD = Path(__file__).parents[2] / "trainer_images" / "horovod" / "build"
 FAKE_PYTHON = Path(__file__).with_name("fake_python.py")
-# What of Horovod's source the build changes, as it is in the archive.
+# The parts of Horovod's source that the build changes, as they are in the archive.
 SOURCE = {
     "CMakeLists.txt": "set(CMAKE_CXX_STANDARD 14)\nset(CMAKE_CXX_STANDARD_REQUIRED ON)\n",
     "horovod/torch/CMakeLists.txt": "    set(CMAKE_CXX_STANDARD 14)\n",

@@ -33,7 +33,7 @@ def numbers(items: list[ServerEvent]) -> list[int]:
 
 
 Reply = Callable[[int, list[tuple[int | None, str, object]]], Answer]
-"""Makes an answer from how many there were before it, and from the events that it has to send."""
+"""Makes an answer from the number of answers before it and the events that it has to send."""
 
 
 def log_server(total: int, reply: Reply) -> Callable[[Seen], Answer]:

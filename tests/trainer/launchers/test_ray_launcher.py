@@ -106,7 +106,7 @@ def test_plain_ray_ray_train_and_horovod_on_ray_run_unchanged(
     api = start_api(
         programs, learners=2, launcher="ray", cpus=1, memory=2 * GIB, env={"GREETING": "hi"}, heartbeat_seconds=1
     )
-    # What an agent sees that runs in an actor of some other Ray cluster.
+    # The environment of an agent that runs in an actor of another Ray cluster.
     outer = {
         "RAY_ADDRESS": "192.0.2.99:6379",
         "RAY_JOB_ID": "01000000",
