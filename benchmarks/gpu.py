@@ -93,7 +93,7 @@ class Bench:
         show(f"{self._title}, batch {BATCH}, as jobs; convolutions of float32 in TF32", columns, rows)
 
     def _compare(self, title: str, ways: list[Way]) -> None:
-        """In turns, so that what drifts falls on all alike; a ratio is of one round."""
+        """In turns, so that a drift affects all alike; a ratio is of one round."""
         found: dict[str, list[float]] = {way.name: [] for way in ways}
         for round_ in range(ROUNDS):
             for way in ways if round_ % 2 == 0 else reversed(ways):
