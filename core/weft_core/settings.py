@@ -331,7 +331,7 @@ class KeepSettings(AgeSettings):
 
 
 class RetentionSettings(_Section):
-    """What is kept of jobs that have ended, in projects with no retention of their own (docs/retention.md)."""
+    """Limits for the data of ended jobs, in projects with no retention of their own (docs/retention.md)."""
 
     logs: KeepSettings = Field(default_factory=KeepSettings)
     """The lines of their logs."""

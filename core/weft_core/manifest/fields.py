@@ -242,7 +242,7 @@ _DATA_STORE = Section(
         ),
         "type": Field(
             Choice("s3", "mount_cos", "s3_datastore", "mount_volume"),
-            "What the data store is: `mount_volume` is a folder of the machine that the learners run on, for engines "
+            "The kind of data store: `mount_volume` is a folder of the machine that the learners run on, for engines "
             "of type local; all other values mean S3.",
         ),
         "connection": Field(
