@@ -2,7 +2,7 @@
 and each call of an engine. Tests arm them by an environment variable; without it they do nothing.
 
 A failpoint's name is the effect, the function that has asked for it, with its line, and the moment:
-``commit weft_workers.reconcile.perform._launch:198 before``. Nobody writes names down: a new transaction has two
+``commit weft_workers.reconcile.perform._launch:198 before``. Names are not written by hand: a new transaction has two
 failpoints from the start. ``WEFT_FAILPOINTS`` holds rules ``PATTERN=ACTION``, separated by ``;``, and the first whose
 pattern (of :mod:`fnmatch`) fits a name counts. The actions are ``die`` (SIGKILL), ``raise``, ``sleep(SECONDS)`` and
 ``note(FILE)``, which appends the name to a file.

@@ -213,7 +213,7 @@ def note_engine(context: Context, engine: ObservedEngine, capacity: Capacity | N
 
 def describe(capacity: Capacity) -> dict[str, Any]:
     """A capacity as the ``engines`` table keeps it, for people: sums of the nodes that take learners now, and each node
-    without its labels, which may be many. What is as usual (ready, nothing busy) is left out."""
+    without its labels, which may be many. The usual values (ready, nothing busy) are left out."""
     usable = [node for node in capacity.nodes if node.ready and not node.potential]
     images = {} if capacity.images is None else {"images": sorted(capacity.images)}
     reasons = {"exposed": capacity.exposed, "shared_network": capacity.shared_network}

@@ -183,8 +183,8 @@ class Sweeper:
         due = select(Job.id).where(Job.next_step_at <= func.now(), free).order_by(Job.next_step_at).limit(_BATCH)
         left = func.extract("epoch", func.min(Job.next_step_at) - func.now())
         with self._context.database.transaction() as session:
-            # It takes no locks: the claim decides who steps the job. Nor does it skip locked rows: the transaction that
-            # holds the lock may have just made the job due.
+            # It takes no locks: the claim decides which worker steps the job. Nor does it skip locked rows: the
+            # transaction that holds the lock may have just made the job due.
             found = list(session.scalars(due))
             soonest = session.execute(select(left).where(Job.next_step_at > func.now())).scalar_one()
         return found, float("inf") if soonest is None else float(soonest)

@@ -177,7 +177,7 @@ def copy_checkpoint(
         wanted: a generation's id; None: the last one.
 
     Returns:
-        What ``jobs.checkpoint_of`` keeps.
+        The value of ``jobs.checkpoint_of``.
 
     Raises:
         Problem, StoreError: there is none, or a store failed. Nothing is left in ``target`` then.

@@ -1,7 +1,7 @@
 """From text to a tree of nodes that know their line. Hostile YAML ends here.
 
-Scalars stay what was written: nothing guesses that ``yes`` is true, ``1.0`` a float or ``010`` eight. What a scalar
-means is up to the field that it stands in.
+Scalars stay as written: nothing guesses that ``yes`` is true, ``1.0`` a float or ``010`` eight. The field of a scalar
+decides its meaning.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ def _syntax_error(error: yaml.YAMLError, text: str) -> ManifestError:
         position = getattr(error, "position", None)
         line = text.encode()[:position].count(b"\n") + 1 if isinstance(position, int) else None
         return fatal(f"not valid YAML: {_PLAIN_WORDS.get(words, words)}", line)
-    # What ends too soon is found behind the last line.
+    # The error of a text that ends too soon is located behind the last line.
     line, column = min(mark.line + 1, len(text.splitlines()) or 1), mark.column + 1
     lines = text.split("\n", line)
     before = lines[line - 1][:column] if line <= len(lines) else ""

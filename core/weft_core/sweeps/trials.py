@@ -34,7 +34,7 @@ _HALTS_AGAIN = timedelta(seconds=5)
 
 @dataclass(frozen=True)
 class Kit:
-    """What the making of trials needs besides the database."""
+    """The requirements for making trials, besides the database."""
 
     settings: Settings
     box: SecretBox
@@ -156,7 +156,7 @@ def _submit(scope: Scope, kit: Kit, sweep: SweepRow, parameters: Mapping[str, Va
 
 
 def pack_packages(request: PackageRequest | None) -> dict[str, Any] | None:
-    """What a sweep keeps of the packages that its manifest asks for."""
+    """The part of a package request that the sweep's row keeps."""
     if request is None:
         return None
     return {

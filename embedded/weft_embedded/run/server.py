@@ -186,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Nobody reads it."""
+        """Nothing is logged, as nobody would read it."""
 
     def do_POST(self) -> None:
         size = int(self.headers["Content-Length"] or 0)

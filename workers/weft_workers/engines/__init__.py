@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 def build(settings: Settings, installation_id: str) -> dict[str, Engine]:
-    """The engines of the settings, by name. None of them is asked anything yet. An engine with impossible settings
+    """The engines of the settings, by name. None of them gets a request yet. An engine with impossible settings
     (such as a missing kubeconfig) is unreachable, with the reason, and does not affect the others."""
     made: dict[str, Engine] = {}
     for name, chosen in settings.engines.items():

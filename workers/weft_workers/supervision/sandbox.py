@@ -98,7 +98,7 @@ def fork(shared: Shared | None = None) -> int:
     """
     if shared is None:
         return _clone(0)
-    # Who enters a user namespace does not come back, so another process does, and the child becomes this one's.
+    # A process can't leave a user namespace again, so a helper enters it, and the child becomes this process's.
     read, write = os.pipe()
     helper = os.fork()
     if helper == 0:

@@ -77,7 +77,7 @@ class Leftovers:
     """``named`` and ``kept``, by their keys among the results."""
 
     def fail(self, reason: str) -> None:
-        """None of it could be stored."""
+        """Record that no file could be stored."""
         files = self.named + self.kept
         if files:
             self.lost[f"the results can't be stored: {reason[:_LONGEST_REASON]}"] = files

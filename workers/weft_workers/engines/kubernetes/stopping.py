@@ -55,7 +55,7 @@ class Stopper:
             began = ends - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
             wanted = now + grace
             if now >= ends + _OVERDUE or (now >= min(ends, wanted) and self._is_silent(pod, now)):
-                # Nobody can confirm its end. Its token opens nothing any more, so it is fenced.
+                # Its end can't be confirmed. Its token is no longer valid, so it is fenced.
                 _logger.warning("pod %s does not end, or its node is silent: forgetting it", metadata["name"])
                 self._delete(pod, 0)
             elif wanted < ends - _SLACK:
