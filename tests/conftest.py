@@ -25,7 +25,7 @@ from weft_core.store.database import Database
 if TYPE_CHECKING:
     from tests.ray.cluster import RayCluster
 
-# Of `make test`'s processes: what shares a cluster or a stack stays together, and the slowest begins first.
+# How `make test` spreads tests: those that share a cluster or a stack stay together, and the slowest begin first.
 _TOGETHER = ("kubernetes", "training", "e2e", "ray", "dashboard", "gpu")
 _TRAINING = ("test_elastic", "test_examples", "test_image_examples", "test_imagenet_resnet50")
 """Files of tests/e2e whose jobs train with a framework: half of the work there, on a stack of their own."""
@@ -40,7 +40,7 @@ hypothesis_settings.load_profile("busy")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What wants more of a machine than `make test` does is collected where it is named (`make test-containers`)."""
+    """Tests that need more of a machine than `make test` are collected only when named (`make test-containers`)."""
     if collection_path != _CONTAINERS:
         return None
     named = (Path(config.invocation_params.dir, argument.partition("::")[0]) for argument in config.args)
@@ -89,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _AtOnce:
-    """Shows how a test failed when it fails, not at the end of an hour; also that of a test which is run once more
+    """Shows the failure of a test at once, not at the end of an hour; also that of a test which is run once more
     (`make test`), as there is a fault to find even if it passes then."""
 
     def __init__(self, config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""What a good manifest becomes: Weft's own, FfDL's, and everything the installation's settings fill in."""
+"""The canonical form of good manifests: Weft's own, FfDL's, and everything that the installation's settings fill in."""
 
 from __future__ import annotations
 

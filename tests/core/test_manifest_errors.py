@@ -1,4 +1,5 @@
-"""What is wrong with a manifest is said with its path and line, what stood there and what is accepted: all at once."""
+"""Errors in a manifest are reported all at once, each with its path and line, the value found and the accepted
+values."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.e2e.stack import PROGRAMS, REPOSITORY, Stack, alive, follow_to, lines
 import weft
 
 STEPS = 20
-"""That jobs train at least; most of them go on until the test has seen what it waits for."""
+"""The least number of steps of a job; most continue until the test has seen the awaited event."""
 
 
 def start(stack: Stack, framework: str, command: str) -> weft.Job:

@@ -1,4 +1,4 @@
-"""Jobs that wait for an environment: they hold nothing, and no build outlives those who wait for it."""
+"""Jobs that wait for an environment: they hold nothing, and no build outlives the jobs that wait for it."""
 
 from __future__ import annotations
 

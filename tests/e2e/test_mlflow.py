@@ -1,4 +1,4 @@
-"""A program that logs with MLflow runs as it is: what it logs is the job's."""
+"""A program that logs with MLflow runs as it is, and the job keeps what it logs."""
 
 from __future__ import annotations
 

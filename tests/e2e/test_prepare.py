@@ -1,4 +1,4 @@
-"""Data sets that `weft data prepare` has put into the embedded S3, read back by those who will train on them."""
+"""Data sets that `weft data prepare` has put into the embedded S3, read back by the frameworks that train on them."""
 
 from __future__ import annotations
 

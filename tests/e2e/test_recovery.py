@@ -1,4 +1,4 @@
-"""Learners are killed at random moments: whatever happens, a job ends with the very loss of one that nobody touched."""
+"""Learners are killed at random moments, and the job still ends with exactly the loss of an undisturbed job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch script of Slurm's, submitted by ``weft sbatch``."""
+"""A Slurm batch script, submitted by ``weft sbatch``."""
 
 from __future__ import annotations
 

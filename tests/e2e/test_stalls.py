@@ -1,4 +1,4 @@
-"""Jobs that make no progress are told of, with their stacks; those that only are quiet are left alone."""
+"""Jobs that make no progress get a warning with their stacks; jobs that are only quiet are left alone."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_stalled_jobs_are_told_of_and_quiet_ones_are_not(stack: Stack) -> None:
         assert stacks(job, 1) == [], what
     assert [len(warnings(job, "has written nothing")) for job in quiet.values()] == [1, 1, 0]
 
-    # Nobody forgets it, and nobody says it again.
+    # The stall is neither forgotten nor reported again.
     stack.kill_and_await("worker", "api")
 
     done = ended.wait(timeout=120)

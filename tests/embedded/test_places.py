@@ -1,4 +1,4 @@
-"""What `make setup` left works wherever it is moved: each case starts everything there and trains a job."""
+"""The result of `make setup` works wherever it is moved: each case starts everything there and trains a job."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def train(visitor: Visitor, *, home: Path | None = None, umask: str = "022") -> 
 
 
 def owners(pid: int, data: Path) -> dict[str, list[int]]:
-    """Who a process is, outside and inside of its user namespace, and who owns its data."""
+    """The users of a process outside and inside its user namespace, and the owner of its data."""
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     maps = [[int(word) for word in line.split()] for line in Path(f"/proc/{pid}/uid_map").read_text().splitlines()]
     return {

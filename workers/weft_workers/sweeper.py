@@ -1,6 +1,6 @@
 """The sweeper, a process beside every worker: finds due jobs in Postgres and steps them, with Redis or without.
 
-It is also the clock: a job that wants its next step in two seconds has only this. Besides, it keeps house, archives
+It is also the clock: only the sweeper steps a job that is due in two seconds. It also does the housekeeping, archives
 logs, delivers notifications and moves sweeps on. ``python -m weft_workers.sweeper`` is started by ``python -m
 weft_workers``, and ends when that does.
 """
@@ -60,7 +60,7 @@ _ENDINGS, _NO_ENDINGS = 0.2, 0.6  # seconds between two observations of runs tha
 
 
 class Sweeper:
-    """Sweeps until told to stop.
+    """Sweeps until :meth:`stop` is called.
 
     Args:
         context: with at least as many connections as ``threads`` and one more.
@@ -77,7 +77,7 @@ class Sweeper:
         self._lock = threading.Lock()
 
     def run(self) -> None:
-        """Sweep and keep house until :meth:`stop`."""
+        """Sweep and do the housekeeping until :meth:`stop`."""
         house = Housekeeping(self._context)
         keepers = [
             threading.Thread(target=self._repeat, args=(_CHECK_EVERY, partial(house.check, engine)), daemon=True)
@@ -132,7 +132,7 @@ class Sweeper:
             admit(self._context, engine)
 
     def watch(self, engine: str) -> None:
-        """Step the jobs of which an engine tells something new."""
+        """Step the jobs about which an engine has news."""
         self._submit(watch(self._context, engine))
 
     def watch_endings(self) -> float:
@@ -183,8 +183,8 @@ class Sweeper:
         due = select(Job.id).where(Job.next_step_at <= func.now(), free).order_by(Job.next_step_at).limit(_BATCH)
         left = func.extract("epoch", func.min(Job.next_step_at) - func.now())
         with self._context.database.transaction() as session:
-            # It takes no locks: the claim decides who steps the job. Nor does it skip locked rows: the transaction that
-            # holds the lock may have just made the job due.
+            # It takes no locks: the claim decides which worker steps the job. Nor does it skip locked rows: the
+            # transaction that holds the lock may have just made the job due.
             found = list(session.scalars(due))
             soonest = session.execute(select(left).where(Job.next_step_at > func.now())).scalar_one()
         return found, float("inf") if soonest is None else float(soonest)

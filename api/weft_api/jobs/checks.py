@@ -1,4 +1,4 @@
-"""Whether what a manifest names is there. Submitting and validating ask the same."""
+"""Whether the things that a manifest names exist. Submission and validation run the same checks."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> Checks:
 
 
 def refuse_missing_code(command: str, checks: Checks) -> None:
-    """Note what a command needs of the code when none comes with it."""
+    """Note the files of the code that a command needs when no code comes with it."""
     if missing := needed_files(command):
         checks.add(
             "framework.command",
@@ -153,7 +153,7 @@ def _pin(scope: Scope, context: Context, reference: ModelReference, path: str, c
 
 
 def ask_stores(context: Context, checker: Checker, checks: Checks, until: float | None = None) -> list[str]:
-    """Ask the users' stores for what is named; returns a warning for each that did not answer.
+    """Ask the users' stores for the named containers; returns a warning for each store that did not answer.
 
     Args:
         until: when they must have been asked, by :func:`time.monotonic`.

@@ -86,7 +86,7 @@ def _change(
 
 
 def rerun(context: Context, who: Principal, job_id: str, asked: RerunBody, once: Once) -> Submitted:
-    """Submit the job again, with its code and credentials, and a copy of a checkpoint of it if wished.
+    """Submit the job again, with its code and credentials, and on request with a copy of one of its checkpoints.
 
     Raises:
         ManifestError, Problem: its manifest, or the one that is given instead, is not acceptable (any more).

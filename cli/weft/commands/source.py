@@ -19,7 +19,7 @@ from weft.script import Script, as_job, is_script
 from weft.ui.console import say
 
 _ARGUMENTS = "[-- ARGUMENT...]"
-_AFTER_DASHES = "The arguments of a script stand after `--`"
+_AFTER_DASHES = "The arguments of a script follow `--`"
 
 SourceArgument = Annotated[
     Path,
@@ -175,7 +175,7 @@ def _has_repository(text: str, values: Mapping[str, str]) -> bool:
     try:
         found = yaml.safe_load(text)["repo"]
     except (yaml.YAMLError, LookupError, TypeError):
-        found = None  # the server says what is wrong with the manifest
+        found = None  # the server reports problems of the manifest
     return bool(found) or any(key.startswith("repo.") for key in values)
 
 
@@ -184,7 +184,7 @@ def _listed_packages(text: str, path: Path) -> int:
     try:
         found = yaml.safe_load(text)["framework"].get("packages")
     except (yaml.YAMLError, LookupError, TypeError, AttributeError):
-        return 0  # the server says what is wrong with the manifest
+        return 0  # the server reports problems of the manifest
     if found is not None and not isinstance(found, list):
         raise typer.BadParameter(f"framework.packages of {path} is no list: write [{found}]", param_hint="--with")
     return len(found or ())

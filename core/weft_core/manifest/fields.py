@@ -1,4 +1,4 @@
-"""Every field of the manifest, once: what the parser reads and what editors' JSON schema says both come from here."""
+"""Every field of the manifest, once: the parser and the JSON schema for editors both use these."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from weft_core.rules import ACCEPTED, LONGEST, parse_condition
 FRAMEWORKS = ("tensorflow", "keras", "pytorch", "horovod", "ray", "python", "custom")
 """What ``framework.name`` accepts; which of them has an image is the catalogue's affair."""
 FFDL_FRAMEWORKS = ("caffe", "caffe2", "h2o3", "pytorchmpi")
-"""Known, and answered with what to do instead."""
+"""Names that are refused with advice on what to use instead."""
 
 _DAY = 86400.0
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -41,7 +41,7 @@ def _printable(text: str) -> str | None:
 
 
 def _url(text: str) -> str | None:
-    """Never quotes: addresses with a password in them are what is refused here, and webhooks are secrets."""
+    """Its messages never quote the URL: it may hold a password, and the URL of a webhook is a secret."""
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port  # reading the port checks it
@@ -242,7 +242,7 @@ _DATA_STORE = Section(
         ),
         "type": Field(
             Choice("s3", "mount_cos", "s3_datastore", "mount_volume"),
-            "What the data store is: `mount_volume` is a folder of the machine that the learners run on, for engines "
+            "The kind of data store: `mount_volume` is a folder of the machine that the learners run on, for engines "
             "of type local; all other values mean S3.",
         ),
         "connection": Field(
@@ -343,7 +343,7 @@ _FRAMEWORK = Section(
         "launcher": Field(
             Choice("auto", "none", "horovod", "torchrun", "tensorflow", "ray", "slurm"),
             "What starts the processes of the learners and lets them find each other. `none` starts the command once "
-            "in each learner. `slurm` starts it once, as a batch script of Slurm's, whose `srun` starts tasks in all "
+            "in each learner. `slurm` starts it once, as a Slurm batch script, whose `srun` starts tasks in all "
             "learners. `auto` is the default launcher of the image.",
         ),
         "command": Field(

@@ -1,6 +1,6 @@
 """The kinds of values that a manifest's fields have.
 
-A kind reads a node, complains in one voice, and knows its JSON schema.
+A kind reads a node, words its problems, and knows its JSON schema.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ class Section:
 
     def _unknown(self, key: Scalar, path: str, findings: Findings) -> None:
         name = key.text
-        # Finding what is close takes its time, and no one reads a thousand hints.
+        # A search for similar keys takes time, and nobody reads a thousand hints.
         hint = did_you_mean(name, tuple(self.fields)) if len(findings.problems) < MOST_PROBLEMS else ""
         accepted = one_of(self.fields)
         if self.sensitive and not hint:
@@ -317,7 +317,7 @@ class ListOf:
             below = f"{path}[{index}]"
             findings.nodes[below] = item
             values.append(self.item.read(item, below, findings))
-        # An invalid entry keeps its place, so that what is said of the later ones names the right index.
+        # An invalid entry keeps its place, so that problems of later entries name the right index.
         return values
 
     def schema(self) -> Json:

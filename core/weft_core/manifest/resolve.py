@@ -292,7 +292,7 @@ def _stall(asked: dict[str, Any] | None, settings: Settings) -> Stall | None:
     if not asked:
         return None
     after = asked.get("after", settings.timings.stall)
-    # Where the installation looks at nobody, a job that asks for it without a time gets the usual one.
+    # If the installation checks no job by default, a job that asks for the check without a time gets the usual time.
     return Stall(after_seconds=after or TimingSettings().stall, action=asked.get("action", "warn"))
 
 

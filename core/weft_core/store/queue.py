@@ -14,7 +14,7 @@ from weft_core.store.models import Job, Project, QueueChange
 
 def waits() -> ColumnElement[bool]:
     """Whether a job waits for admission. It then has no step of its own: the pass over its engine's queue admits it.
-    One whose client has been silent for too long, or that is to end, does not wait any more."""
+    A job whose client has been silent for too long, or that is to end, does not wait any more."""
     return and_(
         Job.state == JobState.QUEUED.value,
         Job.desired == Desired.RUNNING.value,

@@ -1,4 +1,4 @@
-"""Launcher ``ray``: real agents with a real Ray cluster of their own, and what is left of it afterwards (nothing).
+"""Launcher ``ray``: real agents with a real Ray cluster of their own, of which nothing is left afterwards.
 
 A cluster takes some 10 seconds to start on two cores, so each test shows several things in one.
 """
@@ -105,7 +105,7 @@ def test_plain_ray_ray_train_and_horovod_on_ray_run_unchanged(
     api = start_api(
         programs, learners=2, launcher="ray", cpus=1, memory=2 * GIB, env={"GREETING": "hi"}, heartbeat_seconds=1
     )
-    # What an agent sees that runs in an actor of some other Ray cluster.
+    # The environment of an agent that runs in an actor of another Ray cluster.
     outer = {
         "RAY_ADDRESS": "192.0.2.99:6379",
         "RAY_JOB_ID": "01000000",
