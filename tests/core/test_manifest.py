@@ -79,6 +79,7 @@ data_stores:
     training_data: {container: more, include: ["*.tar", 'train/**'], exclude: "*.tmp", shard: none}
     pretrained_model: {container: models, prefix: resnet}
 checkpoint: {every: 1h30m, keep: 5}
+after: [job-one, {job: job-two, on: ended}]
 retries: 2
 max_runtime: 2d
 env: {KEY: yes, OCTAL: 010, NOTHING: , TILDE: ~, HOROVOD_CYCLE_TIME: 20}
@@ -184,6 +185,7 @@ def test_every_field() -> None:
             },
         ],
         "checkpoint": {"every_seconds": 5400.0, "keep": 5},
+        "after": [{"job": "job-one", "on": "completed"}, {"job": "job-two", "on": "ended"}],
         "retries": 2,
         "max_runtime_seconds": 172800.0,
         "env": {"KEY": "yes", "OCTAL": "010", "NOTHING": "", "TILDE": "~", "HOROVOD_CYCLE_TIME": "20"},

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from weft_core.store.database import Database
 from weft_core.store.models import Job
-from weft_core.store.queue import waits
+from weft_core.store.queue import is_queued
 
 
 class LeaseLost(Exception):
@@ -69,7 +69,7 @@ def claim(session: Session, job_id: str, owner: str, seconds: float) -> Lease | 
             Job.id == job_id,
             Job.next_step_at <= func.now(),
             or_(Job.lease_until.is_(None), Job.lease_until < func.now()),
-            not_(waits()),
+            not_(is_queued()),
         )
         .values(lease_token=token, lease_owner=owner, lease_until=until, next_step_at=until, version=Job.version + 1)
         .returning(Job.version, Job.next_step_at, func.now())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from weft_api.context import Context
@@ -12,10 +12,11 @@ from weft_api.models.files import FilesGone, VersionFiles, version_files
 from weft_api.storage.checker import Checker, NamedContainer
 from weft_api.storage.locations import OpenStore, StoreGone, open_kept
 from weft_core.command import needed_files
-from weft_core.manifest import DataStore, ModelReference, ParsedManifest
+from weft_core.manifest import After, DataStore, ModelReference, ParsedManifest
 from weft_core.objects import StoreError
 from weft_core.store import registry
-from weft_core.store.models import Secret
+from weft_core.store.models import Job, Secret
+from weft_core.store.predecessors import never_starts
 from weft_core.store.registry import UnknownModel
 from weft_core.store.scope import Scope
 
@@ -69,6 +70,7 @@ def look_up(scope: Scope, context: Context, parsed: ParsedManifest) -> Checks:
     checks = Checks(parsed.position)
     manifest = parsed.manifest
     _look_up_secrets(scope, manifest.secrets, checks)
+    _look_up_predecessors(scope, manifest.after, checks)
     if manifest.repo is not None and manifest.repo.secret is not None:
         _look_up_repository_secret(scope, context, manifest.repo.secret, checks)
     for number, store in enumerate(manifest.data_stores):
@@ -111,6 +113,20 @@ def _look_up_secrets(scope: Scope, wanted: dict[str, str], checks: Checks) -> No
     for variable, name in wanted.items():
         if name not in names:
             checks.add_missing_secret(f"secrets.{variable}", name)
+
+
+def _look_up_predecessors(scope: Scope, after: Sequence[After], checks: Checks) -> None:
+    if not after:
+        return
+    found = scope.all(scope.select(Job, Job.id.in_([entry.job for entry in after])))
+    states = {job.id: job.state for job in found}
+    for index, entry in enumerate(after):
+        path = f"after[{index}]"
+        if entry.job not in states:
+            checks.add(path, f"no job {entry.job} in this project", found=entry.job, accepted="the id of a job")
+        elif why := never_starts(entry.on, states[entry.job]):
+            message = f"{entry.job} {why}, so a job that starts only when it has {entry.on} would never start"
+            checks.add(path, message, found=entry.job, accepted="a job that can still end so, or another value of on")
 
 
 def _look_up_repository_secret(scope: Scope, context: Context, name: str, checks: Checks) -> None:

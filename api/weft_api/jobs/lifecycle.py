@@ -98,6 +98,7 @@ def rerun(context: Context, who: Principal, job_id: str, asked: RerunBody, once:
         if job.desired == "DELETED":
             raise Problem(CONFLICT, "the job is being deleted")
         manifest = Manifest.model_validate(job.manifest)
+        manifest = manifest.model_copy(update={"after": []})  # it starts again now
         if asked.code_sha256 is not None:  # it takes the place of a repository
             manifest = manifest.model_copy(update={"repo": None})
         submission = Submission(

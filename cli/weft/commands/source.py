@@ -68,6 +68,14 @@ WithOption = Annotated[
     list[str] | None,
     typer.Option("--with", metavar="PACKAGE", help="A package that the image lacks: einops>=0.8."),
 ]
+AfterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--after",
+        metavar="JOB[:ENDING]",
+        help="Start after this job. ENDING says how it must end: completed (the default), failed or ended.",
+    ),
+]
 NoCodeOption = Annotated[bool, typer.Option("--no-code", help="Send no code, because the command needs none.")]
 
 
@@ -163,6 +171,15 @@ def read_source(
     if packages:
         values |= added_packages(packages, _listed_packages(text, path))
     return Source(path, str(path), text, values, None if no_code else code or path.parent, path, [str(path)])
+
+
+def predecessors(jobs: Sequence[str] | None) -> list[str]:
+    """The jobs of ``--after`` as values of ``--set``."""
+    values = []
+    for at, told in enumerate(jobs or ()):
+        job, colon, ending = told.partition(":")
+        values += [f"after[{at}].job={job}", *([f"after[{at}].on={ending}"] if colon else [])]
+    return values
 
 
 def added_packages(packages: Sequence[str], listed: int) -> dict[str, str]:

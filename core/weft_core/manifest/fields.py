@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 from urllib.parse import urlsplit
 
 from weft_core.lifecycle.states import JobState
@@ -21,6 +22,7 @@ from weft_core.manifest.kinds import (
     Text,
     Whole,
 )
+from weft_core.manifest.models import Ending
 from weft_core.manifest.sweep_fields import PARAMETERS, SWEEP
 from weft_core.requirements import check_requirement
 from weft_core.rules import ACCEPTED, LONGEST, parse_condition
@@ -489,6 +491,22 @@ _TARGET = Section(
     }
 )
 
+_AFTER = Section(
+    {
+        "job": Field(
+            Text("the id of a job", most=100, pattern=r"job-[a-z0-9]+"),
+            "The id of a job of the project.",
+            required=True,
+        ),
+        "on": Field(
+            Choice(*get_args(Ending)),
+            "How that job must end: `completed` (the default), `failed` (FAILED), or `ended` (in any way).",
+        ),
+    },
+    accepted="the id of a job, or a mapping with job and on",
+    alone="job",
+)
+
 _RULE = Section(
     {
         "when": Field(
@@ -608,6 +626,12 @@ MANIFEST = Section(
                 }
             ),
             "What happens when the job makes no progress. Without this key, the server's settings decide.",
+        ),
+        "after": Field(
+            ListOf(_AFTER, "a list of jobs", 64, single=True),
+            "The jobs that must end before this job starts: ids, or `{job, on}`. The job waits in its queue and holds "
+            "no room. If one of them ends otherwise, the job fails without having started. A job that is HALTED may be "
+            "resumed, so only `on: ended` takes that for an end.",
         ),
         "retries": Field(
             Whole(0, 100),

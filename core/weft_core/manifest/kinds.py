@@ -236,14 +236,24 @@ class Field:
 
 
 class Section:
-    """A mapping with known keys; becomes a dict of those that are there and valid."""
+    """A mapping with known keys; becomes a dict of those that are there and valid.
 
-    def __init__(self, fields: MappingType[str, Field], *, accepted: str = "", sensitive: bool = False) -> None:
+    Args:
+        alone: the key whose value may stand in place of the whole mapping.
+    """
+
+    def __init__(
+        self, fields: MappingType[str, Field], *, accepted: str = "", sensitive: bool = False, alone: str = ""
+    ) -> None:
         self.fields = fields
         self.sensitive = sensitive
+        self.alone = alone
         self.accepted = accepted or "a mapping with " + ", ".join(fields)
 
     def read(self, node: Node, path: str, findings: Findings) -> Any:
+        if self.alone and isinstance(node, Scalar):
+            value = self.fields[self.alone].kind.read(node, path, findings)
+            return value if value is INVALID else {self.alone: value}
         if not isinstance(node, Mapping):
             return findings.expected(path, node, self.accepted, sensitive=self.sensitive)
         values: dict[str, Any] = {}
@@ -284,7 +294,7 @@ class Section:
             )
 
     def schema(self) -> Json:
-        return {
+        mapping = {
             "type": "object",
             "additionalProperties": False,
             "required": [name for name, known in self.fields.items() if known.required],
@@ -293,6 +303,7 @@ class Section:
                 for name, known in self.fields.items()
             },
         }
+        return {"anyOf": [self.fields[self.alone].kind.schema(), mapping]} if self.alone else mapping
 
 
 @dataclass(frozen=True)

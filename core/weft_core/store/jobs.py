@@ -171,6 +171,8 @@ def request_resume(session: Session, job: Job, by: str | None = None) -> None:
     job.state_since, job.ended_at, job.error_code, job.failures = func.now(), None, None, 0
     job.halt_reason = None
     session.execute(delete(RuleFiring).where(RuleFiring.job_id == job.id))  # they guard the new beginning, too
+    if job.predecessors:
+        job.reason = "resumed; waiting for the jobs before it"
     keep_alive(job)
     due(job)
     record_event(session, job, "state", "resumed", state=JobState.QUEUED, data={"from": state.value}, by=by)

@@ -121,6 +121,8 @@ def _parse(request: Request, settings: Settings) -> tuple[ParsedManifest, list[s
     if parsed.manifest.elastic is not None:
         learners = count(parsed.manifest.learners, "learner")
         notes.append(f"elastic is left out: {learners} from the beginning to the end")
+    if parsed.manifest.after:
+        notes.append("after is left out: the job starts now")
     if parsed.manifest.notify:
         notes.append("notify is left out")
     if parsed.manifest.identity is not None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import structlog
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.exc import DBAPIError
 from structlog.contextvars import bound_contextvars
 
@@ -19,7 +19,7 @@ from weft_core.lifecycle.decide import decide
 from weft_core.lifecycle.view import ExitReport, Sighting, View
 from weft_core.objects import StoreError, exit_key
 from weft_core.store.models import Job
-from weft_core.store.queue import waits
+from weft_core.store.queue import is_queued, waits
 from weft_workers.context import Context
 from weft_workers.lease import Lease, LeaseLost, claim
 from weft_workers.reconcile import perform
@@ -80,12 +80,14 @@ def _queue(context: Context, job_id: str) -> bool:
     """If the job waits and asks for its turn: have its queue planned, which admits it if there is room. Returns
     whether that was done."""
     free = or_(Job.lease_until.is_(None), Job.lease_until < func.now())
-    mine = (Job.id == job_id, Job.next_step_at <= func.now(), waits(), free)
+    due = (Job.id == job_id, Job.next_step_at <= func.now(), free)
     with context.database.transaction() as session:
-        # For a job that is in the queue already, its client should have given a sign of life by now.
-        heard = update(Job).where(*mine, Job.keepalive_until.is_not(None), Job.place.is_not(None))
+        # For a job that is in the queue already, its client should have given a sign of life by now. A job that waits
+        # for others is in no queue.
+        known = or_(and_(waits(), Job.keepalive_until.is_not(None), Job.place.is_not(None)), Job.predecessors > 0)
+        heard = update(Job).where(*due, is_queued(), known)
         session.execute(heard.values(next_step_at=Job.keepalive_until).execution_options(synchronize_session=False))
-        engine = session.scalars(select(Job.engine).where(*mine)).one_or_none()
+        engine = session.scalars(select(Job.engine).where(*due, waits())).one_or_none()
     return engine is not None and ask(context, engine)
 
 

@@ -79,6 +79,7 @@ class Job(Base):
     halt_reason: Mapped[str | None]  # why it is to be halted, if its user has not asked for it
     reason: Mapped[str] = mapped_column(server_default="")  # why it is in this state, for the user
     error_code: Mapped[str | None]  # FfDL's code where one fits: S100, C201, …
+    predecessors: Mapped[int] = mapped_column(server_default="0")  # jobs that must end before it enters its queue
     place: Mapped[int | None]  # in its engine's queue, from 1, as the last plan had it
     condition: Mapped[str | None]  # an unusual circumstance: 'Unreachable since …'
     attempt: Mapped[int] = mapped_column(server_default="0")  # n of the newest attempt; 0 before the first
@@ -102,6 +103,21 @@ class Job(Base):
     lease_owner: Mapped[str | None]
     lease_until: Mapped[datetime | None]
     next_step_at: Mapped[datetime | None] = mapped_column(server_default=func.now())  # none = nothing left to do
+
+
+class Predecessor(Base):
+    """A job that must end before another job enters its engine's queue (``after`` in the manifest)."""
+
+    __tablename__ = "predecessors"
+    __table_args__ = (
+        CheckConstraint("ending in ('completed', 'failed', 'ended')", name="ending"),
+        Index("ix_predecessors_open", "job_id", postgresql_where=text("ended_at is null")),
+    )
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    predecessor_id: Mapped[str] = mapped_column(primary_key=True)  # no foreign key: that job may be deleted
+    project_id: Mapped[str] = project()
+    ending: Mapped[str]  # how it must end
+    ended_at: Mapped[datetime | None]  # since when it counts as ended so, whatever becomes of it later
 
 
 class JobText(Base):
